@@ -21,7 +21,9 @@ import redis
 from bench.running_plant import RunningPlant
 from console.timeline.strips import PATHS, figures_of, state_path
 from console.timeline.window import Window
+from queues.stored_document import typed
 from workers.batch.jobs.spark import rollup
+from workers.documents.snapshot import Snapshot
 from workers.history import metric_files, metric_history, metrics
 from workers.history.snapshot_archive import ROOT, SUFFIX, Recorder, snapshot_at
 
@@ -109,7 +111,7 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
 def week_seconds(control: redis.Redis, snapshot: dict[str, Any], data: Path) -> float:
     """From the files to what is drawn."""
     until = datetime.now(UTC)
-    lay_week(data, list(metrics.row(snapshot)), until)
+    lay_week(data, list(metrics.row(typed(Snapshot, snapshot))), until)
     window, nodes = Window(until - timedelta(days=7), until), list(snapshot["nodes"])
     wanted = [*PATHS, *map(state_path, nodes)]
 

@@ -24,9 +24,9 @@ from workers.control import engine
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.coordination.connections import connection, control_server
+from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration import versions
 from workers.placement import draining, execution, plans, recovery
-from workers.plants.plant import Snapshot
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.completions import CompletionReporter

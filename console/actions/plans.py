@@ -6,7 +6,6 @@ happens or nothing. All raise PermissionDenied, and BadInput naming the field.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import redis
 from django.db import transaction
@@ -15,11 +14,11 @@ from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from queues.errors import BadInput
 from queues.models import Node
+from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import node_use, plans, proposals
 from workers.steering import overrides, plant_settings
 
-Snapshot = Mapping[str, Any]
 # A plan computed or approved on an older one might send points to a node that is lost already.
 OLDEST_SNAPSHOT_SECONDS = 10.0
 USES = ("drain", "cordon", "return")
@@ -29,7 +28,7 @@ def fresh(snapshot: Snapshot | None, now: datetime) -> Snapshot:
     """The snapshot, if it is one that may be planned on."""
     if snapshot is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
-    age_seconds = abs(now.timestamp() - snapshot["at"])
+    age_seconds = abs(now.timestamp() - (snapshot.at or 0.0))
     if age_seconds > OLDEST_SNAPSHOT_SECONDS:
         raise BadInput(
             "plant", f"was last observed {age_seconds:.0f} s ago; see that the observer runs, then try again."

@@ -1,13 +1,12 @@
 """The web process's connection to the control server, and the newest snapshot kept there."""
 
 import functools
-from typing import Any
 
-import orjson
 import redis
 from django.conf import settings
 
 from queues import keys
+from workers.documents.snapshot import Snapshot
 
 TIMEOUT_SECONDS = 2.0
 
@@ -24,13 +23,14 @@ def _client(url: str) -> redis.Redis:
     )
 
 
-def latest_snapshot() -> dict[str, Any] | None:
+def latest_snapshot() -> Snapshot | None:
     """The newest snapshot; None when there is none, or the control server does not answer.
 
-    A page is still worth showing without it (it says so), so an unreachable server is no error here.
+    A page is still worth showing without it (it says so), so an unreachable server is no error here. Raises
+    BadDocument.
     """
     try:
         stored = control().get(keys.SNAPSHOT)
     except redis.RedisError:
         return None
-    return orjson.loads(stored) if stored else None
+    return Snapshot.from_json(stored) if stored else None

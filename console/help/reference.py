@@ -12,6 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from console.help import documents
 from controllers.catalog import LAWS
 from controllers.framework import guard
 from controllers.framework.law import Law
@@ -46,6 +47,7 @@ def made() -> Mapping[str, str]:
         "reference/plant-settings.md": plant_settings(),
         "reference/environment.md": environment(),
         "reference/keys.md": server_keys(),
+        "reference/documents.md": stored_documents(),
         "understand/map.md": house_map(),
     }
 
@@ -62,6 +64,7 @@ def index() -> str:
         "plant-settings.md": "Settings of the plant",
         "environment.md": "Environment variables",
         "keys.md": "Keys on the servers: who writes them, who reads them",
+        "documents.md": "Documents that processes give each other",
     }
     links = "\n".join(f"- [{title}]({page})" for page, title in pages.items())
     return (
@@ -232,6 +235,20 @@ def server_keys() -> str:
     return (
         "# Keys on the servers\n\nProcesses of other versions know these names: one that has been released"
         " stays. The roles are the servers' users.\n\n" + "\n".join(parts)
+    )
+
+
+def stored_documents() -> str:
+    """Every type of document that processes give each other (`console.help.documents`)."""
+    heads = ("Key", "Value", "Where it is left out")
+    tables = (
+        f"## {kind.cls.__name__}\n\n{documents.said_of(kind)}\n\n{table(heads, documents.rows_of(kind))}"
+        for kind in documents.kinds()
+    )
+    return (
+        "# Documents\n\nWhat processes tell each other through the control server, as JSON. Unknown is null,"
+        " never 0. A reader ignores keys that it does not know, and has a value for each that an older"
+        " process leaves out.\n\n" + "\n".join(tables)
     )
 
 

@@ -14,6 +14,9 @@ from django.template.context import Context
 
 from console.display.worst_first import badness_of_node, badness_of_queue
 from controllers.worker_rate import law as worker_rate
+from workers.documents.loops import LoopStatus
+from workers.documents.queues import ContainerStatus
+from workers.documents.snapshot import Snapshot
 
 register = template.Library()
 WORKER_RATE = worker_rate.LAW.name
@@ -35,15 +38,15 @@ class Listing:
         return self.total - len(self.rows)
 
 
-def wait_of(container: Mapping[str, Any]) -> tuple[float, float]:
+def wait_of(container: ContainerStatus) -> tuple[float, float]:
     """What waits for nobody knows how long waits longest."""
-    waiting, oldest = container["waiting_events"] or 0, container["oldest_seconds"]
+    waiting, oldest = container.waiting_events or 0, container.oldest_seconds
     return (math.inf if oldest is None and waiting else oldest or 0.0, waiting)
 
 
-def backlog_of(loop: Mapping[str, Any]) -> float:
+def backlog_of(loop: LoopStatus) -> float:
     """What waits and no worker under way will take, as the loop's last decision found."""
-    return (loop.get("terms") or {}).get("backlog_events") or 0.0
+    return loop.terms.get("backlog_events") or 0.0
 
 
 ORDERS: dict[str, Callable[[Any], Any]] = {
@@ -68,25 +71,25 @@ def listed(context: Context, rows: Mapping[str, Any], order: str) -> Listing:
 
 
 @register.filter
-def job_containers(snapshot: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def job_containers(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
     """The containers of the jobs queues, by loop name: {"queue", "node", "handler", "container"}."""
     return {
         f"{WORKER_RATE}/{name}/{node}": {
             "queue": name,
             "node": node,
-            "handler": queue["handler"],
+            "handler": queue.handler,
             "container": container,
         }
-        for name, queue in snapshot["queues"].items()
-        if queue["kind"] == "jobs"
-        for node, container in queue["containers"].items()
+        for name, queue in snapshot.queues.items()
+        if queue.kind == "jobs"
+        for node, container in queue.containers.items()
     }
 
 
 @register.filter
-def managers(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+def managers(snapshot: Snapshot) -> dict[str, LoopStatus]:
     """The loops that decide how many workers a container gets, by name."""
-    return {name: loop for name, loop in snapshot["loops"].items() if loop["law"] == WORKER_RATE}
+    return {name: loop for name, loop in snapshot.loops.items() if loop.law == WORKER_RATE}
 
 
 @register.filter

@@ -24,6 +24,7 @@ from console.input.form_values import iso
 from controllers.patterns.expression import Expression, render
 from queues import checks
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
+from queues.stored_document import StoredDocument, value_at
 from workers.control.kinds.registry import display_of
 from workers.models import LedgerEntry
 from workers.steering.scope import Scope
@@ -121,7 +122,9 @@ def as_pattern(expression: Expression) -> str:
 
 @register.filter
 def at(mapping: Any, key: Any) -> Any:
-    """The value under a key, None where there is no mapping or no such key."""
+    """The value under a key, None where there is no mapping or document, or no such key."""
+    if isinstance(mapping, StoredDocument):
+        return value_at(mapping, str(key))
     return mapping.get(str(key)) if isinstance(mapping, dict) else None
 
 
@@ -249,14 +252,15 @@ def number(value: Any, format: str = "number", unit: str = "") -> SafeString:
 @register.simple_tag
 def state(snapshot: Any, *path: Any) -> SafeString:
     """Glyph and word of what has a state: a node, or the plant's health. A stale one is hatched."""
-    row = _resolved(snapshot, path) or {}
+    row = _resolved(snapshot, path)
+    name, stale = at(row, "state"), at(row, "stale")
     return format_html(
         '<span class="state" data-bind="{}" data-format="state" data-state="{}"{}>'
         '<i class="glyph" aria-hidden="true"></i><span class="word">{}</span></span>',
         ".".join(map(str, path)),
-        row.get("state") or "",
-        SafeString(" data-stale") if row.get("stale") else "",
-        state_word(row.get("state")) + (", stale" if row.get("stale") else ""),
+        name or "",
+        SafeString(" data-stale") if stale else "",
+        state_word(name) + (", stale" if stale else ""),
     )
 
 
@@ -287,15 +291,15 @@ def _level(value: Any, busy: Any, toobusy: Any) -> str:
 
 
 @register.simple_tag
-def flags(node: dict[str, Any]) -> str:
+def flags(node: Any) -> str:
     """What a node is besides its state: drained, cordoned."""
-    return ", ".join(name for name in ("drained", "cordoned") if node.get(name))
+    return ", ".join(name for name in ("drained", "cordoned") if at(node, name))
 
 
 @register.simple_tag
 def split(containers: Any, nodes: Any, queue: str) -> SafeString:
     """A queue's points as one bar, a part per node in the nodes' order; the matrix beside has the numbers."""
-    parts = [(name, (at(containers, name) or {}).get("points") or 0) for name in nodes]
+    parts = [(name, at(at(containers, name), "points") or 0) for name in nodes]
     return format_html(
         '<span class="split" aria-hidden="true" data-derived="split" data-queue="{}">{}</span>',
         queue,

@@ -14,6 +14,7 @@ from console.timeline.happenings import TimelineLane
 from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
 from queues.models import Node
+from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
 from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry
@@ -71,7 +72,7 @@ class PlantAt:
     """The plant at the time shown: its snapshot (None: nothing is kept of it), what was done last."""
 
     window: Window
-    snapshot: dict[str, Any] | None
+    snapshot: Snapshot | None
     decision: LedgerEntry | None
 
 
@@ -89,7 +90,7 @@ def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo
     return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window))
 
 
-def plant_at(window: Window, data: Path, newest: dict[str, Any] | None) -> PlantAt:
+def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
     """A live window without an instant of its own shows now."""
     if window.live and window.at is None:
         snapshot = newest

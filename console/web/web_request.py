@@ -4,6 +4,8 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from workers.documents.snapshot import Snapshot
+
 
 class WebRequest(HttpRequest):
     """A type, never made: Django's own request, with what is set by those named here."""
@@ -24,7 +26,7 @@ class WebRequest(HttpRequest):
     """console.accounts.submissions: its Submission."""
     weir_not_done: bool
     """console.pages.frame.action: nothing was done, so its key is free."""
-    weir_snapshot: dict[str, Any] | None
+    weir_snapshot: Snapshot | None
     """console.pages.frame.frame"""
     weir_past: Any
     """console.pages.frame.past: the PastInstant that it asks for, or None."""

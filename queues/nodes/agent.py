@@ -5,16 +5,14 @@ It needs REDIS_URL (the control server) in the environment; its node's URL, capa
 the topology. A node whose server does not answer sends no heartbeat: silence is how it becomes OFFLINE.
 """
 
-import json
 import logging
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
 
 import redis
 
@@ -22,12 +20,14 @@ from queues import environment as variables
 from queues import keys
 from queues.errors import WeirError
 from queues.nodes.cadence import wait_seconds
+from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
 from queues.nodes.login import logged_in
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.server_time import CommandTime, shares
 from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
 from queues.segments.scripts import GROUP, SCRIPTS
+from queues.stored_document import BadDocument, typed
 from queues.topology import NodeSpec, Topology
 
 TIMEOUT_SECONDS = 0.4
@@ -53,25 +53,16 @@ class NodeSample:
         return sum(int(gauge["inserted_events"] or 0) for gauge in self.containers.values())
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Shares of capacity: CPU of the server's core, memory, and events per second taken in."""
-
-    cpu: float
-    memory: float
-    events: float
-
-
-def parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> Parts:
+def parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilisedParts:
     """Utilisation by part. Rates need two samples; a counter that went back (a new server) counts as 0."""
     limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
     memory = now.memory_bytes / limit
     if before is None or now.at_seconds <= before.at_seconds:
-        return Parts(0.0, memory, 0.0)
+        return UtilisedParts(0.0, memory, 0.0)
     elapsed = now.at_seconds - before.at_seconds
     cpu = max(0.0, now.cpu_seconds - before.cpu_seconds) / elapsed
     events = max(0, now.inserted_events - before.inserted_events) / elapsed
-    return Parts(cpu, memory, events / spec.capacity.events_per_second)
+    return UtilisedParts(cpu, memory, events / spec.capacity.events_per_second)
 
 
 class Agent:
@@ -97,14 +88,14 @@ class Agent:
         self._beats = 0
         self._trouble = ""
 
-    def beat(self) -> dict[str, Any] | None:
+    def beat(self) -> Heartbeat | None:
         """Sample the node and send the heartbeat; returns what was sent, or None (the log says why, once)."""
         try:
             topology = Topology.from_json(self._control.get(keys.TOPOLOGY))
             spec = topology.node(self.name)
             now = self._sample(spec, list(topology.queues))
             heartbeat = self._heartbeat(topology, now)
-            self._control.hset(keys.HEARTBEATS, self.name, json.dumps(heartbeat))
+            self._control.hset(keys.HEARTBEATS, self.name, heartbeat.to_json())
         except (redis.RedisError, OSError, WeirError) as error:
             self._say(f"no heartbeat: {error}")
             return None
@@ -146,7 +137,7 @@ class Agent:
         self._spec = spec
         return self._node
 
-    def _heartbeat(self, topology: Topology, now: NodeSample) -> dict[str, Any]:
+    def _heartbeat(self, topology: Topology, now: NodeSample) -> Heartbeat:
         spec, held = topology.node(self.name), topology.on_node(self.name)
         utilised = parts(self._before, now, spec)
         raw = max(utilised.cpu, utilised.memory, utilised.events)
@@ -161,16 +152,17 @@ class Agent:
             for queue, gauge in now.containers.items()
             if queue in held or gauge["length_blocks"] or gauge["dead_letters"]
         }
-        return {
-            "node": self.name,
-            "seq": self._seq,
-            "at": round(self._clock(), 3),
-            **self._state.to_json(),
-            "raw": raw,
-            "parts": asdict(utilised),
-            "memory_bytes": now.memory_bytes,
-            "containers": shown,
-        }
+        return Heartbeat(
+            node=self.name,
+            seq=self._seq,
+            at=round(self._clock(), 3),
+            state=self._state.state,
+            utilisation=self._state.utilisation,
+            raw=raw,
+            parts=utilised,
+            memory_bytes=now.memory_bytes,
+            containers={queue: typed(ContainerCounters, gauge, queue) for queue, gauge in shown.items()},
+        )
 
     def _attributed(self, now: NodeSample, cpu: float, alpha: float) -> dict[str, float]:
         """The server's time by queue, smoothed as the utilisation is; empty before the second sample."""
@@ -188,8 +180,8 @@ class Agent:
         if self._seq is None:
             last = self._control.hget(keys.HEARTBEATS, self.name)
             try:
-                return int(json.loads(last)["seq"]) + 1 if last else 1
-            except (ValueError, KeyError, TypeError):
+                return Heartbeat.from_json(last).seq + 1 if last else 1
+            except BadDocument:
                 return 1
         return self._seq + 1
 

@@ -1,7 +1,6 @@
 """A node's state from its utilisation: smoothed, with hysteresis. Houtman, chapter 4 (eq. 4.1)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE = "IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"
 STATES = (IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE)  # from good to bad
@@ -30,9 +29,6 @@ class NodeState:
 
     state: str = NORMAL
     utilisation: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"state": self.state, "utilisation": self.utilisation}
 
 
 def smooth(newest: float, before: float | None, alpha: float) -> float:

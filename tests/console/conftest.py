@@ -17,9 +17,11 @@ from queues import keys
 from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
+from queues.stored_document import plain
 from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
 from tests.servers import Server
+from tests.workers.snapshots import snapshot_of
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +107,11 @@ def dead_letter(server: Server, name: str) -> None:
 
 
 def sample_snapshot() -> dict[str, Any]:
+    """A calm plant, with every key that the observer writes."""
+    return plain(snapshot_of(_calm()))
+
+
+def _calm() -> dict[str, Any]:
     return {
         "seq": 1,
         "at": 1_790_000_000.2,

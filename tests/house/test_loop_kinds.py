@@ -11,10 +11,12 @@ from controllers.framework import guard
 from controllers.framework.discovery import modules_of
 from controllers.simulation.catalog import SCENARIOS
 from queues.topology import NodeSpec, QueueSpec, Topology
+from tests.workers.snapshots import snapshot_of
 from workers.control import kinds, schedule
 from workers.control.kinds.registry import KINDS
 from workers.control.parts.kind import LoopStart
 from workers.control.parts.present import Present
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 
 DOCS = Path(__file__).parents[2] / "docs" / "understand" / "how" / "kinds-of-loops.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \| (\d+) s \| (\w+) \|$", re.MULTILINE)
@@ -24,7 +26,7 @@ QUEUES = {
     "alert": QueueSpec("alert", "jobs", {"n1": 1000}),
     "telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000}),
 }
-OPERATORS = {"pipeline": {"applications": {"performance": {"operators": {"hosts": {}}}}}}
+OPERATORS = snapshot_of({"pipeline": {"applications": {"performance": {"operators": {"hosts": {}}}}}})
 
 
 class Everything(Present):
@@ -66,7 +68,7 @@ def test_a_kind_has_a_loop_for_what_there_is_that_begins_with_good_values(kind):
 @each_kind
 def test_a_sensor_that_sees_nothing_says_why_and_gives_an_observation_all_the_same(kind):
     for start in starts_of(kind).values():
-        for snapshot in ({}, {"at": 100.0, "plant": "main"}):
+        for snapshot in (NOTHING_SEEN, Snapshot(at=100.0)):
             sensed = kind.sensor(start.target, snapshot, None, 100.0)
             assert sensed.measured.invalid
             assert sensed.observation.keys() <= {each.name for each in kind.law.observation}

@@ -77,8 +77,8 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
     loop.save()
 
     def set_by_the_second() -> bool:
-        row = second.observe()["plants"]["first"]
-        if row["state"] == "seen" and not row["error"]:
+        row = second.observe().plants["first"]
+        if row.state == "seen" and not row.error:
             engine.tick(Loop.objects.get(pk=loop.pk), second, datetime.now(UTC), control)
         found = tasks_in_force(plant)
         return bool(found) and set(found.values()) == {3}

@@ -35,8 +35,9 @@ from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
 from workers.control.parts.kind import Proposer
 from workers.coordination.leases import Lease
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override
-from workers.plants.plant import Plant, Snapshot
+from workers.plants.plant import Plant
 from workers.steering import overrides
 from workers.steering.scope import active_loops
 
@@ -116,7 +117,7 @@ def _mode(loop: Loop, in_force: list[Override], now: datetime) -> str:
 
 
 def _too_old(snapshot: Snapshot, now: datetime) -> bool:
-    at_seconds = snapshot.get("at")
+    at_seconds = snapshot.at
     return at_seconds is None or abs(now.timestamp() - at_seconds) > guard.STALE_SECONDS
 
 

@@ -6,20 +6,41 @@ null mean the same there: unknown. Lists are replaced whole.
 
 from typing import Any
 
+from msgspec.structs import astuple
+
+from queues.stored_document import StoredDocument
+
 JsonObject = dict[str, Any]
 
 
 def difference(old: JsonObject, new: JsonObject) -> JsonObject:
-    """The patch that leads from old to new; empty when nothing changed."""
+    """The patch that leads from old to new; empty when nothing changed. Values may be stored documents."""
     patch: JsonObject = {name: None for name in old if name not in new and old[name] is not None}
     for name, value in new.items():
-        before = old.get(name)
-        if isinstance(value, dict) and isinstance(before, dict):
-            if inner := difference(before, value):
-                patch[name] = inner
-        elif value != before:
-            patch[name] = value
+        _compare(patch, name, old.get(name), value)
     return patch
+
+
+def document_difference(old: StoredDocument, new: StoredDocument) -> JsonObject:
+    """The same of two documents of one type."""
+    patch: JsonObject = {}
+    for name, before, value in zip(new.__struct_encode_fields__, astuple(old), astuple(new), strict=True):
+        _compare(patch, name, before, value)
+    return patch
+
+
+def _compare(patch: JsonObject, name: str, before: Any, value: Any) -> None:
+    if value is before:
+        return
+    inner = None
+    if isinstance(value, StoredDocument) and type(before) is type(value):
+        inner = document_difference(before, value)
+    elif isinstance(value, dict) and isinstance(before, dict):
+        inner = difference(before, value)
+    if inner:
+        patch[name] = inner
+    elif inner is None and value != before:
+        patch[name] = value
 
 
 def applied(target: Any, patch: Any) -> Any:

@@ -1,12 +1,9 @@
 """What will be offered to each application, forecast once a minute from what came (`controllers.design`).
 
 The past is what was measured (`metric_history`) and, before that, the newest set of `forecast_training` of
-the application's queues. It is read and forecast in a thread of its own: the watcher, who asks each second,
-waits for nobody. The forecast stands in the snapshot, so that laws and pages see the same:
-
-{"at", "window_seconds", "mean_per_second", "deviation_per_second", "days", "trained_until", "refused"}
-
-means and deviations per window from `at` on, or null with `refused` saying why.
+the application's queues. It is read and foreseen in a thread of its own: the watcher, who asks each second,
+waits for nobody. What is foreseen stands in the snapshot, so that laws and pages see the same
+(`workers.documents.plants.LoadForecast`).
 """
 
 import logging
@@ -14,13 +11,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import redis
 
 from controllers.design.forecast import Forecaster
+from queues.stored_document import changed
+from workers.documents.plants import LoadForecast
 from workers.history import metric_history, training_sets
 from workers.history.training_sets import TrainingRefused
 
@@ -53,7 +51,7 @@ class LoadForecasts:
     ) -> None:
         self._past, self._every_seconds = past, every_seconds
         self._forecasters: dict[str, Forecaster] = {}
-        self._documents: dict[str, Any] = {}
+        self._documents: dict[str, LoadForecast] = {}
         self._renewed_at: float | None = None
         self._thread: threading.Thread | None = None
 
@@ -63,8 +61,8 @@ class LoadForecasts:
         history = History(control, data)
         return cls(lambda queues, now: past_of(history, data, queues, now))
 
-    def rows(self, applications: Queues, now_seconds: float) -> dict[str, Any]:
-        """Application → what was forecast last; an application that has just come has none yet."""
+    def rows(self, applications: Queues, now_seconds: float) -> dict[str, LoadForecast]:
+        """Application → what was foreseen last; an application that has just come has none yet."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
         is_new = not applications.keys() <= self._documents.keys()
         if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
@@ -90,7 +88,7 @@ class LoadForecasts:
                 found[name] = document(now_seconds, refused=f"foreseeing it failed ({type(error).__name__})")
         self._documents = found
 
-    def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> dict[str, Any]:
+    def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
         at, rates = means(past)
         if at.size < LEAST_POINTS:
             why = f"there are {at.size} of the {LEAST_POINTS} minutes that a forecast takes"
@@ -98,26 +96,23 @@ class LoadForecasts:
         forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
         ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS
         mean, deviation = forecaster.ahead(at, rates, ahead)
-        return document(now_seconds, past) | {
-            "mean_per_second": np.round(mean, DIGITS).tolist(),
-            "deviation_per_second": np.round(deviation, DIGITS).tolist(),
-        }
+        return changed(
+            document(now_seconds, past),
+            mean_per_second=np.round(mean, DIGITS).tolist(),
+            deviation_per_second=np.round(deviation, DIGITS).tolist(),
+        )
 
 
-def document(
-    now_seconds: float, past: OfferedLoad | None = None, refused: str | None = None
-) -> dict[str, Any]:
+def document(now_seconds: float, past: OfferedLoad | None = None, refused: str | None = None) -> LoadForecast:
     """One that says nothing yet."""
     at = past.at_seconds if past else np.zeros(0)
-    return {
-        "at": now_seconds,
-        "window_seconds": WINDOW_SECONDS,
-        "mean_per_second": None,
-        "deviation_per_second": None,
-        "days": round(float(at.max() - at.min()) / DAY_SECONDS, DIGITS) if at.size else 0.0,
-        "trained_until": past.trained_until if past else None,
-        "refused": refused or (past.refused if past else None),
-    }
+    return LoadForecast(
+        at=now_seconds,
+        window_seconds=WINDOW_SECONDS,
+        days=round(float(at.max() - at.min()) / DAY_SECONDS, DIGITS) if at.size else 0.0,
+        trained_until=past.trained_until if past else None,
+        refused=refused or (past.refused if past else None),
+    )
 
 
 class History:

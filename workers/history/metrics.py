@@ -6,7 +6,7 @@ A series is named by its path in the snapshot: `totals.in_per_second`, `queues.a
 second is left out of its row, and None in its column.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, cast
 
 import redis
@@ -15,6 +15,9 @@ from redis.typing import EncodableT, FieldT
 from queues import checks, keys
 from queues.nodes.node_state import STATES
 from queues.redis_types import Entries
+from queues.stored_document import StoredDocument
+from workers.documents.pipeline import ApplicationStatus
+from workers.documents.snapshot import Snapshot
 
 RETAINED_ROWS = 7_200
 CHUNK_ROWS = 1_000
@@ -58,39 +61,39 @@ PIPELINE = (
 )
 
 
-def figures(snapshot: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
     """The snapshot's known numbers by series."""
-    yield from _numbers("totals", snapshot["totals"], TOTALS)
-    yield from _numbers("pipeline", snapshot["pipeline"], PIPELINE)
-    for name, application in (snapshot["pipeline"].get("applications") or {}).items():
+    yield from _numbers("totals", snapshot.totals, TOTALS)
+    yield from _numbers("pipeline", snapshot.pipeline, PIPELINE)
+    for name, application in snapshot.pipeline.applications.items():
         yield from _shedding(f"pipeline.applications.{name}", application)
-        for operator, document in application["operators"].items():
+        for operator, document in application.operators.items():
             yield from _numbers(f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR)
     for kind, names in PER_KIND.items():
-        for each, document in snapshot.get(kind, {}).items():
+        for each, document in getattr(snapshot, kind).items():
             yield from _numbers(f"{kind}.{each}", document, names)
-    for name, node in snapshot["nodes"].items():
-        if node.get("state") in STATES:
-            yield f"nodes.{name}.state", STATES.index(node["state"])
-    for name, queue in snapshot["queues"].items():
-        for node, container in queue["containers"].items():
-            yield from _numbers(f"queues.{name}.containers.{node}", container, PER_CONTAINER)
+    for name, node in snapshot.nodes.items():
+        if node.state in STATES:
+            yield f"nodes.{name}.state", STATES.index(node.state)
+    for name, queue in snapshot.queues.items():
+        for place, container in queue.containers.items():
+            yield from _numbers(f"queues.{name}.containers.{place}", container, PER_CONTAINER)
 
 
-def _shedding(prefix: str, application: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _shedding(prefix: str, application: ApplicationStatus) -> Iterator[tuple[str, float]]:
     """Of an application that has ever shed something: by pattern."""
-    if application["shed_events"]:
+    if application.shed_events:
         yield from _numbers(prefix, application, ("shed_share", "latency_p95_seconds"))
-        for name, pattern in application["patterns"].items():
+        for name, pattern in application.patterns.items():
             yield from _numbers(f"{prefix}.patterns.{name}", pattern, ("shed_share",))
 
 
-def row(snapshot: Mapping[str, Any]) -> dict[FieldT, EncodableT]:
+def row(snapshot: Snapshot) -> dict[FieldT, EncodableT]:
     """A stream entry of the snapshot: series → number as short text."""
     return {name: f"{value:.10g}" for name, value in figures(snapshot)}
 
 
-def append(pipe: redis.Redis, snapshot: Mapping[str, Any]) -> None:
+def append(pipe: redis.Redis, snapshot: Snapshot) -> None:
     """Write the snapshot's row. The entry's id (the server's clock, ms) is its time."""
     pipe.xadd(keys.METRICS, row(snapshot), maxlen=RETAINED_ROWS, approximate=True)
 
@@ -132,8 +135,8 @@ def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> I
         start = b"(" + entries[-1][0]
 
 
-def _numbers(prefix: str, document: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+def _numbers(prefix: str, document: StoredDocument, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
     for name in names:
-        value = document.get(name)
+        value = getattr(document, name)
         if checks.is_number(value):
             yield f"{prefix}.{name}", value

@@ -16,10 +16,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pyarrow as pa
+
+from workers.documents.snapshot import Snapshot
 
 ROOT = "snapshots"
 BLOCK_SECONDS = 60
@@ -93,13 +93,15 @@ def seal(root: Path, path: Path) -> int:
     return size
 
 
-def snapshot_at(data: Path, at_seconds: float) -> dict[str, Any] | None:
-    """The plant as it was at an instant: the newest frame not after it; None when none was kept near it."""
+def snapshot_at(data: Path, at_seconds: float) -> Snapshot | None:
+    """The plant as it was at an instant: the newest frame not after it; None when none was kept near it.
+
+    What an older version kept is read with a default for each field that it did not have. Raises BadDocument.
+    """
     found = max(_near(data, at_seconds), key=lambda frame: frame[0], default=None)
     if found is None or at_seconds - found[0] > REACH_SECONDS:
         return None
-    snapshot: dict[str, Any] = orjson.loads(found[1])
-    return snapshot
+    return Snapshot.from_json(found[1])
 
 
 def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float | None]:

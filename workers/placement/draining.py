@@ -5,10 +5,9 @@ it back; blocks whose transfer was broken off are brought to their end; what is 
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import redis
 
@@ -16,6 +15,7 @@ from queues import projection
 from queues.errors import WeirError
 from queues.models import Container
 from queues.topology import Topology
+from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement.execution import route_from, segment_on
 from workers.steering import overrides
@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 # A publisher may hold a topology for a second and wait for a flush for half of one; this is well beyond.
 SETTLE_SECONDS = 10.0
 SETTLE_BYTES = 4 * 2**20
-Snapshot = Mapping[str, Any]
 
 
 def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
@@ -62,17 +61,17 @@ def settle(topology: Topology, snapshot: Snapshot) -> int:
 
 
 def _strays(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    for name, queue in snapshot["queues"].items():
-        for node, row in queue["containers"].items():
+    for name, queue in snapshot.queues.items():
+        for node, row in queue.containers.items():
             known = name not in topology.queues or node in topology.queues[name].points
-            if not known and row["waiting_events"]:
+            if not known and row.waiting_events:
                 yield name, node
 
 
 def _marked(topology: Topology, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    for name, queue in snapshot["queues"].items():
-        for node, row in queue["containers"].items():
-            if row.get("leaving_blocks") and name in topology.queues and node in topology.nodes:
+    for name, queue in snapshot.queues.items():
+        for node, row in queue.containers.items():
+            if row.leaving_blocks and name in topology.queues and node in topology.nodes:
                 yield name, node
 
 

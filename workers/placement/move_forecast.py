@@ -1,15 +1,17 @@
 """What moves will do: utilisation and state per node before and after, bytes to transfer, seconds. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, TOOBUSY
 from queues.topology import Topology
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import ContainerStatus, QueueStatus
+from workers.documents.snapshot import Snapshot
 from workers.placement import moves
 from workers.placement.moves import Move
 
-Snapshot = Mapping[str, Any]
 # A move that has not begun.
 NOTHING_YET = {"state": "pending", "points_moved": 0, "blocks": 0, "blocks_total": 0, "events": 0, "bytes": 0}
 # The moves of so many queues are made a second: one after the other, so that it can be stopped in between.
@@ -60,9 +62,9 @@ def with_node(topology: Topology, node: str, **changes: Any) -> Topology:
 
 
 def _now(name: str, topology: Topology, snapshot: Snapshot) -> dict[str, Any]:
-    row = snapshot["nodes"].get(name, {})
+    row = snapshot.nodes.get(name, NodeStatus())
     points = sum(queue.points.get(name, 0) for queue in topology.queues.values())
-    return {"utilisation": row.get("utilisation"), "state": row.get("state"), "points": points}
+    return {"utilisation": row.utilisation, "state": row.state, "points": points}
 
 
 def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) -> dict[str, float]:
@@ -79,13 +81,10 @@ def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) 
 
 def per_point_load(queue: str, topology: Topology, snapshot: Snapshot) -> float:
     """Load of one point of a queue [events/s]: what its live containers cause, over the points they hold."""
-    rows = snapshot["queues"].get(queue, {}).get("containers", {})
-    heard = {
-        node: points
-        for node, points in topology.queue(queue).live_points.items()
-        if rows.get(node, {}).get("load") is not None
-    }
-    load = sum(rows[node]["load"] * topology.nodes[node].capacity.events_per_second for node in heard)
+    rows = snapshot.queues.get(queue, QueueStatus()).containers
+    loads = {node: row.load for node, row in rows.items() if row.load is not None}
+    heard = {node: points for node, points in topology.queue(queue).live_points.items() if node in loads}
+    load = sum(loads[node] * topology.nodes[node].capacity.events_per_second for node in heard)
     return load / sum(heard.values()) if heard else 0.0
 
 
@@ -100,7 +99,7 @@ def _state(utilisation: float, points: int, spec: Any) -> str:
 def _waiting_bytes(snapshot: Snapshot, topology: Topology, node: str) -> int:
     """What is to be transferred: only jobs queues' events are; the pipeline reads its own."""
     total = 0
-    for name, queue in snapshot["queues"].items():
+    for name, queue in snapshot.queues.items():
         if name in topology.queues and topology.queues[name].kind == "jobs":
-            total += queue["containers"].get(node, {}).get("waiting_bytes") or 0
+            total += queue.containers.get(node, ContainerStatus()).waiting_bytes or 0
     return total

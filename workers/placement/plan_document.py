@@ -1,51 +1,59 @@
-"""A plan as plain JSON: for a page, the API, and each second's snapshot."""
+"""A plan as a document: for a page, the API, and each second's snapshot."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from queues.stored_document import plain, shared_values, typed
+from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.models import Plan
 from workers.placement.plans import ENDED_WITH_MOVES, has_moved
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as plain JSON, for a page and the snapshot (docs/understand/how/placement.md)."""
-    return {
-        "id": plan.pk,
-        "hash": plan.hash,
-        "short_hash": plan.hash[:8],
-        "kind": plan.kind,
-        "title": plan.title,
-        "state": plan.state,
-        "reason": plan.reason,
-        "moves": [{**move, **step} for move, step in zip(plan.moves, plan.progress, strict=True)],
-        "points": sum(move["points"] for move in plan.moves),
-        "progress_share": progress_share(plan),
-        "before": plan.before,
-        "after": plan.after,
-        "estimated_seconds": plan.estimated_seconds,
-        "estimated_bytes": plan.estimated_bytes,
-        "empties": plan.empties or None,
-        "note": plan.note,
-        "owner": plan.owner.get_username() if plan.owner else plan.law or "recovery",
-        "approvals": plan.approvals,
-        "law": plan.law or None,
-        "entry": plan.entry_id,
-        "undoes": plan.undoes_id,
-        "created_at": plan.created_at.timestamp(),
-        "expires_at": plan.expires_at.timestamp(),
-        "started_at": plan.started_at.timestamp() if plan.started_at else None,
-        "ended_at": plan.ended_at.timestamp() if plan.ended_at else None,
-        "can_approve": plan.state == Plan.State.PROPOSED,
-        "can_stop": plan.state in (Plan.State.APPROVED, Plan.State.RUNNING),
-        "can_roll_back": plan.state in ENDED_WITH_MOVES and any(map(has_moved, plan.progress)),
-    }
+    """A plan as plain JSON."""
+    return plain(whole(plan))
 
 
-def summary(plan: Plan) -> dict[str, Any]:
+def whole(plan: Plan) -> PlanDocument:
+    """A plan with all that is kept of it (docs/understand/how/placement.md)."""
+    return PlanDocument(
+        **shared_values(summary(plan), PlanStatus),
+        short_hash=plan.hash[:8],
+        reason=plan.reason,
+        before={name: typed(NodeForecast, node) for name, node in plan.before.items()},
+        after={name: typed(NodeForecast, node) for name, node in plan.after.items()},
+        estimated_seconds=plan.estimated_seconds,
+        estimated_bytes=plan.estimated_bytes,
+        owner=plan.owner.get_username() if plan.owner else plan.law or "recovery",
+        approvals=plan.approvals,
+        law=plan.law or None,
+        entry=plan.entry_id,
+        undoes=plan.undoes_id,
+        created_at=plan.created_at.timestamp(),
+        started_at=plan.started_at.timestamp() if plan.started_at else None,
+        ended_at=plan.ended_at.timestamp() if plan.ended_at else None,
+        can_approve=plan.state == Plan.State.PROPOSED,
+        can_stop=plan.state in (Plan.State.APPROVED, Plan.State.RUNNING),
+        can_roll_back=plan.state in ENDED_WITH_MOVES and any(map(has_moved, plan.progress)),
+    )
+
+
+def summary(plan: Plan) -> PlanStatus:
     """A plan as the snapshot carries it each second."""
-    whole = plan_document(plan)
-    keys = ("id", "hash", "kind", "title", "state", "moves", "points", "progress_share", "note", "empties")
-    return {key: whole[key] for key in (*keys, "expires_at")}
+    steps = zip(plan.moves, plan.progress, strict=True)
+    return PlanStatus(
+        id=plan.pk,
+        hash=plan.hash,
+        kind=plan.kind,
+        title=plan.title,
+        state=plan.state,
+        points=sum(move["points"] for move in plan.moves),
+        progress_share=progress_share(plan),
+        note=plan.note,
+        empties=plan.empties or None,
+        expires_at=plan.expires_at.timestamp(),
+        moves=[typed(PlanMove, {**move, **step}) for move, step in steps],
+    )
 
 
 def progress_share(plan: Plan) -> float:

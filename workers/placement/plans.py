@@ -22,6 +22,7 @@ from queues import projection
 from queues.errors import BadInput
 from queues.nodes.node_state import SILENT
 from queues.topology import Topology
+from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import moves
 from workers.steering import overrides, plant_settings
@@ -30,7 +31,6 @@ OPEN = (Plan.State.PROPOSED, Plan.State.APPROVED, Plan.State.RUNNING)
 BEING_EXECUTED = (Plan.State.APPROVED, Plan.State.RUNNING)
 ENDED_WITH_MOVES = (Plan.State.DONE, Plan.State.STOPPED, Plan.State.FAILED)
 User = accounts.User | None
-Snapshot = Mapping[str, Any]
 
 
 def approve(
@@ -123,7 +123,7 @@ def drift(plan: Plan) -> str | None:
 
 def offline_nodes(snapshot: Snapshot) -> set[str]:
     """Nodes that are OFFLINE in the snapshot, or have never been heard."""
-    return {name for name, node in snapshot["nodes"].items() if node["state"] in SILENT}
+    return {name for name, node in snapshot.nodes.items() if node.state in SILENT}
 
 
 def _targets(plan: Plan, topology: Topology) -> list[str]:

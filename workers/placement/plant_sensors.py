@@ -7,6 +7,9 @@ from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.rebalancing.law import PARAMETERS
 from queues.nodes.node_state import OFFLINE, SILENT, smooth
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import Snapshot
 from workers.placement.plans import BEING_EXECUTED
 
 SMOOTHING = 0.5  # the weight of the newest rate, from decision to decision
@@ -14,7 +17,7 @@ DEFAULT_BUSY = next(float(each.default) for each in PARAMETERS if each.name == "
 
 
 def rebalancing(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{nodes [{name, capacity, drained, state}], queues [{name, rate, containers, minimum_containers}]}.
 
@@ -24,11 +27,11 @@ def rebalancing(
     Rates are smoothed over decisions (half the newest, half before). A cordoned node is shown to the law as
     OFFLINE, with the load it keeps left out: that neither gives nor gets.
     """
-    nodes = snapshot.get("nodes", {})
-    closed = {name for name, node in nodes.items() if node.get("cordoned") and not node["drained"]}
+    nodes = snapshot.nodes
+    closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
     rates = {
         f"rate/{name}": _smoothed(before, f"rate/{name}", _queue_rate(queue, nodes, closed))
-        for name, queue in snapshot.get("queues", {}).items()
+        for name, queue in snapshot.queues.items()
     }
     observation = {
         "nodes": [_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
@@ -36,35 +39,35 @@ def rebalancing(
             {
                 "name": name,
                 "rate": rates[f"rate/{name}"],
-                "containers": {n: row["points"] for n, row in queue["containers"].items() if row["points"]},
-                "minimum_containers": min(queue["minimum_containers"], len(nodes)) or 1,
+                "containers": {n: row.points for n, row in queue.containers.items() if row.points},
+                "minimum_containers": min(queue.minimum_containers, len(nodes)) or 1,
             }
-            for name, queue in sorted(snapshot.get("queues", {}).items())
+            for name, queue in sorted(snapshot.queues.items())
         ],
     }
     return Sensed(observation, measured(snapshot, now_seconds), rates)
 
 
 def node_scaling(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """What `rebalancing` sees, and the load to come over that of now: 1, as nothing foretells it yet."""
     sensed = rebalancing(target, snapshot, before, now_seconds)
     return Sensed({**sensed.observation, "forecast": 1.0}, sensed.measured, sensed.counters)
 
 
-def _law_node(name: str, node: Mapping[str, Any], closed: bool) -> dict[str, Any]:
-    state = OFFLINE if closed or node["state"] is None else node["state"]
-    capacity = node["capacity_events_per_second"] * node["busy"] / DEFAULT_BUSY
-    return {"name": name, "capacity": capacity, "drained": node["drained"], "state": state}
+def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
+    state = OFFLINE if closed or node.state is None else node.state
+    capacity = node.capacity_events_per_second * node.busy / DEFAULT_BUSY
+    return {"name": name, "capacity": capacity, "drained": node.drained, "state": state}
 
 
-def _queue_rate(queue: Mapping[str, Any], nodes: Mapping[str, Any], closed: set[str]) -> float:
+def _queue_rate(queue: QueueStatus, nodes: Mapping[str, NodeStatus], closed: set[str]) -> float:
     """What the queue's containers cause on nodes that are heard, in events/s."""
     rate: float = sum(
-        (row.get("load") or 0.0) * nodes[name]["capacity_events_per_second"]
-        for name, row in queue["containers"].items()
-        if row["points"] and name in nodes and name not in closed and nodes[name]["state"] != OFFLINE
+        (row.load or 0.0) * nodes[name].capacity_events_per_second
+        for name, row in queue.containers.items()
+        if row.points and name in nodes and name not in closed and nodes[name].state != OFFLINE
     )
     return rate
 
@@ -74,45 +77,44 @@ def _smoothed(before: Counters | None, key: str, newest: float) -> float:
     return round(smooth(newest, old, SMOOTHING), 3)
 
 
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """What an effect on the whole plant is judged by: the worst node that is heard, and its state."""
-    heard = [node for node in snapshot.get("nodes", {}).values() if node["state"] not in SILENT]
+    heard = [node for node in snapshot.nodes.values() if node.state not in SILENT]
     if not heard:
         return None
-    worst = max(heard, key=lambda node: node["utilisation"] or 0.0)
-    return {"worst_utilisation": worst["utilisation"], "node_state": worst["state"]}
+    worst = max(heard, key=lambda node: node.utilisation or 0.0)
+    return {"worst_utilisation": worst.utilisation, "node_state": worst.state}
 
 
-def measured(snapshot: Mapping[str, Any], now_seconds: float) -> Measured:
+def measured(snapshot: Snapshot, now_seconds: float) -> Measured:
     """The age of the plant's oldest measurement that counts; and why no move can be decided on it, if so.
 
     A node that is OFFLINE is known to be: that is no reason to wait. One that has missed two beats is in
     doubt.
     """
-    at_seconds = snapshot.get("at")
-    if at_seconds is None or not snapshot.get("nodes"):
+    at_seconds = snapshot.at
+    if at_seconds is None or not snapshot.nodes:
         return Measured(None, "no node is known yet")
     age = abs(now_seconds - at_seconds)
-    if (running := [plan for plan in snapshot.get("plans", ()) if plan["state"] in BEING_EXECUTED]) != []:
-        return Measured(age, f"plan {running[0]['id']} is being executed")
-    for name, node in sorted(snapshot["nodes"].items()):
-        if node["state"] == OFFLINE:
+    if (running := [plan for plan in snapshot.plans if plan.state in BEING_EXECUTED]) != []:
+        return Measured(age, f"plan {running[0].id} is being executed")
+    for name, node in sorted(snapshot.nodes.items()):
+        if node.state == OFFLINE:
             continue
-        if node["age_seconds"] is None:
+        if node.age_seconds is None:
             return Measured(None, f"node {name} has not reported yet")
-        if node.get("stale"):
+        if node.stale:
             return Measured(age, f"node {name} has missed two heartbeats")
-    for name, queue in snapshot.get("queues", {}).items():
-        if (silent := _unmeasured(queue, snapshot["nodes"])) is not None:
+    for name, queue in snapshot.queues.items():
+        if (silent := _unmeasured(queue, snapshot.nodes)) is not None:
             return Measured(age, f"the container of {name} on {silent} is not measured yet")
-    ages = [node["age_seconds"] for node in snapshot["nodes"].values() if node["state"] != OFFLINE]
+    ages = [node.age_seconds or 0.0 for node in snapshot.nodes.values() if node.state != OFFLINE]
     return Measured(age + max(ages, default=0.0))
 
 
-def _unmeasured(queue: Mapping[str, Any], nodes: Mapping[str, Any]) -> str | None:
+def _unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str | None:
     """A node whose container of the queue has points and no known load, though it is heard."""
-    containers: Mapping[str, Any] = queue["containers"]
-    for name, row in containers.items():
-        if row["points"] and row.get("load") is None and nodes.get(name, {}).get("state") != OFFLINE:
+    for name, row in queue.containers.items():
+        if row.points and row.load is None and nodes.get(name, NodeStatus()).state != OFFLINE:
             return name
     return None

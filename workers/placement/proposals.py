@@ -16,11 +16,13 @@ from queues import points as thousand
 from queues import projection
 from queues.errors import BadInput
 from queues.nodes.node_state import IDLE
+from queues.stored_document import changed
 from queues.topology import Topology
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import move_forecast, moves, plans, plant_sensors
 from workers.placement.moves import Move
-from workers.placement.plans import Snapshot, User
+from workers.placement.plans import User
 from workers.steering import overrides
 
 REBALANCING = LAW.name
@@ -178,8 +180,8 @@ def _emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) 
     """The moves that take every point off a node, as the law chooses them."""
     if not topology.has_points(node):
         return []
-    drained = {**snapshot["nodes"][node], "drained": True}
-    wanted = {**snapshot, "nodes": {**snapshot["nodes"], node: drained}}
+    drained = changed(snapshot.nodes[node], drained=True)
+    wanted = changed(snapshot, nodes={**snapshot.nodes, node: drained})
     decision = _decision(wanted, now, {"goal": "below-busy"})
     found = moves.read((decision["action"] or {"moves": []})["moves"])
     left = moves.after(moves.division(topology), found)
@@ -286,9 +288,10 @@ def _wished(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
 def _spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> list[Move]:
     """The moves that give idle nodes their share; other idle nodes stay idle."""
     others = {
-        name: {**row, "cordoned": True}
-        for name, row in snapshot["nodes"].items()
-        if row["state"] == IDLE and name not in nodes
+        name: changed(row, cordoned=True)
+        for name, row in snapshot.nodes.items()
+        if row.state == IDLE and name not in nodes
     }
-    decision = _decision({**snapshot, "nodes": {**snapshot["nodes"], **others}}, now, {"goal": "band"})
+    wanted = changed(snapshot, nodes={**snapshot.nodes, **others})
+    decision = _decision(wanted, now, {"goal": "band"})
     return moves.read((decision["action"] or {"moves": []})["moves"])

@@ -29,6 +29,7 @@ from queues.nodes.node_state import NORMAL, OFFLINE, SILENT
 from queues.points import TOTAL
 from queues.topology import NodeSpec, Topology
 from workers.coordination.leases import Lease
+from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import execution, moves, plans, proposals
 from workers.placement.move_forecast import per_point_load
@@ -37,7 +38,6 @@ from workers.placement.moves import Move
 logger = logging.getLogger(__name__)
 RESTORE_SECONDS = 10.0
 LEASE_SECONDS = 8.0
-Snapshot = Mapping[str, Any]
 
 
 def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
@@ -45,7 +45,7 @@ def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | N
 
     Nothing is done on a snapshot that is too old to trust.
     """
-    if abs(now.timestamp() - snapshot["at"]) > STALE_SECONDS:
+    if snapshot.at is None or abs(now.timestamp() - snapshot.at) > STALE_SECONDS:
         return None
     if not _is_due(snapshot, now):
         return None
@@ -61,9 +61,9 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
     """Whether there is anything to write: most seconds there is not, and then nothing is."""
     since = now - timedelta(seconds=RESTORE_SECONDS)
     for node in Node.objects.all():
-        row = snapshot["nodes"].get(node.name)
-        if row is not None and row["state"] is not None:
-            silent = row["state"] == OFFLINE
+        row = snapshot.nodes.get(node.name)
+        if row is not None and row.state is not None:
+            silent = row.state == OFFLINE
             if silent != (node.offline_since is not None):
                 return True
     lost = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
@@ -74,12 +74,12 @@ def _is_short(snapshot: Snapshot) -> bool:
     """Whether a queue has fewer containers than its minimum while a node could take one."""
     nodes = [
         name
-        for name, row in snapshot["nodes"].items()
-        if row["state"] not in SILENT and not (row["stale"] or row["drained"] or row["cordoned"])
+        for name, row in snapshot.nodes.items()
+        if row.state not in SILENT and not (row.stale or row.drained or row.cordoned)
     ]
-    for queue in snapshot["queues"].values():
-        holders = {name for name, row in queue["containers"].items() if row["points"]}
-        if len(holders) < queue["minimum_containers"] and holders and set(nodes) - holders:
+    for queue in snapshot.queues.values():
+        holders = {name for name, row in queue.containers.items() if row.points}
+        if len(holders) < queue.minimum_containers and holders and set(nodes) - holders:
             return True
     return False
 
@@ -90,14 +90,14 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:
         if not _ours(fence):
             return False
         for node in Node.objects.all():
-            row = snapshot["nodes"].get(node.name)
-            if row is None or row["state"] is None:
+            row = snapshot.nodes.get(node.name)
+            if row is None or row.state is None:
                 continue
-            if row["state"] == OFFLINE and node.offline_since is None:
-                silent = timedelta(seconds=row["age_seconds"] or 0.0)
+            if row.state == OFFLINE and node.offline_since is None:
+                silent = timedelta(seconds=row.age_seconds or 0.0)
                 Node.objects.filter(pk=node.pk).update(offline_since=now - silent)
                 logger.warning("Node %s is OFFLINE.", node.name)
-            elif row["state"] != OFFLINE and not row["stale"] and node.offline_since is not None:
+            elif row.state != OFFLINE and not row.stale and node.offline_since is not None:
                 Node.objects.filter(pk=node.pk).update(offline_since=None)
                 logger.warning("Node %s has returned.", node.name)
     return True

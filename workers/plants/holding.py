@@ -6,13 +6,14 @@ one owner.
 """
 
 import json
-from typing import Any
 
 import redis
 
 from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
+from queues.stored_document import decoded
+from workers.documents.plants import PlantHolder
 
 SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
 
@@ -45,7 +46,7 @@ def release(control: redis.Redis, plant: str, holder: str) -> bool:
     return bool(control.eval(script("plant/release"), 1, keys.HOLDER.of(plant), holder))
 
 
-def holder_of(control: redis.Redis, plant: str) -> dict[str, Any] | None:
-    """{"holder", "until"}, or None while nobody holds it."""
+def holder_of(control: redis.Redis, plant: str) -> PlantHolder | None:
+    """None while nobody holds it."""
     stored = control.get(keys.HOLDER.of(plant))
-    return json.loads(stored) if stored else None
+    return decoded(PlantHolder, stored, "holder") if stored else None

@@ -1,6 +1,5 @@
 """A plant in memory, for tests of what stands on the port; the real one's contract test holds it too."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from queues.nodes.node_state import NORMAL
+from queues.stored_document import typed
+from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
-from workers.plants.plant import Snapshot
 from workers.pool.orders import MOST_THREADS
 
 _HOST = {
@@ -54,7 +54,7 @@ class MemoryPlant:
     def observe(self) -> Snapshot:
         """What it holds now."""
         self._seq += 1
-        queues: dict[str, Snapshot] = {}
+        queues: dict[str, dict[str, Any]] = {}
         for (queue, node), row in self._containers.items():
             row["waiting_to_run"] = len(self._waiting_to_run[queue, node])
             queues.setdefault(queue, {"kind": "jobs", "containers": {}})["containers"][node] = row
@@ -66,7 +66,7 @@ class MemoryPlant:
             "nodes": self._nodes,
             "hosts": self.hosts,
         }
-        return copy.deepcopy(snapshot)
+        return typed(Snapshot, snapshot, "snapshot")
 
     def start_workers(
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
@@ -162,10 +162,10 @@ class MemoryPlant:
         self._containers[queue, node].update(_container())
 
 
-def _container() -> Snapshot:
+def _container() -> dict[str, Any]:
     counters = dict.fromkeys(("waiting_events", "inserted_events", "removed_events", "workers_started"), 0)
     return {"points": 1000, **counters, "waiting_to_run": 0}
 
 
-def _node() -> Snapshot:
+def _node() -> dict[str, Any]:
     return {"state": NORMAL, "stale": False, "age_seconds": 0.4}

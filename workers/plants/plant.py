@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
-
-Snapshot = dict[str, Any]
+from workers.documents.snapshot import Snapshot
 
 
 class PlantSilent(WeirError):  # noqa: N818
@@ -54,11 +53,7 @@ class Plant(Elastic, Protocol):
     """What a loop needs of its own plant: one consistent view of it, and its actuators."""
 
     def observe(self) -> Snapshot:
-        """Give the plant as it is now, in the shape of docs/understand/how/snapshot.md.
-
-        It is plain JSON and the caller's own: changing it changes nothing. What is not known is None, never
-        0.
-        """
+        """Give the plant as it is now. What is not known is None, never 0."""
         ...
 
     def start_workers(

@@ -4,11 +4,9 @@ One process watches (it must see two heartbeats to know a rate or an age), all o
 snapshot that is too old is the guard's business: `at` says when it was made.
 """
 
-import orjson
-
 from queues import keys
 from queues.errors import WeirError
-from workers.plants.plant import Snapshot
+from workers.documents.snapshot import Snapshot
 from workers.plants.steered import SteeredPlant
 
 
@@ -20,9 +18,8 @@ class PublishedPlant(SteeredPlant):
     """Reads `weir:snapshot`, and starts workers like the local plant."""
 
     def observe(self) -> Snapshot:
-        """The newest published snapshot. Raises NotObserved when there is none."""
+        """The newest published snapshot. Raises NotObserved when there is none, and BadDocument."""
         stored = self._control.get(keys.SNAPSHOT)
         if stored is None:
             raise NotObserved("There is no snapshot yet; start the observer (manage.py observe).")
-        snapshot: Snapshot = orjson.loads(stored)
-        return snapshot
+        return Snapshot.from_json(stored)

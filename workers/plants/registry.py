@@ -1,10 +1,9 @@
 """Plants by name: the local one, and those that an administrator has added."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import Snapshot
 from workers.plants.plant import PlantSilent
 from workers.plants.topology import topology_of
 
@@ -15,23 +14,23 @@ class UnknownPlant(BadInput):
     """A plant that is not registered."""
 
 
-def seen(snapshot: Mapping[str, Any], name: str) -> MeasuredTopology:
+def seen(snapshot: Snapshot, name: str) -> MeasuredTopology:
     """The plant's topology in a snapshot. Raises UnknownPlant, and PlantSilent while it is not seen."""
-    if name == snapshot["plant"]:
+    if name == snapshot.plant:
         return topology_of(snapshot)
-    others = snapshot.get("plants") or {}
+    others = snapshot.plants
     if name not in others:
-        known = ", ".join([snapshot["plant"], *others])
+        known = ", ".join([snapshot.plant, *others])
         raise UnknownPlant("plant", f"{name} is not known; the plants are {known}.")
     row = others[name]
-    if row["state"] != "seen":
+    if row.state != "seen" or row.topology is None:
         raise PlantSilent(why_unseen(name, row))
-    return MeasuredTopology.from_document(row["topology"])
+    return MeasuredTopology.from_document(row.topology)
 
 
-def why_unseen(name: str, row: Mapping[str, Any]) -> str:
+def why_unseen(name: str, row: PlantStatus) -> str:
     """In a sentence."""
-    because = row["error"] or "it has not been asked yet"
-    if row["age_seconds"] is None:
+    because = row.error or "it has not been asked yet"
+    if row.age_seconds is None:
         return f"{name} has not been seen yet: {because}"
-    return f"{name} was last seen {row['age_seconds']:.0f} s ago: {because}"
+    return f"{name} was last seen {row.age_seconds:.0f} s ago: {because}"

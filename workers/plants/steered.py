@@ -13,8 +13,8 @@ from queues import keys
 from queues.topology import Topology as Places
 from workers.consumer.dispatch import send_workers
 from workers.coordination import throttling
+from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.steering import steer, steer_named
-from workers.plants.plant import Snapshot
 from workers.plants.topology import place_of, topology_of
 from workers.pool import orders
 
@@ -72,5 +72,5 @@ class SteeredPlant(ABC):
             application, operator = place_of(name)
             wanted.setdefault(application, {})[operator] = count
         for application, counts in wanted.items():
-            in_force = snapshot["pipeline"]["applications"][application]["controls"]["tasks"]
+            in_force = snapshot.pipeline.applications[application].controls.tasks
             steer_named(self._control, application, "tasks", counts, in_force)

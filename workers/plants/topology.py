@@ -12,12 +12,14 @@ A queue that a pipeline emits to has a source of its own only where somebody els
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from workers.documents.pipeline import ApplicationStatus, OperatorStatus
+from workers.documents.plants import PlantHolder
+from workers.documents.queues import ProducerStatus, QueueStatus
+from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.pipeline.status.status import WINDOW_SECONDS
 
-Rows = Mapping[str, Any]
 MOST_TASKS = 64  # as `workers.pipeline.declaration.controls` takes
 ONE_PRODUCER = "those who publish are no part of the plant"
 DECLARED = "the replicas are declared with the application"
@@ -25,21 +27,20 @@ SENT_FOR = "its workers are sent for by the loop worker_rate"
 PIPELINE_PRODUCER = "pipeline-"
 
 
-def topology_of(snapshot: Rows) -> MeasuredTopology:
+def topology_of(snapshot: Snapshot) -> MeasuredTopology:
     """All of the plant that a snapshot shows. Raises `BadInput` where applications feed each other."""
-    applications = (snapshot.get("pipeline") or {}).get("applications") or {}
-    queues = snapshot.get("queues") or {}
-    operators = {each.name: each for each in _operators(snapshot, applications, queues)}
+    applications, queues = snapshot.pipeline.applications, snapshot.queues
+    operators = {each.name: each for each in _operators(snapshot)}
     links = tuple(_links(operators, applications, queues))
-    steered = snapshot.get("steered_by") or {}
+    steered = snapshot.steered_by or PlantHolder()
     return MeasuredTopology(
-        snapshot["plant"],
-        snapshot["at"],
+        snapshot.plant,
+        snapshot.at or 0.0,
         WINDOW_SECONDS,
         operators,
         links,
-        steered.get("holder"),
-        steered.get("until"),
+        steered.holder,
+        steered.until,
     )
 
 
@@ -55,40 +56,41 @@ def place_of(operator: str) -> tuple[str, str]:
     return application, name
 
 
-def _operators(snapshot: Rows, applications: Rows, queues: Rows) -> Iterator[MeasuredOperator]:
+def _operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
+    applications = snapshot.pipeline.applications
     emitted = {queue for each in applications.values() for queue in _sinks(each)}
-    published = _published(snapshot.get("producers") or {})
-    for name, queue in queues.items():
+    published = _published(snapshot.producers)
+    for name, queue in snapshot.queues.items():
         if name not in emitted or name in published:
             yield _source(name, queue)
-        if queue["kind"] == "jobs":
-            yield _workers(name, queue, snapshot.get("totals") or {})
+        if queue.kind == "jobs":
+            yield _workers(name, queue, snapshot.totals)
     for application, row in applications.items():
         yield _rules(application, row)
-        for name, operator in row["operators"].items():
+        for name, operator in row.operators.items():
             yield _operator(f"{application}/{name}", operator)
 
 
-def _published(producers: Rows) -> set[str]:
+def _published(producers: Mapping[str, ProducerStatus]) -> set[str]:
     """Queues that somebody publishes to who is no pipeline."""
     return {
         queue
         for name, producer in producers.items()
         if not name.startswith(PIPELINE_PRODUCER)
-        for queue in producer["queues"]
+        for queue in producer.queues
     }
 
 
-def _sinks(application: Rows) -> set[str]:
-    return {queue for queues in application["sinks"].values() for queue in queues}
+def _sinks(application: ApplicationStatus) -> set[str]:
+    return {queue for queues in application.sinks.values() for queue in queues}
 
 
-def _source(name: str, queue: Rows) -> MeasuredOperator:
-    dead = [row["dead_per_second"] for row in queue["containers"].values()]
+def _source(name: str, queue: QueueStatus) -> MeasuredOperator:
+    dead = [row.dead_per_second for row in queue.containers.values()]
     failed = _sum(dead)
-    out = queue["out_per_second"]
+    out = queue.out_per_second
     acked = None if out is None or failed is None else max(0.0, out - failed)
-    outputs = {"outputs": _counted(queue["in_per_second"])}
+    outputs = {"outputs": _counted(queue.in_per_second)}
     return MeasuredOperator(
         f"producers/{name}",
         "source",
@@ -102,74 +104,79 @@ def _source(name: str, queue: Rows) -> MeasuredOperator:
     )
 
 
-def _workers(name: str, queue: Rows, totals: Rows) -> MeasuredOperator:
-    at_once = queue["workers_at_once"]
+def _workers(name: str, queue: QueueStatus, totals: PlantTotals) -> MeasuredOperator:
+    at_once = queue.workers_at_once
     tasks = max(1, math.ceil(at_once or 0))
-    most = max(tasks, totals.get("worker_slots") or 0)
+    most = max(tasks, totals.worker_slots or 0)
     measured = {
-        "latency_seconds": queue["service_seconds"],
-        "service_seconds": queue["service_seconds"],
+        "latency_seconds": queue.service_seconds,
+        "service_seconds": queue.service_seconds,
         "utilisation": None if at_once is None else at_once / tasks,
-        "arrival_interval_seconds": tasks / queue["in_per_second"] if queue["in_per_second"] else None,
-        "inputs": _counted(queue["in_per_second"], tasks),
-        "executions": _counted(queue["out_per_second"], tasks),
+        "arrival_interval_seconds": tasks / queue.in_per_second if queue.in_per_second else None,
+        "inputs": _counted(queue.in_per_second, tasks),
+        "executions": _counted(queue.out_per_second, tasks),
         "outputs": None,  # what a handler makes of an event is not counted here
     }
     return MeasuredOperator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
 
 
-def _rules(application: str, row: Rows) -> MeasuredOperator:
-    work = tuple(replica["work"] for replica in row["replicas"].values())
+def _rules(application: str, row: ApplicationStatus) -> MeasuredOperator:
+    work = tuple(replica.work for replica in row.replicas.values())
     return MeasuredOperator(
         f"replicas/{application}", "operator", len(work), len(work), len(work), DECLARED, tasks=work
     )
 
 
-def _operator(name: str, row: Rows) -> MeasuredOperator:
-    return MeasuredOperator(name, "operator", row["parallelism"], 1, MOST_TASKS, tasks=tuple(row["work"]))
+def _operator(name: str, row: OperatorStatus) -> MeasuredOperator:
+    return MeasuredOperator(name, "operator", row.parallelism, 1, MOST_TASKS, tasks=tuple(row.work))
 
 
-def _links(operators: Mapping[str, MeasuredOperator], applications: Rows, queues: Rows) -> Iterator[Link]:
+def _links(
+    operators: Mapping[str, MeasuredOperator],
+    applications: Mapping[str, ApplicationStatus],
+    queues: Mapping[str, QueueStatus],
+) -> Iterator[Link]:
     for name, queue in queues.items():
         for target in _readers(name, queue, applications):
             if f"producers/{name}" in operators:
-                yield Link(f"producers/{name}", target, queue["wait_seconds"])
+                yield Link(f"producers/{name}", target, queue.wait_seconds)
     for application, row in applications.items():
         held_seconds = _held_seconds(row, queues, operators[f"replicas/{application}"])
-        for name, operator in row["operators"].items():
-            if operator["reads_source"]:
+        for name, operator in row.operators.items():
+            if operator.reads_source:
                 yield Link(f"replicas/{application}", f"{application}/{name}", held_seconds)
-            for queue in _emits_to(row, operator):
-                for target in _readers(queue, queues[queue], applications) if queue in queues else ():
-                    yield Link(f"{application}/{name}", target, queues[queue]["wait_seconds"])
-        pairs = dict.fromkeys((edge["source"], edge["target"]) for edge in row["edges"])
+            for sink in _emits_to(row, operator):
+                for target in _readers(sink, queues[sink], applications) if sink in queues else ():
+                    yield Link(f"{application}/{name}", target, queues[sink].wait_seconds)
+        pairs = dict.fromkeys((edge.source, edge.target) for edge in row.edges)
         for source, target in pairs:
             # Level follows level within a batch: nothing waits in between.
             yield Link(f"{application}/{source}", f"{application}/{target}", 0.0)
 
 
-def _readers(queue: str, row: Rows, applications: Rows) -> list[str]:
-    if row["kind"] == "jobs":
+def _readers(queue: str, row: QueueStatus, applications: Mapping[str, ApplicationStatus]) -> list[str]:
+    if row.kind == "jobs":
         return [queue]
-    return [f"replicas/{name}" for name, each in applications.items() if queue in each["queues"]]
+    return [f"replicas/{name}" for name, each in applications.items() if queue in each.queues]
 
 
-def _emits_to(application: Rows, operator: Rows) -> list[str]:
-    types = {application["patterns"][name]["emits"] for name in operator["patterns"]}
-    return sorted({queue for each in types for queue in application["sinks"].get(each, ())})
+def _emits_to(application: ApplicationStatus, operator: OperatorStatus) -> list[str]:
+    types = {application.patterns[name].emits for name in operator.patterns}
+    return sorted({queue for each in types for queue in application.sinks.get(each, ())})
 
 
-def _held_seconds(application: Rows, queues: Rows, rules: MeasuredOperator) -> float | None:
+def _held_seconds(
+    application: ApplicationStatus, queues: Mapping[str, QueueStatus], rules: MeasuredOperator
+) -> float | None:
     """How long an event is held in the result queue until event time has passed it: the watermark's lag, less
     the waiting and the work before.
     """
-    lag = application["watermark_lag_seconds"]
-    waits = [queues[name]["wait_seconds"] for name in application["queues"] if name in queues]
-    before = [rules.measure("latency_seconds"), *waits]
-    if lag is None or None in before:
+    lag = application.watermark_lag_seconds
+    waits = [queues[name].wait_seconds for name in application.queues if name in queues]
+    worked, known = rules.measure("latency_seconds"), [wait for wait in waits if wait is not None]
+    if lag is None or worked is None or len(known) < len(waits):
         return None
-    held: float = lag - before[0] - max(waits, default=0.0)
-    return max(0.0, held)
+    return max(0.0, lag - worked - max(known, default=0.0))
 
 
 def _counted(per_second: float | None, tasks: int = 1) -> float | None:

@@ -1,17 +1,22 @@
-"""Composing the snapshot (docs/understand/how/snapshot.md): plain JSON from what was read and watched.
-
-Unknown is None.
-"""
+"""Composing the snapshot (`workers.documents.snapshot`) from what was read and watched. Unknown is None."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
+from queues.nodes.heartbeat import ContainerCounters
 from queues.nodes.membership import Membership
 from queues.nodes.node_state import OFFLINE, SILENT
+from queues.stored_document import changed, shared_values
 from queues.topology import NodeSpec, QueueSpec
 from workers.consumer.handlers.sink import sink_of
 from workers.consumer.latency import Latencies
+from workers.documents.hosts import HostStatus, WorkerHost
+from workers.documents.loops import LoopStatus, OverrideStatus
+from workers.documents.nodes import NodeStatus
+from workers.documents.pipeline import PipelineFigures, PipelineStatus
+from workers.documents.queues import ContainerStatus, ProducerStatus, QueueStatus
+from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.snapshot.health import health
 from workers.snapshot.readings import Readings, Workers
 
@@ -19,22 +24,7 @@ PRODUCER_SHOWN_SECONDS = 300.0
 HOST_SHOWN_SECONDS = 10.0
 PIPELINE_OFFLINE_SECONDS = 10.0
 TAIL = 0.95
-PIPELINE_KEYS = (
-    "state",
-    "batch",
-    "in_per_second",
-    "kept_per_second",
-    "alerts_per_second",
-    "batch_seconds",
-    "watermark_lag_seconds",
-    "waiting_events",
-    "result_free_bytes",
-    "patterns",
-    "rules",
-    "error",
-    "hindrance",
-)
-Document = dict[str, Any]
+Number = TypeVar("Number", int, float)
 # Of each counter, the part that only went from node to node.
 MOVED_BY = {"inserted_events": "received_events", "removed_events": "sent_events"}
 
@@ -73,30 +63,31 @@ class SnapshotInputs:
     recent: Mapping[str, Latencies]
 
 
-def compose(inputs: SnapshotInputs, loops: Document, overrides: list[Document]) -> Document:
-    """All of the snapshot but seq, at and plant."""
+def compose(
+    inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: list[OverrideStatus]
+) -> Snapshot:
+    """What the inputs and the record of control make of a snapshot; its other parts are as by default."""
     topology = inputs.readings.topology
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
     nodes = {name: _node(inputs, spec, queues) for name, spec in topology.nodes.items()}
     hosts = _hosts(inputs)
-    snapshot: Document = {
-        "totals": _totals(inputs, queues, nodes, hosts),
-        "producers": _producers(inputs),
-        "queues": queues,
-        "nodes": nodes,
-        "hosts": hosts,
-        "pipeline": _pipeline(inputs),
-        "loops": loops,
-        "overrides": overrides,
-        "alerts": [],
-    }
-    return {"health": health(snapshot), **snapshot}
+    snapshot = Snapshot(
+        totals=_totals(inputs, queues, nodes, hosts),
+        producers=_producers(inputs),
+        queues=queues,
+        nodes=nodes,
+        hosts=hosts,
+        pipeline=_pipeline(inputs),
+        loops=loops,
+        overrides=overrides,
+    )
+    return changed(snapshot, health=health(snapshot))
 
 
-def total(values: Iterable[float | None]) -> Any:
+def total(values: Iterable[Number | None]) -> Number | None:
     """The sum of what is known; None when nothing is."""
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return sum(known[1:], known[0]) if known else None
 
 
 def longest(seconds: Iterable[float | None]) -> float | None:
@@ -118,49 +109,46 @@ def wait_seconds(
     return round(waiting_events / out_per_second, 3)
 
 
-def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> Document:
+def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
     containers = {node: _container(inputs, spec, node) for node in _places(inputs, spec)}
     rows = list(containers.values())
-
-    def over(name: str) -> Any:
-        return total(row[name] for row in rows)
-
-    oldest = longest(row["oldest_seconds"] for row in rows)
+    out_per_second = total(row.out_per_second for row in rows)
+    waiting_events = total(row.waiting_events for row in rows)
+    oldest_seconds = longest(row.oldest_seconds for row in rows)
     workers = [inputs.readings.containers.get((spec.name, node), Workers()) for node in containers]
+    workers_at_once, service_seconds = _work(inputs, spec)
     latencies = inputs.recent.get(spec.name)
-    return {
-        "kind": spec.kind,
-        "handler": spec.handler if spec.kind == "jobs" else None,
-        "sink": sink_of(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
-        "priority": spec.priority,
-        "minimum_containers": spec.minimum_containers,
-        "in_per_second": over("in_per_second"),
-        "out_per_second": over("out_per_second"),
-        "waiting_events": over("waiting_events"),
-        "waiting_bytes": over("waiting_bytes"),
-        "wait_seconds": wait_seconds(over("waiting_events"), over("out_per_second"), oldest),
-        "oldest_seconds": oldest,
-        "latency_p95_seconds": latencies.quantile(TAIL) if latencies else None,
-        "dead_letters": over("dead_letters"),
-        "retry_blocks": over("retry_blocks"),
-        **_work(inputs, spec),
-        "trouble": next((each.last_error for each in workers if each.last_error), None),
-        "containers": containers,
-    }
+    return QueueStatus(
+        kind=spec.kind,
+        handler=spec.handler if spec.kind == "jobs" else None,
+        sink=sink_of(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
+        priority=spec.priority,
+        minimum_containers=spec.minimum_containers,
+        in_per_second=total(row.in_per_second for row in rows),
+        out_per_second=out_per_second,
+        waiting_events=waiting_events,
+        waiting_bytes=total(row.waiting_bytes for row in rows),
+        wait_seconds=wait_seconds(waiting_events, out_per_second, oldest_seconds),
+        oldest_seconds=oldest_seconds,
+        latency_p95_seconds=latencies.quantile(TAIL) if latencies else None,
+        dead_letters=total(row.dead_letters for row in rows),
+        retry_blocks=total(row.retry_blocks for row in rows),
+        workers_at_once=workers_at_once,
+        service_seconds=service_seconds,
+        trouble=next((each.last_error for each in workers if each.last_error), None),
+        containers=containers,
+    )
 
 
-def _work(inputs: SnapshotInputs, spec: QueueSpec) -> Document:
+def _work(inputs: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float | None]:
     """How many workers were at work at once, and how long one of their events took; unknown where none is."""
 
     def rate(counter: str) -> float | None:
-        known: float | None = total(inputs.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
-        return known
+        return total(inputs.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
 
     busy_ms, events = rate("busy_ms"), rate("events")
-    return {
-        "workers_at_once": None if busy_ms is None else round(busy_ms / 1_000, 3),
-        "service_seconds": busy_ms / 1_000 / events if busy_ms and events else None,
-    }
+    at_once = None if busy_ms is None else round(busy_ms / 1_000, 3)
+    return at_once, busy_ms / 1_000 / events if busy_ms and events else None
 
 
 def _places(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
@@ -168,47 +156,53 @@ def _places(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
     left = [
         node
         for node, beat in inputs.readings.heartbeats.items()
-        if node in inputs.readings.topology.nodes and _waiting(beat["containers"].get(spec.name))
+        if node in inputs.readings.topology.nodes and _waiting(beat.containers.get(spec.name))
     ]
     return sorted({*spec.points, *left})
 
 
-def _waiting(counters: Document | None) -> int | None:
-    return counters["inserted_events"] - counters["removed_events"] if counters else None
+def _waiting(counters: ContainerCounters | None) -> int | None:
+    return counters.inserted_events - counters.removed_events if counters else None
 
 
-def by_work(counters: Mapping[str, Any], name: str) -> int:
+def by_work(counters: ContainerCounters, name: str) -> int:
     """What producers inserted, or workers removed or gave up: without what was transferred between nodes."""
-    return int(counters[name] - counters.get(MOVED_BY.get(name, ""), 0))
+    moved: int = getattr(counters, MOVED_BY[name]) if name in MOVED_BY else 0
+    whole: int = getattr(counters, name)
+    return whole - moved
 
 
-def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> Document:
-    heartbeat = inputs.readings.heartbeats.get(node, {"containers": {}})
-    counters: Document | None = heartbeat["containers"].get(spec.name)
-    read = counters or {}
+def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerStatus:
+    heartbeat = inputs.readings.heartbeats.get(node)
+    counters = heartbeat.containers.get(spec.name) if heartbeat else None
+    read = counters or ContainerCounters()
     workers = inputs.readings.containers.get((spec.name, node), Workers())
-    inserted_bytes, removed_bytes = read.get("inserted_bytes"), read.get("removed_bytes")
     in_per_second = _rate(inputs, node, f"{spec.name}@{node}.inserted_events")
-    server_time_share = None if inputs.watch.offline(node) else read.get("server_time_share")
-    return {
-        "points": spec.points.get(node, 0),
-        "waiting_events": _waiting(counters),
-        "waiting_bytes": None if inserted_bytes is None else inserted_bytes - removed_bytes,
-        "in_per_second": in_per_second,
-        "out_per_second": _rate(inputs, node, f"{spec.name}@{node}.removed_events"),
-        "dead_per_second": _rate(inputs, node, f"{spec.name}@{node}.dead_events"),
-        "load": _load(inputs, node, in_per_second, server_time_share),
-        "server_time_share": server_time_share,
-        "oldest_seconds": read.get("oldest_seconds"),
-        "inserted_events": by_work(read, "inserted_events") if read else None,
-        "removed_events": by_work(read, "removed_events") if read else None,
-        "leaving_blocks": read.get("leaving_blocks", 0),
-        "dead_letters": read.get("dead_letters"),
-        "retry_blocks": read.get("retry_blocks"),
-        "waiting_to_run": workers.waiting_to_run,
-        "workers_started": workers.counts.get("started", 0),
-        "workers_busy": workers.busy,
-    }
+    server_time_share = None if inputs.watch.offline(node) else read.server_time_share
+    return ContainerStatus(
+        points=spec.points.get(node, 0),
+        waiting_events=_waiting(counters),
+        waiting_bytes=_waiting_bytes(read),
+        in_per_second=in_per_second,
+        out_per_second=_rate(inputs, node, f"{spec.name}@{node}.removed_events"),
+        dead_per_second=_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
+        load=_load(inputs, node, in_per_second, server_time_share),
+        server_time_share=server_time_share,
+        oldest_seconds=read.oldest_seconds,
+        inserted_events=by_work(counters, "inserted_events") if counters else None,
+        removed_events=by_work(counters, "removed_events") if counters else None,
+        leaving_blocks=read.leaving_blocks,
+        dead_letters=read.dead_letters,
+        retry_blocks=read.retry_blocks,
+        waiting_to_run=workers.waiting_to_run,
+        workers_started=workers.counts.get("started", 0),
+        workers_busy=workers.busy,
+    )
+
+
+def _waiting_bytes(counters: ContainerCounters) -> int | None:
+    inserted, removed = counters.inserted_bytes, counters.removed_bytes
+    return None if inserted is None or removed is None else inserted - removed
 
 
 def _load(
@@ -230,113 +224,101 @@ def _rate(inputs: SnapshotInputs, node: str, counter: str) -> float | None:
     return None if inputs.watch.offline(node) else inputs.rates.get(counter)
 
 
-def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, Document]) -> Document:
-    heartbeat: Document = inputs.readings.heartbeats.get(spec.name, {})
-    mine = [queue["containers"][spec.name] for queue in queues.values() if spec.name in queue["containers"]]
-    last_state = heartbeat.get("state")
-    return {
-        "state": OFFLINE if last_state and inputs.watch.offline(spec.name) else last_state,
-        "stale": inputs.watch.stale(spec.name),
-        "age_seconds": inputs.watch.age_seconds(spec.name),
-        "utilisation": heartbeat.get("utilisation"),
-        "raw": heartbeat.get("raw"),
-        "parts": heartbeat.get("parts", {}),
-        "busy": spec.busy,
-        "toobusy": spec.toobusy,
-        "in_per_second": total(row["in_per_second"] for row in mine),
-        "out_per_second": total(row["out_per_second"] for row in mine),
-        "memory_bytes": heartbeat.get("memory_bytes"),
-        "memory_capacity_bytes": spec.capacity.memory_bytes,
-        "capacity_events_per_second": spec.capacity.events_per_second,
-        "points": sum(row["points"] for row in mine),
-        "containers": sum(row["points"] > 0 for row in mine),
-        "drained": spec.drained,
-        "cordoned": spec.cordoned,
-        "last_state": last_state,
-    }
+def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStatus]) -> NodeStatus:
+    heartbeat = inputs.readings.heartbeats.get(spec.name)
+    mine = [queue.containers[spec.name] for queue in queues.values() if spec.name in queue.containers]
+    last_state = heartbeat.state if heartbeat else None
+    return NodeStatus(
+        state=OFFLINE if last_state and inputs.watch.offline(spec.name) else last_state,
+        stale=inputs.watch.stale(spec.name),
+        age_seconds=inputs.watch.age_seconds(spec.name),
+        utilisation=heartbeat.utilisation if heartbeat else None,
+        raw=heartbeat.raw if heartbeat else None,
+        parts=heartbeat.parts if heartbeat else None,
+        busy=spec.busy,
+        toobusy=spec.toobusy,
+        in_per_second=total(row.in_per_second for row in mine),
+        out_per_second=total(row.out_per_second for row in mine),
+        memory_bytes=heartbeat.memory_bytes if heartbeat else None,
+        memory_capacity_bytes=spec.capacity.memory_bytes,
+        capacity_events_per_second=spec.capacity.events_per_second,
+        points=sum(row.points for row in mine),
+        containers=sum(row.points > 0 for row in mine),
+        drained=spec.drained,
+        cordoned=spec.cordoned,
+        last_state=last_state,
+    )
 
 
 def _shed_share(inputs: SnapshotInputs) -> float:
     """Of what the pipeline's patterns could use."""
-    status = inputs.readings.pipeline or {}
-    offered = status.get("offered_per_second") or 0.0
-    return round((status.get("shed_per_second") or 0.0) / offered, 4) if offered else 0.0
+    status = inputs.readings.pipeline
+    if status is None or not status.offered_per_second:
+        return 0.0
+    return round((status.shed_per_second or 0.0) / status.offered_per_second, 4)
 
 
 def _totals(
     inputs: SnapshotInputs,
-    queues: Mapping[str, Document],
-    nodes: Mapping[str, Document],
-    hosts: Mapping[str, Document],
-) -> Document:
+    queues: Mapping[str, QueueStatus],
+    nodes: Mapping[str, NodeStatus],
+    hosts: Mapping[str, HostStatus],
+) -> PlantTotals:
     rows = list(queues.values())
-    backlog_events = total(row["waiting_events"] for row in rows)
-    out_per_second = total(row["out_per_second"] for row in rows)
     latencies = Latencies()
     for each in inputs.recent.values():
         latencies = latencies.merge(each)
-    jobs = [host for host in hosts.values() if host["role"] == "jobs"]
-    in_use = [n for n in nodes.values() if n["state"] not in SILENT and n["points"] and not n["drained"]]
-    return {
-        "in_per_second": total(row["in_per_second"] for row in rows),
-        "out_per_second": out_per_second,
-        "latency_p95_seconds": latencies.quantile(TAIL),
-        "backlog_events": backlog_events,
+    jobs = [host for host in hosts.values() if host.role == "jobs"]
+    in_use = [n for n in nodes.values() if n.state not in SILENT and n.points and not n.drained]
+    return PlantTotals(
+        in_per_second=total(row.in_per_second for row in rows),
+        out_per_second=total(row.out_per_second for row in rows),
+        latency_p95_seconds=latencies.quantile(TAIL),
+        backlog_events=total(row.waiting_events for row in rows),
         # The queue that waits longest: a sum over queues would hide one that stands still behind a quick one.
-        "backlog_seconds": longest(row["wait_seconds"] for row in rows),
-        "shed_share": _shed_share(inputs),
-        "nodes_in_use": len(in_use),
-        "nodes": len(nodes),
-        "workers_busy": sum(host["busy"] for host in jobs),
-        "worker_slots": sum(host["slots"] for host in jobs),
-        "dead_letters": total(row["dead_letters"] for row in rows),
-    }
+        backlog_seconds=longest(row.wait_seconds for row in rows),
+        shed_share=_shed_share(inputs),
+        nodes_in_use=len(in_use),
+        nodes=len(nodes),
+        workers_busy=sum(host.busy for host in jobs),
+        worker_slots=sum(host.slots for host in jobs),
+        dead_letters=total(row.dead_letters for row in rows),
+    )
 
 
-def _producers(inputs: SnapshotInputs) -> Document:
+def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
     """Producers heard of lately, their queues together."""
-    producers: Document = {}
+    producers: dict[str, ProducerStatus] = {}
     for (producer, queue), document in inputs.readings.producers.items():
         age = inputs.ages["producer", f"{producer}|{queue}"]
         if age > PRODUCER_SHOWN_SECONDS:
             continue
-        empty: Document = {
-            "in_per_second": None,
-            "age_seconds": age,
-            "queues": {},
-            "rejected": 0,
-            "rerouted": 0,
-        }
-        row = producers.setdefault(producer, empty)
-        row["queues"][queue] = inputs.rates.get(f"{producer}|{queue}.events")
-        row["in_per_second"] = total(row["queues"].values())
-        row["age_seconds"] = min(row["age_seconds"], age)
-        row["rejected"] += document.get("rejected", 0)
-        row["rerouted"] += document.get("rerouted", 0)
+        before = producers.get(producer, ProducerStatus())
+        queues = {**before.queues, queue: inputs.rates.get(f"{producer}|{queue}.events")}
+        producers[producer] = ProducerStatus(
+            in_per_second=total(queues.values()),
+            age_seconds=age if before.age_seconds is None else min(before.age_seconds, age),
+            queues=queues,
+            rejected=before.rejected + document.get("rejected", 0),
+            rerouted=before.rerouted + document.get("rerouted", 0),
+        )
     return producers
 
 
-def _hosts(inputs: SnapshotInputs) -> Document:
+def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
     hosts = {}
-    for name, document in sorted(inputs.readings.hosts.items()):
+    for name, host in sorted(inputs.readings.hosts.items()):
         age = inputs.ages["host", name]
         if age <= HOST_SHOWN_SECONDS:
-            row = {key: document[key] for key in ("role", "slots", "busy")}
-            pool = {key: document.get(key) for key in ("pid", "resizable", "started_with", "trouble", "done")}
-            hosts[name] = {**row, **pool, "age_seconds": age}
+            hosts[name] = HostStatus(**shared_values(host, WorkerHost), age_seconds=age)
     return hosts
 
 
-def _pipeline(inputs: SnapshotInputs) -> Document:
-    """The pipeline's own status, its age, and every key there, so that a page needs no exceptions."""
-    status: Document = dict.fromkeys(PIPELINE_KEYS) | {
-        "patterns": {},
-        "rules": [],
-        "applications": {},
-    }
-    status |= inputs.readings.pipeline or {}
-    status.pop("at", None)
-    age = inputs.ages.get(("pipeline", ""))
-    if age is not None and age > PIPELINE_OFFLINE_SECONDS:
-        status["state"] = "offline"
-    return {**status, "age_seconds": age}
+def _pipeline(inputs: SnapshotInputs) -> PipelineStatus:
+    """The pipeline's own status and its age."""
+    report, age = inputs.readings.pipeline, inputs.ages.get(("pipeline", ""))
+    if report is None:
+        return PipelineStatus(age_seconds=age)
+    status = PipelineStatus(**shared_values(report, PipelineFigures), age_seconds=age)
+    silent = age is not None and age > PIPELINE_OFFLINE_SECONDS
+    return changed(status, state="offline") if silent else status

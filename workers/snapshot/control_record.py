@@ -12,6 +12,10 @@ from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.batch.runs import OPEN
 from workers.control.kinds.registry import display_of
 from workers.control.parts.kind import Display
+from workers.documents.alerts import AlertStatus
+from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
+from workers.documents.plans import PlanStatus
+from workers.documents.work import RunStatus
 from workers.models import LedgerEntry, Run
 from workers.placement import plan_document, plans
 from workers.steering import override_document
@@ -30,12 +34,12 @@ class ControlRecord:
     `alerts`, the most severe first, `recent_actions`, the newest first; all as the snapshot has them.
     """
 
-    loops: dict[str, dict[str, Any]]
-    overrides: list[dict[str, Any]]
-    plans: list[dict[str, Any]]
-    runs: dict[str, dict[str, Any]]
-    alerts: list[dict[str, Any]]
-    recent_actions: list[dict[str, Any]]
+    loops: dict[str, LoopStatus]
+    overrides: list[OverrideStatus]
+    plans: list[PlanStatus]
+    runs: dict[str, RunStatus]
+    alerts: list[AlertStatus]
+    recent_actions: list[RecentAction]
 
 
 def control_record(now: datetime) -> ControlRecord:
@@ -49,76 +53,76 @@ def control_record(now: datetime) -> ControlRecord:
     }
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
-    in_force_now = override_document.documents(rows)
+    in_force_now = override_document.statuses(rows)
     return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _recent_actions(now))
 
 
-def _recent_actions(now: datetime) -> list[dict[str, Any]]:
+def _recent_actions(now: datetime) -> list[RecentAction]:
     """What each law's loops did last, if that was lately; actions that were applied only."""
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - ACTIONS_SHOWN, applied=True)
-    newest: dict[str, dict[str, Any]] = {}
+    newest: dict[str, RecentAction] = {}
     for entry in acted.select_related("loop").order_by("-at")[:MOST_ACTIONS]:
         newest.setdefault(entry.loop.law, _recent_action(entry))
     return list(newest.values())
 
 
-def _recent_action(entry: LedgerEntry) -> dict[str, Any]:
+def _recent_action(entry: LedgerEntry) -> RecentAction:
     action = entry.action or {}
-    return {
-        "law": entry.loop.law,
-        "entry": entry.pk,
-        "at": entry.at.timestamp(),
-        "verdict": entry.verdict,
-        "did": display_of(entry.loop.law).past(action),
-        "points": sum(move["points"] for move in action.get("moves", ())),
-    }
+    return RecentAction(
+        law=entry.loop.law,
+        entry=entry.pk,
+        at=entry.at.timestamp(),
+        verdict=entry.verdict,
+        did=display_of(entry.loop.law).past(action),
+        points=sum(move["points"] for move in action.get("moves", ())),
+    )
 
 
-def _runs(now: datetime) -> dict[str, dict[str, Any]]:
+def _runs(now: datetime) -> dict[str, RunStatus]:
     """Open runs, and those that have just ended, so that a page sees how."""
     lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
     rows = Run.objects.filter(lately).select_related("task").order_by("created_at", "pk")
     return {str(row.pk): _run(row) for row in rows}
 
 
-def _run(row: Run) -> dict[str, Any]:
+def _run(row: Run) -> RunStatus:
     progress = row.progress
     stages = progress.get("stages") or {}
-    return {
-        "task": row.task.name,
-        "state": row.state,
-        "share": progress.get("share"),
-        "rows": progress.get("rows", 0),
-        "chunks_done": row.chunks_done,
-        "chunks_total": row.chunks_total,
-        "stages_done": stages.get("done", 0),
-        "stages_total": stages.get("total", 0),
-        "working": len(progress.get("working", ())),
-        "workers_wanted": row.workers_wanted,
-        "started_at": row.started_at and row.started_at.timestamp(),
-        "deadline_at": row.deadline_at and row.deadline_at.timestamp(),
-    }
+    return RunStatus(
+        task=row.task.name,
+        state=row.state,
+        share=progress.get("share"),
+        rows=progress.get("rows", 0),
+        chunks_done=row.chunks_done,
+        chunks_total=row.chunks_total,
+        stages_done=stages.get("done", 0),
+        stages_total=stages.get("total", 0),
+        working=len(progress.get("working", ())),
+        workers_wanted=row.workers_wanted,
+        started_at=row.started_at.timestamp() if row.started_at else None,
+        deadline_at=row.deadline_at.timestamp() if row.deadline_at else None,
+    )
 
 
-def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> dict[str, Any]:
+def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> LoopStatus:
     """An override shows at once, though the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
     display = display_of(loop.law)
-    return {
-        "id": loop.pk,
-        "law": loop.law,
-        "target": loop.target,
-        "mode": overridden.get("mode", loop.mode),
-        "measured": _measured(display, entry),
-        "setpoint": next((parameters[name] for name in display.setpoints if name in parameters), None),
-        "actuator": _actuator(display, entry),
-        "at": entry.at.timestamp() if entry else None,
-        "reason": entry.reason if entry else None,
-        "verdict": entry.verdict if entry else None,
-        "entry": entry.pk if entry else None,
-        "overrides": len(overridden),
-        "terms": _terms(display, entry),
-    }
+    return LoopStatus(
+        id=loop.pk,
+        law=loop.law,
+        target=loop.target,
+        mode=overridden.get("mode", loop.mode),
+        measured=_measured(display, entry),
+        setpoint=next((parameters[name] for name in display.setpoints if name in parameters), None),
+        actuator=_actuator(display, entry),
+        at=entry.at.timestamp() if entry else None,
+        reason=entry.reason if entry else None,
+        verdict=entry.verdict if entry else None,
+        entry=entry.pk if entry else None,
+        overrides=len(overridden),
+        terms=_terms(display, entry),
+    )
 
 
 def _terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:

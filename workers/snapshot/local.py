@@ -9,12 +9,15 @@ from typing import Any
 import redis
 
 from queues.nodes.membership import Membership
+from queues.stored_document import changed
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
+from workers.documents.pipeline import PipelineStatus
+from workers.documents.plants import LoadForecast, PlantStatus
+from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import LoadForecasts
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import holder_of
-from workers.plants.plant import Snapshot
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
 from workers.snapshot.action_summary import with_action_summary
@@ -61,60 +64,59 @@ class LocalPlant(SteeredPlant):
         self._seq = 0
 
     def observe(self) -> Snapshot:
-        """The plant now, in the shape of docs/understand/how/snapshot.md.
-
-        Raises `redis.RedisError` when the control server is away.
-        """
+        """The plant now. Raises `redis.RedisError` when the control server is away."""
         now = self._clock()
         readings = read(self._control, now)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
-        snapshot: dict[str, Any] = {"seq": self._seq, "at": now, "plant": self._name}
         composed = compose(inputs, record.loops, record.overrides)
-        recorded = {
-            "plans": record.plans,
-            "runs": record.runs,
-            "alerts": record.alerts,
-            "deeds": record.recent_actions,
-        }
-        composed["totals"]["backlog_change_events"] = self._backlog_change(
-            composed["totals"]["backlog_events"], monotonic_seconds
+        change = self._backlog_change(composed.totals.backlog_events, monotonic_seconds)
+        snapshot = changed(
+            composed,
+            seq=self._seq,
+            at=now,
+            plant=self._name,
+            totals=changed(composed.totals, backlog_change_events=change),
+            plans=record.plans,
+            runs=record.runs,
+            alerts=record.alerts,
+            deeds=record.recent_actions,
+            steered_by=holder_of(self._control, self._name),
+            plants=self._plants(),
+            forecasts=self._forecasts(composed.pipeline, now),
         )
-        outside = {"steered_by": holder_of(self._control, self._name), "plants": self._plants()}
-        outside["forecasts"] = self._forecasts(composed["pipeline"], now)
-        whole = {**snapshot, **composed, **recorded, **outside}
-        return {**whole, "health": with_action_summary(whole)}
+        return changed(snapshot, health=with_action_summary(snapshot))
 
-    def _plants(self) -> dict[str, Any]:
+    def _plants(self) -> dict[str, PlantStatus]:
         """The registered plants, with who holds each here."""
         rows = self._others.rows() if self._others else {}
-        return {name: {**row, "steered_by": holder_of(self._control, name)} for name, row in rows.items()}
+        return {name: changed(row, steered_by=holder_of(self._control, name)) for name, row in rows.items()}
 
-    def _forecasts(self, pipeline: dict[str, Any], now: float) -> dict[str, Any]:
+    def _forecasts(self, pipeline: PipelineStatus, now: float) -> dict[str, LoadForecast]:
         """What will be offered to each application at work."""
-        queues = {name: row["queues"] for name, row in (pipeline.get("applications") or {}).items()}
+        queues = {name: row.queues for name, row in pipeline.applications.items()}
         return self._load_forecasts.rows(queues, now) if self._load_forecasts else {}
 
     def _inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""
 
-        def age(kind: str, name: str, document: dict[str, Any], mark: str) -> float:
-            lag = now - float(document["at"])
-            age_seconds = self._freshness.age_seconds(
-                f"{kind}/{name}", document[mark], monotonic_seconds, lag
-            )
+        def age(kind: str, name: str, at: float, mark: float) -> float:
+            lag = now - at
+            age_seconds = self._freshness.age_seconds(f"{kind}/{name}", mark, monotonic_seconds, lag)
             return round(age_seconds, DIGITS)
 
-        sequences = {name: beat["seq"] for name, beat in readings.heartbeats.items()}
+        sequences = {name: beat.seq for name, beat in readings.heartbeats.items()}
         self._membership = self._membership.seen(sequences, monotonic_seconds)
         watch = Watch(self._membership, monotonic_seconds)
-        ages = {("host", name): age("host", name, host, "at") for name, host in readings.hosts.items()}
+        ages = {("host", name): age("host", name, host.at, host.at) for name, host in readings.hosts.items()}
         for (producer, queue), document in readings.producers.items():
-            ages["producer", f"{producer}|{queue}"] = age("producer", f"{producer}|{queue}", document, "at")
+            name, at = f"{producer}|{queue}", document["at"]
+            ages["producer", name] = age("producer", name, float(at), at)
         if readings.pipeline:
-            ages["pipeline", ""] = age("pipeline", "", readings.pipeline, "at")
+            at = readings.pipeline.at
+            ages["pipeline", ""] = age("pipeline", "", at, at)
         recent = self._recent(readings.latencies, monotonic_seconds)
         return SnapshotInputs(readings, watch, ages, self._counted(readings, monotonic_seconds), recent)
 
@@ -122,7 +124,7 @@ class LocalPlant(SteeredPlant):
         """Rates per second of every cumulative counter, by name."""
         rates = {}
         for node, heartbeat in readings.heartbeats.items():
-            for queue, counters in heartbeat["containers"].items():
+            for queue, counters in heartbeat.containers.items():
                 for name, window in COUNTED.items():
                     key = f"{queue}@{node}.{name}"
                     rates[key] = self._rate(key, by_work(counters, name), at_seconds, window)

@@ -10,18 +10,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-import orjson
+import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections
 
 from queues import keys
+from queues.stored_document import BadDocument, changed, encoded
 from workers.coordination.leases import Lease
-from workers.coordination.merge_patch import difference
+from workers.coordination.merge_patch import JsonObject, document_difference
+from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
-from workers.plants.plant import Plant, Snapshot
+from workers.plants.plant import Plant
 
 TOPIC = "plant"
 OBSERVE_AT_SECONDS = 0.2
@@ -38,12 +39,12 @@ def until_next_observation_seconds(now: float) -> float:
     return (OBSERVE_AT_SECONDS - now) % 1.0 or 1.0
 
 
-def message(snapshot: Snapshot, before: Snapshot | None) -> dict[str, Any]:
-    """What goes to the web processes: the snapshot, and (unless it is the first) the merge patch from the one
-    before.
+def message(snapshot: Snapshot, stored: bytes, patch: JsonObject | None) -> bytes:
+    """What goes to the web processes: the snapshot as it is stored, and (unless it is the first) the merge
+    patch from the one before.
     """
-    document = {"seq": snapshot["seq"], "at": snapshot["at"], "topic": TOPIC, "snapshot": snapshot}
-    return document if before is None else {**document, "delta": difference(before, snapshot)}
+    document = {"seq": snapshot.seq, "at": snapshot.at, "topic": TOPIC, "snapshot": msgspec.Raw(stored)}
+    return encoded(document if patch is None else {**document, "delta": patch})
 
 
 class Observer:
@@ -69,17 +70,18 @@ class Observer:
         snapshot = self._plant.observe()
         if not self._ours():
             return None
-        snapshot["seq"] = self._before["seq"] + 1 if self._before else 1
-        encoded = orjson.dumps(snapshot)
+        snapshot = changed(snapshot, seq=self._before.seq + 1 if self._before else 1)
+        stored = snapshot.to_json()
+        patch = None if self._before is None else document_difference(self._before, snapshot)
         with self._control.pipeline(transaction=True) as pipe:
-            pipe.set(keys.SNAPSHOT, encoded)
+            pipe.set(keys.SNAPSHOT, stored)
             metrics.append(pipe, snapshot)
-            pipe.publish(keys.LIVE, orjson.dumps(message(snapshot, self._before)))
+            pipe.publish(keys.LIVE, message(snapshot, stored, patch))
             pipe.execute()
         self._before = snapshot
         # Last: what is live must not wait for a disk that is full or slow.
         if self._recorder is not None:
-            self._recorder.add(snapshot["at"], encoded)
+            self._recorder.add(snapshot.at or self._clock(), stored)
         return snapshot
 
     def run(self, stop: threading.Event) -> None:
@@ -110,7 +112,7 @@ class Observer:
         if self._lease.acquire() is None:
             return False
         stored = self._control.get(keys.SNAPSHOT)
-        self._before = orjson.loads(stored) if stored else None
+        self._before = _readable(stored) if stored else None
         return True
 
     def _complain(self, error: Exception) -> None:
@@ -119,3 +121,12 @@ class Observer:
         self._in_trouble = True
         if isinstance(error, DatabaseError):
             close_old_connections()
+
+
+def _readable(stored: bytes | str) -> Snapshot | None:
+    """What another version left may be none that we can read: then we begin anew."""
+    try:
+        return Snapshot.from_json(stored)
+    except BadDocument as error:
+        logger.warning("The stored snapshot can't be read: %s", error)
+        return None

@@ -9,9 +9,13 @@ import redis
 
 from queues import keys
 from queues.errors import BadTopology
+from queues.nodes.heartbeat import Heartbeat
+from queues.stored_document import decoded
 from queues.topology import Topology
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
+from workers.documents.hosts import ReportedHost
+from workers.documents.pipeline import PipelineReport
 
 EMPTY = Topology(0, {}, {})
 Pair = tuple[str, str]
@@ -32,10 +36,10 @@ class Readings:
     """`containers` holds the workers by (queue, node), `latencies` the cumulative histogram by queue."""
 
     topology: Topology
-    heartbeats: Mapping[str, dict[str, Any]]
+    heartbeats: Mapping[str, Heartbeat]
     producers: Mapping[Pair, dict[str, Any]]
-    hosts: Mapping[str, dict[str, Any]]
-    pipeline: dict[str, Any] | None
+    hosts: Mapping[str, ReportedHost]
+    pipeline: PipelineReport | None
     containers: Mapping[Pair, Workers]
     latencies: Mapping[str, Latencies]
 
@@ -52,10 +56,10 @@ def read(control: redis.Redis, now: float) -> Readings:
     containers, latencies = _read_work(control, topology, now)
     return Readings(
         topology=topology,
-        heartbeats=_documents(heartbeats),
-        producers={_pair(name): document for name, document in _documents(producers).items()},
-        hosts=_documents(hosts),
-        pipeline=orjson.loads(pipeline) if pipeline else None,
+        heartbeats={name.decode(): Heartbeat.from_json(text) for name, text in heartbeats.items()},
+        producers={_pair(name.decode()): orjson.loads(text) for name, text in producers.items()},
+        hosts={name.decode(): decoded(ReportedHost, text, "host") for name, text in hosts.items()},
+        pipeline=decoded(PipelineReport, pipeline, "pipeline") if pipeline else None,
         containers=containers,
         latencies=latencies,
     )
@@ -91,10 +95,6 @@ def _topology(stored: bytes | None) -> Topology:
         return Topology.from_json(stored)
     except BadTopology:
         return EMPTY
-
-
-def _documents(stored: Mapping[bytes, bytes]) -> dict[str, dict[str, Any]]:
-    return {name.decode(): orjson.loads(document) for name, document in stored.items()}
 
 
 def _pair(name: str) -> Pair:

@@ -1,39 +1,46 @@
-"""An override as plain JSON: what the snapshot and the API say of it."""
+"""An override as a document: what the snapshot and the API say of it."""
 
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from queues.stored_document import plain
+from workers.documents.loops import OverrideStatus
 from workers.models import Override
 from workers.steering.expiry import notice_at, notice_period
 from workers.steering.scope import Scope
 
 
-def documents(rows: Iterable[Override]) -> list[dict[str, Any]]:
+def statuses(rows: Iterable[Override]) -> list[OverrideStatus]:
     """Overrides as the snapshot has them; the setting is read once for all."""
     period = notice_period()
-    return [document(row, period) for row in rows]
+    return [status(row, period) for row in rows]
 
 
-def document(override: Override, period: timedelta | None = None) -> dict[str, Any]:
-    """An override as the snapshot has it; times in seconds since 1970, `expires_at` null: it has no end."""
+def document(override: Override) -> dict[str, Any]:
+    """The same as plain JSON."""
+    return plain(status(override))
+
+
+def status(override: Override, period: timedelta | None = None) -> OverrideStatus:
+    """An override as the snapshot has it."""
     notice = notice_at(
         override.created_at, override.expires_at, notice_period() if period is None else period
     )
-    return {
-        "id": override.pk,
-        "scope": str(Scope.of(override)),
-        "loop": override.loop.name if override.loop else None,
-        "law": override.law or None,
-        "queue": override.queue or None,
-        "node": override.node.name if override.node else None,
-        "name": override.name,
-        "value": override.value,
-        "instead_of": override.instead_of,
-        "owner": override.owner.get_username(),
-        "reason": override.reason,
-        "replaces": override.replaces,
-        "created_at": override.created_at.timestamp(),
-        "expires_at": override.expires_at and override.expires_at.timestamp(),
-        "notice_at": notice and notice.timestamp(),
-    }
+    return OverrideStatus(
+        id=override.pk,
+        scope=str(Scope.of(override)),
+        loop=override.loop.name if override.loop else None,
+        law=override.law or None,
+        queue=override.queue or None,
+        node=override.node.name if override.node else None,
+        name=override.name,
+        value=override.value,
+        instead_of=override.instead_of,
+        owner=override.owner.get_username(),
+        reason=override.reason,
+        replaces=override.replaces,
+        created_at=override.created_at.timestamp(),
+        expires_at=override.expires_at.timestamp() if override.expires_at else None,
+        notice_at=notice.timestamp() if notice else None,
+    )

@@ -1,6 +1,6 @@
 """What people do with experiments: begun, ended, and what they found applied to the plant; audited."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from queues.errors import BadInput
 from workers.batch import runs
 from workers.batch.jobs import experiment as job
 from workers.batch.jobs.job import Surroundings
+from workers.documents.snapshot import Snapshot
 from workers.lab.models import Experiment
 from workers.lab.series import write_trace
 from workers.models import Loop, Override, Plan
@@ -92,15 +93,13 @@ def override(
     return made
 
 
-def plan(
-    actor: Actor, experiment: Experiment, law: str, snapshot: Mapping[str, Any] | None, now: datetime
-) -> Plan:
+def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """A plan of moved points by the goal that a law of an experiment has. Raises BadInput."""
     found = _applied(experiment, law)
     if not found.moves_points:
         raise BadInput("law", f"{law} moves no points; its parameters become overrides.")
     goal = str(found.values.get("goal", "below-busy"))
-    return plans.propose_rebalance(actor, goal, dict(snapshot) if snapshot else None, now)
+    return plans.propose_rebalance(actor, goal, snapshot, now)
 
 
 def loops_of_law(found: Applicable) -> list[Loop]:

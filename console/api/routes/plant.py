@@ -14,6 +14,8 @@ from console.connections.control_server import latest_snapshot
 from console.live.view import view_named
 from queues.errors import UnknownQueue
 from queues.models import Node, Queue
+from queues.stored_document import plain
+from workers.documents.snapshot import NOTHING_SEEN
 
 router = Router(tags=["plant"])
 
@@ -31,10 +33,10 @@ def live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
         message = "There is no snapshot yet, or the control server does not answer."
         raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
     return {
-        "seq": snapshot["seq"],
-        "at": snapshot["at"],
+        "seq": snapshot.seq,
+        "at": snapshot.at,
         "topic": "plant",
-        "snapshot": view.narrowed(snapshot),
+        "snapshot": view.narrowed(plain(snapshot)),
     }
 
 
@@ -84,8 +86,8 @@ def node_named(name: str) -> Node:
 
 
 def _figures(part: str) -> dict[str, Any]:
-    figures: dict[str, Any] = (latest_snapshot() or {}).get(part, {})
-    return figures
+    rows = getattr(latest_snapshot() or NOTHING_SEEN, part)
+    return {name: plain(row) for name, row in rows.items()}
 
 
 def _queue(queue: Queue, figures: dict[str, Any]) -> dict[str, Any]:

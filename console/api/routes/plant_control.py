@@ -61,7 +61,7 @@ def topology_now(plant: str) -> MeasuredTopology:
         topology = seen(snapshot, plant)
     except UnknownPlant as error:
         raise Http404(error.message) from None
-    age_seconds = timezone.now().timestamp() - snapshot["at"]
+    age_seconds = timezone.now().timestamp() - (snapshot.at or 0.0)
     if age_seconds > OLD_SECONDS:
         message = f"The plant was seen {age_seconds:.0f} s ago; what it is now is not known."
         raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)

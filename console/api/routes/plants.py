@@ -12,6 +12,9 @@ from console.api.request.bodies import Given, Reason
 from console.api.routes.plant_control import topology_now
 from console.api.schemas.plants import HandReleased, PlantList, PlantRemoved, PlantRow, TasksByHand
 from console.connections.control_server import control, latest_snapshot
+from queues.stored_document import plain
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import NOTHING_SEEN
 from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
 from workers.plants.published import PublishedPlant
@@ -46,7 +49,7 @@ class ByHand(Given):
 )
 def list_plants(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
-    seen = (latest_snapshot() or {}).get("plants") or {}
+    seen = (latest_snapshot() or NOTHING_SEEN).plants
     return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.registered()]}
 
 
@@ -101,6 +104,6 @@ def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
     return {"plant": plant, "released": True}
 
 
-def _plant(row: RegisteredPlant, seen: dict[str, Any] | None) -> dict[str, Any]:
+def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> dict[str, Any]:
     fields = ("name", "kind", "url", "secret_environment", "options", "created_at")
-    return {**{name: getattr(row, name) for name in fields}, "seen": seen}
+    return {**{name: getattr(row, name) for name in fields}, "seen": plain(seen) if seen else None}

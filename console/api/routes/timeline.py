@@ -21,6 +21,7 @@ from console.timeline import happenings
 from console.timeline.happenings import TimelineLane, Triangle
 from console.timeline.window import Window
 from queues.errors import BadInput
+from queues.stored_document import plain
 from workers.history.metric_history import LAST_SECONDS
 from workers.history.snapshot_archive import snapshot_at
 
@@ -46,7 +47,7 @@ def past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
         raise Http404(
             f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
         )
-    return found
+    return plain(found)
 
 
 @router.get("/decisions", response=ChartDecisionList, summary="What loops did, for a chart")

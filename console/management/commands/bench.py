@@ -28,6 +28,7 @@ BENCHES = (
     "burst",
     "timeline",
     "ledger",
+    "snapshot",
 )
 
 

@@ -1,9 +1,8 @@
 """What every page has around it: the rail, the strip, and what the visitor may do."""
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -13,6 +12,10 @@ from console.connections.control_server import latest_snapshot
 from console.pages.frame import past
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
+from workers.documents.alerts import AlertStatus
+from workers.documents.loops import OverrideStatus
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.plants.registry import LOCAL
 
@@ -87,15 +90,15 @@ class Frame:
     past: past.PastInstant | None
     rail: list[RailItem]
     tabs: list[RailItem]
-    overrides: list[dict[str, Any]]
-    alerts: list[dict[str, Any]]
+    overrides: list[OverrideStatus]
+    alerts: list[AlertStatus]
     user: str
     role: str | None
     submission: str  # of a form that is sent without a script
     can: dict[str, bool]  # by action, its dots as underscores: see console.accounts.access.ACTIONS
 
 
-def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
+def snapshot_of(request: HttpRequest) -> Snapshot | None:
     """One snapshot a request, so that a page never shows two instants side by side: the newest, or the one
     of the instant that the address names.
     """
@@ -104,6 +107,11 @@ def snapshot_of(request: HttpRequest) -> dict[str, Any] | None:
         asked = past.past_of(request)
         noted.weir_snapshot = latest_snapshot() if asked is None else asked.snapshot
     return noted.weir_snapshot
+
+
+def seen_of(request: HttpRequest) -> Snapshot:
+    """The same; an empty one where there is none."""
+    return snapshot_of(request) or NOTHING_SEEN
 
 
 def frame(request: HttpRequest) -> dict[str, Frame | None]:
@@ -128,7 +136,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             past=was,
             rail=rail,
             tabs=[item for item in rail if item.name in TABS],
-            overrides=(snapshot or {}).get("overrides", []),
+            overrides=snapshot.overrides if snapshot else [],
             alerts=calling(snapshot),
             user=actor.name,
             role=actor.role,
@@ -139,25 +147,25 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     }
 
 
-def _strip(snapshot: dict[str, Any] | None) -> HealthStrip:
+def _strip(snapshot: Snapshot | None) -> HealthStrip:
     if snapshot is None:
         return HealthStrip(None, NO_SNAPSHOT, None, None)
-    health = snapshot["health"]
-    return HealthStrip(health["state"], health["sentence"], snapshot["at"], snapshot["seq"])
+    health = snapshot.health
+    return HealthStrip(health.state, health.sentence, snapshot.at, snapshot.seq)
 
 
-def plants(snapshot: dict[str, Any] | None) -> list[PlantChoice]:
+def plants(snapshot: Snapshot | None) -> list[PlantChoice]:
     """This plant, which is this console, and the registered ones."""
     here = PlantChoice(LOCAL, reverse("overview"), NORMAL, "this console", stale=False)
-    others = (snapshot or {}).get("plants") or {}
+    others = snapshot.plants if snapshot else {}
     return [here, *(_plant(name, row) for name, row in others.items())]
 
 
-def _plant(name: str, row: Mapping[str, Any]) -> PlantChoice:
-    url, seen = reverse("plant", args=[name]), row["state"] == "seen"
-    if seen and row["error"] is None:
+def _plant(name: str, row: PlantStatus) -> PlantChoice:
+    url, seen = reverse("plant", args=[name]), row.state == "seen"
+    if seen and row.error is None:
         return PlantChoice(name, url, NORMAL, "seen", stale=False)
-    word = "answers wrongly" if seen else "stale" if row["state"] == "stale" else "not seen yet"
+    word = "answers wrongly" if seen else "stale" if row.state == "stale" else "not seen yet"
     return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
 
 
@@ -167,16 +175,17 @@ def _shown_plant(request: HttpRequest) -> str | None:
     return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
 
 
-def proposals(snapshot: dict[str, Any] | None) -> int:
+def proposals(snapshot: Snapshot | None) -> int:
     """How many plans wait for somebody's approval."""
-    return sum(plan["state"] == Plan.State.PROPOSED for plan in (snapshot or {}).get("plans", ()))
+    return sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
 
 
-def calling(snapshot: dict[str, Any] | None) -> list[dict[str, Any]]:
+def calling(snapshot: Snapshot | None) -> list[AlertStatus]:
     """The open alerts that call for somebody, or are in somebody's hands: none that is explained, silenced
     or snoozed.
     """
-    return [row for row in (snapshot or {}).get("alerts", ()) if row["quiet"] in (None, "acknowledged")]
+    alerts = snapshot.alerts if snapshot else ()
+    return [row for row in alerts if row.quiet in (None, "acknowledged")]
 
 
 COUNTED = {"plans": "open_proposals", "alerts": "open_alerts"}

@@ -10,6 +10,8 @@ from django.template.loader import render_to_string
 from console.live.view import view_named
 from console.pages.frame.frame import snapshot_of
 from console.web.template_context import TemplateContext
+from queues.stored_document import plain
+from workers.documents.snapshot import Snapshot
 
 Document = dict[str, Any]  # a part of the snapshot, or a row that an action made of one
 Errors = Mapping[str, Sequence[str]]  # field → what it takes
@@ -43,7 +45,7 @@ class FrameContext(TemplateContext):
 
     page: str
     view: str
-    snapshot: Document | None
+    snapshot: Snapshot | None
     watched: Document | None
 
 
@@ -58,7 +60,7 @@ def render_page(
         page=page.NAME,
         view=view,
         snapshot=snapshot,
-        watched=None if parts_only or not snapshot else view_named(view).narrowed(snapshot),
+        watched=None if parts_only or not snapshot else view_named(view).narrowed(plain(snapshot)),
     )
     text = render_to_string(page.TEMPLATE, {**frame.values(), **page.values()}, request)
     return HttpResponse(text, status=status)

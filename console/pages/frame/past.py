@@ -5,7 +5,7 @@ What is past can be seen, not steered: nobody may do anything on such a page.
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -15,6 +15,7 @@ from django.utils import timezone
 from console.input.form_values import iso, time_of
 from console.web.web_request import WebRequest
 from queues.errors import BadInput
+from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import nearest_seconds, snapshot_at
 
 # The names of the addresses whose page is made of one snapshot.
@@ -26,7 +27,7 @@ class PastInstant:
     """An instant that was asked for: what is kept of it, or why nothing is, and what is kept around it."""
 
     at: datetime | None
-    snapshot: dict[str, Any] | None = None
+    snapshot: Snapshot | None = None
     error: str = ""
     before: datetime | None = None
     after: datetime | None = None

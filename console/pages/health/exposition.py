@@ -1,12 +1,15 @@
 """The newest snapshot as Prometheus metrics. Unknown is left out, never written as 0."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from queues.nodes.node_state import STATES
+from queues.stored_document import StoredDocument
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import Snapshot
 
 TOTALS = {
     "in_per_second": "Events published per second",
@@ -55,28 +58,28 @@ PIPELINE = {
     "waiting_events": "Events waiting",
 }
 
-Rows = Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]
+Rows = Iterable[tuple[tuple[str, ...], StoredDocument]]
 
 
 class SnapshotCollector:
     """Turns one snapshot into metric families, `weir_{what}_{figure}`."""
 
-    def __init__(self, snapshot: dict[str, Any]) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:
         snapshot = self.snapshot
-        yield GaugeMetricFamily("weir_snapshot_timestamp_seconds", "When it was observed", snapshot["at"])
-        yield from _gauges("plant", TOTALS, (), [((), snapshot["totals"])])
-        yield from _gauges("queue", QUEUE, ("queue",), _named(snapshot["queues"]))
-        yield from _gauges("node", NODE, ("node",), _named(snapshot["nodes"]))
-        yield _states(snapshot["nodes"])
-        yield from _counters(snapshot["queues"])
-        yield from _gauges("host", HOST, ("host",), _named(snapshot["hosts"]))
-        yield from _gauges("pipeline", PIPELINE, (), [((), snapshot["pipeline"] or {})])
+        yield GaugeMetricFamily("weir_snapshot_timestamp_seconds", "When it was observed", snapshot.at)
+        yield from _gauges("plant", TOTALS, (), [((), snapshot.totals)])
+        yield from _gauges("queue", QUEUE, ("queue",), _named(snapshot.queues))
+        yield from _gauges("node", NODE, ("node",), _named(snapshot.nodes))
+        yield _states(snapshot.nodes)
+        yield from _counters(snapshot.queues)
+        yield from _gauges("host", HOST, ("host",), _named(snapshot.hosts))
+        yield from _gauges("pipeline", PIPELINE, (), [((), snapshot.pipeline)])
 
 
-def exposition(snapshot: dict[str, Any] | None) -> bytes:
+def exposition(snapshot: Snapshot | None) -> bytes:
     """Prometheus text; without a snapshot only `weir_snapshot_present 0`."""
     registry = CollectorRegistry()
     present = GaugeMetricFamily("weir_snapshot_present", "1 when there is a snapshot", snapshot is not None)
@@ -94,7 +97,7 @@ class _Given:
         return self.families
 
 
-def _named(rows: Mapping[str, Mapping[str, Any]]) -> Rows:
+def _named(rows: Mapping[str, StoredDocument]) -> Rows:
     return [((name,), row) for name, row in rows.items()]
 
 
@@ -102,24 +105,24 @@ def _gauges(what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows
     for figure, text in figures.items():
         family = GaugeMetricFamily(f"weir_{what}_{figure}", text, labels=labels)
         for values, row in rows:
-            if row.get(figure) is not None:
-                family.add_metric(values, row[figure])
+            if (value := getattr(row, figure)) is not None:
+                family.add_metric(values, value)
         yield family
 
 
-def _states(nodes: Mapping[str, Mapping[str, Any]]) -> Metric:
+def _states(nodes: Mapping[str, NodeStatus]) -> Metric:
     family = GaugeMetricFamily("weir_node_state", "1 for the state a node is in", labels=("node", "state"))
     for name, node in nodes.items():
         for state in STATES:
-            family.add_metric((name, state), float(node["state"] == state))
+            family.add_metric((name, state), float(node.state == state))
     return family
 
 
-def _counters(queues: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+def _counters(queues: Mapping[str, QueueStatus]) -> Iterator[Metric]:
     for figure, text in CONTAINER_COUNTERS.items():
         family = CounterMetricFamily(f"weir_container_{figure}", text, labels=("queue", "node"))
         for queue, row in queues.items():
-            for node, container in row["containers"].items():
-                if container.get(figure) is not None:
-                    family.add_metric((queue, node), container[figure])
+            for node, container in row.containers.items():
+                if (value := getattr(container, figure)) is not None:
+                    family.add_metric((queue, node), value)
         yield family

@@ -1,6 +1,6 @@
 """Whether the plant is ready: each part with its age, and whether it is needed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,10 @@ from django.db import DatabaseError, connection
 from console.connections.control_server import control, latest_snapshot
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.lifecycle.models import AlertRule, AlertWatch
+from workers.documents.hosts import HostStatus
+from workers.documents.nodes import NodeStatus
+from workers.documents.pipeline import PipelineStatus
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Loop
 
 OBSERVER_SECONDS = 5.0
@@ -39,18 +43,18 @@ class ReadinessPart:
 def parts(now: datetime) -> dict[str, ReadinessPart]:
     """Every part that this plant needs; ready is: all ok."""
     snapshot = latest_snapshot()
+    seen = snapshot or NOTHING_SEEN
     found = {
         "database": _database(),
         "control": _control(),
         "observer": _observer(snapshot, now.timestamp()),
-        "nodes": _nodes((snapshot or {}).get("nodes", {})),
+        "nodes": _nodes(seen.nodes),
     }
-    hosts = (snapshot or {}).get("hosts", {}).values()
-    found |= {f"workers.{role}": _workers(role, hosts) for role in ROLES}
+    found |= {f"workers.{role}": _workers(role, seen.hosts.values()) for role in ROLES}
     if found["database"].ok:
         found |= _beat(now) | _alerter(now)
-    if snapshot and any(queue["kind"] == "pipeline" for queue in snapshot.get("queues", {}).values()):
-        found["pipeline"] = _pipeline(snapshot["pipeline"])
+    if any(queue.kind == "pipeline" for queue in seen.queues.values()):
+        found["pipeline"] = _pipeline(seen.pipeline)
     return found
 
 
@@ -71,24 +75,22 @@ def _control() -> ReadinessPart:
     return ReadinessPart(True, 0.0, "answers")
 
 
-def _observer(snapshot: dict[str, Any] | None, now_seconds: float) -> ReadinessPart:
-    if snapshot is None:
+def _observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
+    if snapshot is None or snapshot.at is None:
         return ReadinessPart(False, None, "has made no snapshot yet; start manage.py observe")
-    age_seconds = max(0.0, now_seconds - snapshot["at"])
+    age_seconds = max(0.0, now_seconds - snapshot.at)
     return _aged(age_seconds, OBSERVER_SECONDS, "observes")
 
 
-def _nodes(nodes: dict[str, Any]) -> ReadinessPart:
+def _nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
     """One node that answers is enough to take events; the message says how many do."""
-    online = [node for node in nodes.values() if node["state"] != OFFLINE]
-    age_seconds = max(
-        (node["age_seconds"] for node in online if node["age_seconds"] is not None), default=None
-    )
+    online = [node for node in nodes.values() if node.state != OFFLINE]
+    age_seconds = max((node.age_seconds for node in online if node.age_seconds is not None), default=None)
     return ReadinessPart(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
 
 
-def _workers(role: str, hosts: Iterable[dict[str, Any]]) -> ReadinessPart:
-    ages = [host["age_seconds"] for host in hosts if host["role"] == role and host["age_seconds"] is not None]
+def _workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
+    ages = [host.age_seconds for host in hosts if host.role == role and host.age_seconds is not None]
     if not ages:
         return ReadinessPart(False, None, f"no worker host of role {role} has reported")
     return _aged(min(ages), HOST_SECONDS, "reports")
@@ -115,14 +117,12 @@ def _alerter(now: datetime) -> dict[str, ReadinessPart]:
     return {"alerter": _aged(age_seconds, ALERTER_SECONDS, "looks")}
 
 
-def _pipeline(pipeline: dict[str, Any] | None) -> ReadinessPart:
-    if pipeline is None or pipeline.get("age_seconds") is None:
+def _pipeline(pipeline: PipelineStatus) -> ReadinessPart:
+    if pipeline.age_seconds is None:
         return ReadinessPart(False, None, "has not reported; start workers.pipeline.runtime.application")
-    if pipeline["state"] != "running":
-        return ReadinessPart(
-            False, pipeline["age_seconds"], pipeline.get("error") or f"is {pipeline['state']}"
-        )
-    return _aged(pipeline["age_seconds"], PIPELINE_SECONDS, "runs")
+    if pipeline.state != "running":
+        return ReadinessPart(False, pipeline.age_seconds, pipeline.error or f"is {pipeline.state}")
+    return _aged(pipeline.age_seconds, PIPELINE_SECONDS, "runs")
 
 
 def _aged(age_seconds: float, limit_seconds: float, does: str) -> ReadinessPart:

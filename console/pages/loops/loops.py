@@ -19,7 +19,7 @@ from console.connections.control_server import control
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import snapshot_of
+from console.pages.frame.frame import seen_of
 from console.pages.frame.page import (
     ConsolePage,
     Document,
@@ -133,7 +133,7 @@ def loop_page(
         shedding=shedding,
         ladder=ladder_of(found.target["queue"]) if found.law == ladder.LAW.name else None,
         parallelism=parallelism_view.shown(
-            found, snapshot_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
+            found, seen_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=exploration.shown(found, effective, _asked(request)),
         entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
@@ -150,8 +150,7 @@ def _shedding(
     """What is asked for and can't be is among the errors, and left out."""
     if loop.law != SHEDDING.name:
         return None, {}
-    applications = ((snapshot_of(request) or {}).get("pipeline") or {}).get("applications") or {}
-    row = applications.get(loop.target.get("application"))
+    row = seen_of(request).pipeline.applications.get(loop.target.get("application", ""))
     try:
         return shedding_view.shed_view(loop, effective, row, request.GET), {}
     except BadInput as error:

@@ -22,6 +22,8 @@ from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.kinds.registry import display_of
 from workers.control.parts.operators import OWNERS, topology_inputs
+from workers.documents.plants import LoadForecast
+from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
@@ -67,13 +69,11 @@ class ShownParallelism:
     by_hand: Mapping[str, int]
 
 
-def shown(
-    loop: Loop, snapshot: Document | None, kept: StoredFigures, now: datetime
-) -> ShownParallelism | None:
+def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) -> ShownParallelism | None:
     """None for a loop of another law."""
     if loop.law not in OWNERS:
         return None
-    topology, _ = topology_inputs(loop.target, snapshot or {}, now.timestamp())
+    topology, _ = topology_inputs(loop.target, snapshot, now.timestamp())
     joint = _joint_of(loop)
     newest = _newest(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
@@ -81,11 +81,11 @@ def shown(
     return ShownParallelism(
         operators=[_operator(each, terms, topology) for each in steered],
         paths=_paths(topology, terms, joint, now),
-        forecast=_forecast(loop, snapshot or {}, kept, now.timestamp()),
+        forecast=_forecast(loop, snapshot, kept, now.timestamp()),
         deciders=[*_deciders(loop)],
         cost=_cost(loop, [each.name for each in steered], kept, now.timestamp()),
         rescales=[*_rescales(loop)],
-        application=loop.target.get("application"),
+        application=loop.target.application,
         joint=joint.pk if joint else None,
         is_joint=loop.law == JOINT,
         by_hand=terms.get("by_hand", {}),
@@ -233,24 +233,22 @@ def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: fl
 
 
 def _forecast(
-    loop: Loop, snapshot: Mapping[str, Any], kept: StoredFigures, now_seconds: float
+    loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float
 ) -> dict[str, Any] | None:
     """What came, and the forecast with its band, on one plane; or why nothing is."""
     application = loop.target.get("application")
     if application is None:
         return None
-    row = (snapshot.get("forecasts") or {}).get(application) or {}
-    means = row.get("mean_per_second")
+    row = snapshot.forecasts.get(application)
     said = {
-        "refused": row.get("refused"),
-        "past": _length(row.get("days") or 0.0),
-        "trained_until": row.get("trained_until"),
+        "refused": row.refused if row else None,
+        "past": _length(row.days if row else 0.0),
+        "trained_until": row.trained_until if row else None,
     }
-    if not means:
+    if row is None or not row.mean_per_second:
         return {**said, "drawing": None}
-    pipeline = (snapshot.get("pipeline") or {}).get("applications") or {}
-    queues = (pipeline.get(application) or {}).get("queues", ())
-    past = _past(queues, kept, now_seconds)
+    found = snapshot.pipeline.applications.get(application)
+    past = _past(found.queues if found else (), kept, now_seconds)
     return {**said, "drawing": _drawing(past, row, now_seconds)}
 
 
@@ -275,9 +273,9 @@ def _past(queues: Sequence[str], kept: StoredFigures, now_seconds: float) -> lis
     ]
 
 
-def _drawing(past: list[tuple[float, float]], row: Mapping[str, Any], now_seconds: float) -> dict[str, Any]:
-    window, means, deviations = row["window_seconds"], row["mean_per_second"], row["deviation_per_second"]
-    begins = row["at"] - now_seconds
+def _drawing(past: list[tuple[float, float]], row: LoadForecast, now_seconds: float) -> dict[str, Any]:
+    window, means, deviations = row.window_seconds, row.mean_per_second or [], row.deviation_per_second or []
+    begins = row.at - now_seconds
     at = [begins + (place + 0.5) * window for place in range(len(means))]
     high = [mean + deviation for mean, deviation in zip(means, deviations, strict=True)]
     low = [max(0.0, mean - deviation) for mean, deviation in zip(means, deviations, strict=True)]

@@ -14,6 +14,7 @@ from controllers.framework.decision import Decision
 from controllers.shedding.inputs import ALL_SINKS
 from controllers.shedding.law import LAW
 from queues.errors import BadInput
+from workers.documents.pipeline import ApplicationStatus, PatternStatus
 from workers.models import Loop
 
 BOUND, WEIGHT = "latency_bound_seconds", "weight-"
@@ -54,7 +55,7 @@ class ShownShedding:
 
 
 def shed_view(
-    loop: Loop, effective: Mapping[str, Any], row: Document | None, asked: Mapping[str, str]
+    loop: Loop, effective: Mapping[str, Any], row: ApplicationStatus | None, asked: Mapping[str, str]
 ) -> ShownShedding:
     """row: the application in the snapshot, or None. asked: what a person would set, as the form sends it.
     Raises BadInput naming the form's field.
@@ -63,12 +64,12 @@ def shed_view(
     changes = changes_of(asked, effective, observation)
     made = _decided(law, (loop.state or {}).get("law") or {})
     would = _would(law, {**effective, **changes}, observation) if changes else None
-    patterns = (row or {}).get("patterns") or {}
+    patterns = row.patterns if row else {}
     sinks = (observation or {}).get("sinks") or {}
     weights = {name: effective["sink_weights"].get(name, worth) for name, worth in sinks.items()}
     return ShownShedding(
         types=sorted({name for pattern in patterns.values() for name in _types(pattern)}),
-        patterns=[_heat(name, patterns[name], row, would) for name in patterns],
+        patterns=[_heat(name, row, would) for name in patterns] if row else [],
         outputs=[*_outputs(patterns, made, would, weights)],
         total=_total(patterns, weights, made, would),
         because=[*_because(made, effective)],
@@ -76,10 +77,10 @@ def shed_view(
         changes=changes,
         bound=changes.get(BOUND, effective[BOUND]),
         weights={**weights, **changes.get("sink_weights", {})},
-        shed_share=(row or {}).get("shed_share"),
-        shed_events=(row or {}).get("shed_events"),
-        application=loop.target.get("application"),
-        ladders=[ladder_of(queue) for queue in (row or {}).get("queues", ())],
+        shed_share=row.shed_share if row else None,
+        shed_events=row.shed_events if row else None,
+        application=loop.target.application,
+        ladders=[ladder_of(queue) for queue in (row.queues if row else ())],
     )
 
 
@@ -123,15 +124,15 @@ def _known(document: Any) -> Any:
     return [_known(each) for each in document] if isinstance(document, list) else document
 
 
-def _types(pattern: Mapping[str, Any]) -> list[str]:
-    return sorted({*pattern["types"], *pattern["shed_per_second"]})
+def _types(pattern: PatternStatus) -> list[str]:
+    return sorted({*pattern.types, *pattern.shed_per_second})
 
 
-def _heat(name: str, pattern: Mapping[str, Any], row: Any, would: Decision | None) -> dict[str, Any]:
+def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> dict[str, Any]:
     """One row of the map: a cell for each type the application knows."""
-    now = ((row["controls"].get("shed") or {}) if row else {}).get(name, {})
+    pattern, now = row.patterns[name], row.controls.shed.get(name, {})
     then = ((would.action or {}).get("shed", {}) if would else {}).get(name)
-    types = {each for other in row["patterns"].values() for each in _types(other)}
+    types = {each for other in row.patterns.values() for each in _types(other)}
     own = set(_types(pattern))
     cells = [
         Cell(
@@ -141,22 +142,25 @@ def _heat(name: str, pattern: Mapping[str, Any], row: Any, would: Decision | Non
         )
         for each in sorted(types)
     ]
-    return {"name": name, "operator": pattern["operator"], "sheddable": pattern["sheddable"], "cells": cells}
+    return {"name": name, "operator": pattern.operator, "sheddable": pattern.sheddable, "cells": cells}
 
 
 def _outputs(
-    patterns: Mapping[str, Any], made: Decision | None, would: Decision | None, weights: Mapping[str, float]
+    patterns: Mapping[str, PatternStatus],
+    made: Decision | None,
+    would: Decision | None,
+    weights: Mapping[str, float],
 ) -> Iterator[dict[str, Any]]:
     """Of each emitted type: what the table leads to expect, what is measured, and how much of it is found."""
-    for emitted in sorted({pattern["emits"] for pattern in patterns.values()}):
-        ours = [pattern for pattern in patterns.values() if pattern["emits"] == emitted]
+    for emitted in sorted({pattern.emits for pattern in patterns.values()}):
+        ours = [pattern for pattern in patterns.values() if pattern.emits == emitted]
         yield {
             "type": emitted,
             "weight": weights.get(emitted),
             "expected": _expected(made, emitted),
-            "measured": sum(pattern["out_per_second"] for pattern in ours),
+            "measured": sum(pattern.out_per_second for pattern in ours),
             "would": _expected(would, emitted),
-            "recall": ours[0]["recall"] if len(ours) == 1 else None,
+            "recall": ours[0].recall if len(ours) == 1 else None,
         }
 
 
@@ -165,16 +169,19 @@ def _expected(decision: Decision | None, emitted: str) -> Any:
 
 
 def _total(
-    patterns: Mapping[str, Any], weights: Mapping[str, float], made: Decision | None, would: Decision | None
+    patterns: Mapping[str, PatternStatus],
+    weights: Mapping[str, float],
+    made: Decision | None,
+    would: Decision | None,
 ) -> dict[str, Any]:
     """What all sinks take, weighted; and its recall: what is measured over what there would be of it."""
-    taken = [each for each in patterns.values() if weights.get(each["emits"])]
-    measured = sum(weights[each["emits"]] * each["out_per_second"] for each in taken)
-    recall = None
-    if taken and all(each["recall"] for each in taken):
+    taken = [each for each in patterns.values() if weights.get(each.emits)]
+    measured = sum(weights[each.emits] * each.out_per_second for each in taken)
+    recall, estimates = None, [each.recall for each in taken if each.recall]
+    if taken and len(estimates) == len(taken):
         whole = sum(
-            weights[each["emits"]] * each["out_per_second"] / max(0.01, each["recall"]["estimate"])
-            for each in taken
+            weights[each.emits] * each.out_per_second / max(0.01, found.estimate)
+            for each, found in zip(taken, estimates, strict=True)
         )
         recall = measured / whole if whole else None
     return {

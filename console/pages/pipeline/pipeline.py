@@ -1,7 +1,7 @@
 """The pipeline: its graph as it works, an operator beside it, and values held in its rules."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
+from msgspec import structs
 
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
@@ -18,12 +19,16 @@ from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import snapshot_of
+from console.pages.frame.frame import seen_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
 from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
 from queues import keys
 from queues.errors import BadInput
+from queues.stored_document import plain
+from workers.documents.controls import CriterionHold
+from workers.documents.loops import LoopStatus
+from workers.documents.pipeline import ApplicationStatus, MonitoredStatus
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.tiers.state import StateStore
@@ -34,7 +39,7 @@ class ShownCriterion:
     """A value that rules name: what it follows, if anything, and who holds it until when."""
 
     name: str
-    follows: Document | None
+    follows: MonitoredStatus | None
     held: Document | None
 
 
@@ -45,10 +50,10 @@ class PipelinePage(FormPage):
     TEMPLATE, NAME = "pipeline/pipeline.html", "pipeline"
 
     application: str
-    row: Document | None  # its part of the snapshot
+    row: ApplicationStatus | None  # its part of the snapshot
     applications: Sequence[str]
-    flow: Document | None  # its flow loop
-    balance: Document | None  # its loop of balance
+    flow: LoopStatus | None  # its flow loop
+    balance: LoopStatus | None  # its loop of balance
     recent: list[Document]  # the newest complex events
     operator: Document | None  # see `_opened`
     criteria: list[ShownCriterion]
@@ -93,15 +98,14 @@ def pipeline_page(
     errors: Errors | None = None,
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
-    status = (snapshot_of(request) or {}).get("pipeline") or {}
-    rows = status.get("applications") or {}
+    rows = seen_of(request).pipeline.applications
     if name and name not in rows:
         raise Http404(f"No application {name} is at work.")
     name = name or next(iter(rows), "")
     row = rows.get(name)
-    if operator and operator not in (row or {}).get("operators", {}):
+    if operator and operator not in (row.operators if row else {}):
         raise Http404(f"{name} has no operator {operator}.")
-    loops = (snapshot_of(request) or {}).get("loops", {})
+    loops = seen_of(request).loops
     page = PipelinePage(
         application=name,
         row=row,
@@ -126,54 +130,56 @@ def _recent(name: str) -> list[Document]:
         return []
 
 
-def _criteria(name: str, row: Document) -> list[ShownCriterion]:
+def _criteria(name: str, row: ApplicationStatus) -> list[ShownCriterion]:
     try:
         held = Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
     except (redis.RedisError, BadInput):
         held = {}
-    names = sorted({*row["controls"].get("criteria", {}), *row["monitored"]})
-    return [ShownCriterion(each, row["monitored"].get(each), _held(held.get(each))) for each in names]
+    names = sorted({*row.controls.criteria, *row.monitored})
+    return [ShownCriterion(each, row.monitored.get(each), _held(held.get(each))) for each in names]
 
 
-def _held(held: Mapping[str, Any] | None) -> Document | None:
+def _held(held: CriterionHold | None) -> Document | None:
     if held is None:
         return None
-    until = held["until_seconds"]
-    return {**held, "until": None if until is None else datetime.fromtimestamp(until, UTC)}
+    until = held.until_seconds
+    return {**plain(held), "until": None if until is None else datetime.fromtimestamp(until, UTC)}
 
 
-def _opened(name: str, operator: str, row: Document) -> Document:
+def _opened(name: str, operator: str, row: ApplicationStatus) -> Document:
     """The operator's figures, and of each of its patterns what is declared and what it does."""
     declared = _declared(name)
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
-    shown = row["operators"][operator]
+    shown = row.operators[operator]
     return {
-        **shown,
+        **structs.asdict(shown),
         "name": operator,
-        "wanted_tasks": (row["controls"]["tasks"] or {}).get(operator, row["controls"]["parallelism"]),
+        "wanted_tasks": row.controls.tasks.get(operator, row.controls.parallelism),
         "rows": [
-            {"name": each, **row["patterns"][each], "declared": patterns.get(each)}
-            for each in shown["patterns"]
+            {"name": each, **structs.asdict(row.patterns[each]), "declared": patterns.get(each)}
+            for each in shown.patterns
         ],
         **_edges(operator, row),
     }
 
 
-def _edges(operator: str, row: Document) -> Document:
+def _edges(operator: str, row: ApplicationStatus) -> Document:
     """Where its events come from and go to, with their rates."""
-    emitted = {(each["operator"], each["emits"]): each["out_per_second"] for each in row["patterns"].values()}
-    edges = [{**edge, "per_second": emitted.get((edge["source"], edge["type"]))} for edge in row["edges"]]
+    emitted = {(each.operator, each.emits): each.out_per_second for each in row.patterns.values()}
+    edges = [
+        {**structs.asdict(edge), "per_second": emitted.get((edge.source, edge.type))} for edge in row.edges
+    ]
     reads = [edge for edge in edges if edge["target"] == operator]
     inner = sum(edge["per_second"] or 0.0 for edge in reads)
     own = {emits: rate for (source, emits), rate in emitted.items() if source == operator}
     return {
         "reads": reads,
         "feeds": [edge for edge in edges if edge["source"] == operator],
-        "source_per_second": max(0.0, row["operators"][operator]["in_per_second"] - inner),
+        "source_per_second": max(0.0, row.operators[operator].in_per_second - inner),
         "sinks": [
             {"queue": queue, "type": emits, "per_second": own[emits]}
             for emits in sorted(own)
-            for queue in row["sinks"].get(emits, [])
+            for queue in row.sinks.get(emits, [])
         ],
     }
 

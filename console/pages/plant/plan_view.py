@@ -1,11 +1,13 @@
 """A plan as a page shows it: its headline, the dumbbells of utilisation, what each move carries."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from console.pages.frame.page import Document
 from controllers.framework.reason import applied
 from queues.nodes.node_state import OVERLOADED
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import ContainerStatus, QueueStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 
 STATES = {
@@ -52,7 +54,7 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-def shown(plan: Document, snapshot: Mapping[str, Any] | None) -> Document:
+def shown(plan: Document, snapshot: Snapshot) -> Document:
     """A plan's document with what pages add to it."""
     rows = [_move(move, snapshot, bool(plan["empties"])) for move in plan["moves"]]
     return {
@@ -66,9 +68,9 @@ def shown(plan: Document, snapshot: Mapping[str, Any] | None) -> Document:
         "blocks": sum(move["blocks"] for move in plan["moves"]),
         "bytes": sum(move["bytes"] for move in plan["moves"]),
         "receivers": _names(move["to"] for move in plan["moves"]),
-        "others": sorted(set((snapshot or {}).get("queues", {})) - {move["queue"] for move in plan["moves"]}),
+        "others": sorted(set(snapshot.queues) - {move["queue"] for move in plan["moves"]}),
         "changes": _changes(plan["moves"]),
-        "points_share": plan["points"] / (1000 * len((snapshot or {}).get("queues", {})) or 1000),
+        "points_share": plan["points"] / (1000 * len(snapshot.queues) or 1000),
     }
 
 
@@ -82,21 +84,21 @@ def _changes(moves: Iterable[Document]) -> dict[str, dict[str, int]]:
     return changes
 
 
-def _move(move: Document, snapshot: Mapping[str, Any] | None, empties: bool) -> Document:
+def _move(move: Document, snapshot: Snapshot, empties: bool) -> Document:
     """A move with the rate its points carry now, and the bytes that travel with it when a node is emptied.
 
     events/s = events/s into the queue * points / 1000; bytes = those that wait in the container * points of
     the move / points of the container (jobs queues; the pipeline reads its own). Unknown is None.
     """
-    queue = (snapshot or {}).get("queues", {}).get(move["queue"], {})
-    rate = queue.get("in_per_second")
-    source = queue.get("containers", {}).get(move["from"], {})
-    waiting, held = source.get("waiting_bytes"), source.get("points")
-    travels = empties and queue.get("kind") == "jobs" and waiting is not None and held
+    queue = snapshot.queues.get(move["queue"], QueueStatus())
+    rate = queue.in_per_second
+    source = queue.containers.get(move["from"], ContainerStatus())
+    travels = empties and queue.kind == "jobs" and source.waiting_bytes is not None and source.points
+    carried = (source.waiting_bytes or 0) * min(1.0, move["points"] / source.points) if travels else 0
     return {
         **move,
         "events_per_second": None if rate is None else rate * move["points"] / 1000,
-        "expected_bytes": waiting * min(1.0, move["points"] / held) if travels else 0,
+        "expected_bytes": carried,
     }
 
 
@@ -105,14 +107,13 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def dumbbells(plan: Document, snapshot: Mapping[str, Any] | None) -> list[Document]:
+def dumbbells(plan: Document, snapshot: Snapshot) -> list[Document]:
     """A row per node, the worst now first: now and after as shares of its capacity, on one axis to 100 %."""
-    limits = (snapshot or {}).get("nodes", {})
-    rows = [_dumbbell(name, plan, limits.get(name, {})) for name in plan["before"]]
+    rows = [_dumbbell(name, plan, snapshot.nodes.get(name)) for name in plan["before"]]
     return sorted(rows, key=lambda row: (-(row["now"] if row["now"] is not None else 2.0), row["name"]))
 
 
-def _dumbbell(name: str, plan: Document, limits: Mapping[str, Any]) -> Document:
+def _dumbbell(name: str, plan: Document, limits: NodeStatus | None) -> Document:
     before, after = plan["before"][name], plan["after"].get(name, plan["before"][name])
     now, then = before["utilisation"], after["utilisation"]
     same = before["points"] == after["points"]
@@ -125,7 +126,7 @@ def _dumbbell(name: str, plan: Document, limits: Mapping[str, Any]) -> Document:
         "same": same,
         "points": before["points"],
         "points_after": after["points"],
-        "busy": limits.get("busy"),
-        "toobusy": limits.get("toobusy"),
+        "busy": limits.busy if limits else None,
+        "toobusy": limits.toobusy if limits else None,
         "draws_line": now is not None and then is not None and not same,
     }

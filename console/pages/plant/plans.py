@@ -15,7 +15,7 @@ from console.actions import plans as planning
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import snapshot_of
+from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
 from console.pages.plant.plan_view import shown
 from console.pages.plant.plant import node_page, nodes_page
@@ -81,7 +81,7 @@ def plans_page(
     submitted: QueryDict | None = None,
     opened: Plan | None = None,
 ) -> HttpResponse:
-    snapshot = snapshot_of(request)
+    snapshot = seen_of(request)
     rows = Plan.objects.select_related("owner")
     waiting = rows.filter(state__in=OPEN).order_by("created_at", "pk")
     ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)

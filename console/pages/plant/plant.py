@@ -16,7 +16,7 @@ from console.display.override_words import ending_of
 from console.display.worst_first import worst_first
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import snapshot_of
+from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import (
     ConsolePage,
     Document,
@@ -26,6 +26,7 @@ from console.pages.frame.page import (
 )
 from console.pages.frame.past import time_shown
 from queues.models import Node
+from workers.documents.nodes import NodeStatus
 from workers.models import LedgerEntry, Override
 from workers.steering.overrides import in_force
 
@@ -59,7 +60,7 @@ class NodePage(FormPage):
 
     name: str
     node: Node  # as configured
-    row: Document | None  # its part of the snapshot
+    row: NodeStatus | None  # its part of the snapshot
     held: list[str]  # the queues that have a container here
     overrides: QuerySet[Override]
 
@@ -109,12 +110,12 @@ def node_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
-    queues = (snapshot_of(request) or {}).get("queues") or {}
+    queues = seen_of(request).queues
     page = NodePage(
         name=name,
         node=found,
-        row=((snapshot_of(request) or {}).get("nodes") or {}).get(name),
-        held=[queue for queue, shown in queues.items() if name in shown["containers"]],
+        row=seen_of(request).nodes.get(name),
+        held=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=in_force(time_shown(request)).filter(node=found).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},

@@ -1,13 +1,16 @@
 """A plant as a page shows it: its operators with their tasks, its paths, and the loops that set them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec import structs
 
 from console.pages.frame.page import Document
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
+from workers.documents.plants import PlantHolder
+from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.registry import LOCAL, why_unseen
 from workers.plants.topology import topology_of
@@ -55,26 +58,26 @@ class ShownPath:
     latency_seconds: float | None
 
 
-def shown(snapshot: Mapping[str, Any] | None, name: str) -> ShownPlant:
+def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
     """The plant as the snapshot has it; what was last seen of it where it is stale."""
     if snapshot is None:
         return ShownPlant(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
     if name == LOCAL:
-        held = snapshot.get("steered_by") or {}
+        held = snapshot.steered_by or PlantHolder()
         topology, error = _local(snapshot)
-        return ShownPlant(name, "weir", "seen", 0.0, error, topology, held.get("holder"), held.get("until"))
-    row = (snapshot.get("plants") or {}).get(name)
+        return ShownPlant(name, "weir", "seen", 0.0, error, topology, held.holder, held.until)
+    row = snapshot.plants.get(name)
     if row is None:
         return ShownPlant(name, "", "unseen", None, "it has not been observed yet", None, None, None)
-    topology = MeasuredTopology.from_document(row["topology"]) if row["topology"] else None
-    held = row["steered_by"] or {}
-    holder = held.get("holder") or (topology.holder if topology else None)
-    until = held.get("until") or (topology.held_until if topology else None)
-    error = None if row["error"] is None else why_unseen(name, row)
-    return ShownPlant(name, row["kind"], row["state"], row["age_seconds"], error, topology, holder, until)
+    topology = MeasuredTopology.from_document(row.topology) if row.topology else None
+    held = row.steered_by or PlantHolder()
+    holder = held.holder or (topology.holder if topology else None)
+    until = held.until or (topology.held_until if topology else None)
+    error = None if row.error is None else why_unseen(name, row)
+    return ShownPlant(name, row.kind, row.state, row.age_seconds, error, topology, holder, until)
 
 
-def _local(snapshot: Mapping[str, Any]) -> tuple[MeasuredTopology | None, str | None]:
+def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
     try:
         return topology_of(snapshot), None
     except BadInput as error:
@@ -123,12 +126,12 @@ def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
     return sorted(found, key=lambda each: -(each.latency_seconds or -1.0))
 
 
-def loops_of(snapshot: Mapping[str, Any], name: str) -> list[Document]:
+def loops_of(snapshot: Snapshot, name: str) -> list[Document]:
     """The loops that set its tasks; one that acts first."""
     found = [
-        {"name": loop, **row}
-        for loop, row in (snapshot.get("loops") or {}).items()
-        if row["law"].startswith("parallelism")
-        and (row["target"].get("plant") == name or (name == LOCAL and "application" in row["target"]))
+        {"name": loop, **structs.asdict(row)}
+        for loop, row in snapshot.loops.items()
+        if row.law.startswith("parallelism")
+        and (row.target.get("plant") == name or (name == LOCAL and "application" in row.target))
     ]
     return sorted(found, key=lambda row: row["mode"] not in Loop.ACTING)

@@ -16,7 +16,7 @@ from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import snapshot_of
+from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
 from console.pages.plant.plant_view import (
     ShownOperator,
@@ -130,7 +130,7 @@ def plant_page(
         tasks=sum(each.parallelism for each in settable),
         paths=paths_of(topology) if topology else [],
         settable=settable,
-        loops=loops_of(snapshot or {}, name),
+        loops=loops_of(seen_of(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
         errors=errors or {},
         submitted=submitted or {},

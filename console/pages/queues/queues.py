@@ -10,12 +10,15 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import requires
 from console.actions import dead_letters
 from console.actions.dead_letters import Letter
-from console.pages.frame.frame import snapshot_of
-from console.pages.frame.page import ConsolePage, Document, Errors, FormPage, render_page
+from console.pages.frame.frame import seen_of
+from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers.shedding.ladder import LEVELS
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import Snapshot
 
 LETTERS = 5
 
@@ -44,7 +47,7 @@ class QueuePage(FormPage):
 
     name: str
     queue: Queue  # as configured
-    row: Document | None  # its part of the snapshot
+    row: QueueStatus | None  # its part of the snapshot
     division: list[PointsOfNode]
     dead_letters: Sequence[Letter]
     unreachable: Sequence[str]  # nodes whose dead letters are not known
@@ -74,8 +77,8 @@ def queue_page(
     page = QueuePage(
         name=name,
         queue=found,
-        row=((snapshot_of(request) or {}).get("queues") or {}).get(name),
-        division=division_of(found, snapshot_of(request)),
+        row=seen_of(request).queues.get(name),
+        division=division_of(found, seen_of(request)),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
         ladder=ladder_of(name),
@@ -86,22 +89,21 @@ def queue_page(
     return render_page(request, page, f"queue:{name}")
 
 
-def division_of(queue: Queue, snapshot: Document | None) -> list[PointsOfNode]:
+def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
     """Its points, node by node.
 
     What a plan is computed from are the points in the database, not those of the last snapshot.
     """
     held = dict(queue.containers.values_list("node__name", "points"))
-    seen = (snapshot or {}).get("nodes", {})
     return [
-        PointsOfNode(node.name, held.get(node.name, 0), _closed(node, seen.get(node.name)))
+        PointsOfNode(node.name, held.get(node.name, 0), _closed(node, snapshot.nodes.get(node.name)))
         for node in Node.objects.order_by("name")
     ]
 
 
-def _closed(node: Node, seen: Document | None) -> str:
+def _closed(node: Node, seen: NodeStatus | None) -> str:
     if node.drained:
         return "drained"
     if node.cordoned:
         return "cordoned"
-    return "offline" if seen is not None and seen["state"] == OFFLINE else ""
+    return "offline" if seen is not None and seen.state == OFFLINE else ""

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 import django
 
 from queues import keys
+from queues.stored_document import encoded
+from tests.workers.snapshots import snapshot_of
 
 django.setup()
 
@@ -33,7 +35,7 @@ def noisy(capacity: int, chance: random.Random) -> Callable[[int], float]:
 
 def write_history(server: redis.Redis, snapshot: dict, at: datetime) -> None:
     """The snapshot's row, under its own time."""
-    server.xadd(keys.METRICS, metrics.row(snapshot), id=f"{int(at.timestamp() * 1000)}-0")
+    server.xadd(keys.METRICS, metrics.row(snapshot_of(snapshot)), id=f"{int(at.timestamp() * 1000)}-0")
 
 
 def main() -> None:
@@ -52,7 +54,7 @@ def main() -> None:
             row["done"]["per_second"] = 1 / row["done"]["recent_seconds"][-1]
         write_history(server, snapshot, plant.now)
     snapshot["loops"] = control_record(plant.now).loops
-    server.set(keys.SNAPSHOT, orjson.dumps(snapshot))
+    server.set(keys.SNAPSHOT, encoded(snapshot))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from django.utils import timezone
 from console.pages.health.exposition import exposition
 from console.pages.health.readiness import parts
 from queues import keys
+from tests.workers.snapshots import snapshot_of
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.alerts.rules.shipped import ensure_rules
 from workers.models import Loop
@@ -117,7 +118,7 @@ def test_metrics_carry_the_snapshots_numbers(stored_snapshot):
 
 
 def test_what_is_unknown_is_left_out_of_the_metrics(snapshot):
-    text = exposition(snapshot).decode()
+    text = exposition(snapshot_of(snapshot)).decode()
     assert "weir_queue_waiting_events{" in text
     assert "weir_queue_latency_p95_seconds{" not in text
     assert "\nweir_plant_latency_p95_seconds " not in text

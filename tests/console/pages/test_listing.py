@@ -11,6 +11,7 @@ from console.templatetags.listing import MOST_ROWS, listed
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.page_text import source_of
+from tests.workers.snapshots import snapshot_of
 
 
 def nodes(count):
@@ -18,12 +19,16 @@ def nodes(count):
     return {f"n{number:03}": {**deepcopy(calm), "utilisation": number / 1000} for number in range(count)}
 
 
+def seen(rows):
+    return snapshot_of({"nodes": rows}).nodes
+
+
 def context(query=""):
     return Context({"request": RequestFactory().get(f"/nodes/{query}")})
 
 
 def test_few_rows_are_all_there_in_their_own_order():
-    few = nodes(MOST_ROWS)
+    few = seen(nodes(MOST_ROWS))
     listing = listed(context(), few, "nodes")
     assert (listing.rows, listing.left_out) == (list(few.items()), 0)
 
@@ -31,14 +36,14 @@ def test_few_rows_are_all_there_in_their_own_order():
 def test_of_many_rows_the_worst_are_there_and_the_others_are_counted():
     many = nodes(200)
     many["n007"]["state"] = "OFFLINE"
-    listing = listed(context(), many, "nodes")
+    listing = listed(context(), seen(many), "nodes")
     names = [name for name, _ in listing.rows]
     assert names[:3] == ["n007", "n199", "n198"]
     assert (len(names), listing.total, listing.left_out) == (MOST_ROWS, 200, 200 - MOST_ROWS)
 
 
 def test_who_asks_for_all_rows_gets_them():
-    assert listed(context("?rows=all"), nodes(200), "nodes").left_out == 0
+    assert listed(context("?rows=all"), seen(nodes(200)), "nodes").left_out == 0
 
 
 @pytest.fixture

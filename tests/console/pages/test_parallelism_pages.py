@@ -75,7 +75,7 @@ def test_tasks_set_by_hand_hold_for_their_time_are_audited_and_the_law_plans_aro
     override = Override.objects.get(name="tasks_of")
     assert override.value == {"performance/hosts": 7} and override.expires_at is not None
     assert AuditEntry.objects.filter(action="override.set").latest("pk").reason == "load test"
-    assert plant.tick()["pipeline"]["applications"]["performance"]["operators"]["hosts"]["parallelism"] == 7
+    assert plant.tick().pipeline.applications["performance"].operators["hosts"].parallelism == 7
     page = page_of(browsers["operator"], loop)
     assert "a person: 7" in page and "et by a person: performance/hosts" in page
 

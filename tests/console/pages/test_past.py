@@ -12,6 +12,7 @@ from django.test import Client
 from console.input.form_values import iso
 from queues.models import Node, Queue
 from tests.console.conftest import sample_snapshot
+from tests.workers.snapshots import snapshot_of
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop
 
@@ -43,7 +44,7 @@ def viewer(browsers) -> Client:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_the_plant_as_it_was_and_says_so(page, viewer, past):
     answer = viewer.get(page, {"at": AT})
-    assert answer.context["snapshot"] == past
+    assert answer.context["snapshot"] == snapshot_of(past)
     assert answer.context["frame"].strip.sentence == past["health"]["sentence"]
     assert b'data-connection="past"' in answer.content
     assert b"The plant as of" in answer.content
@@ -67,7 +68,7 @@ def test_the_rail_stays_at_the_moment_where_pages_can_show_it(viewer, past):
 
 
 def test_other_pages_show_now_whatever_their_address_says(viewer, past, stored_snapshot):
-    assert viewer.get("/ledger/", {"at": AT}).context["snapshot"] == stored_snapshot
+    assert viewer.get("/ledger/", {"at": AT}).context["snapshot"] == snapshot_of(stored_snapshot)
 
 
 def test_the_latest_decisions_are_those_of_the_moment(viewer, past):

@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import orjson
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -12,8 +11,10 @@ from console.models import AuditEntry
 from console.pages.plant.plan_view import dumbbells, headline
 from queues import keys, projection
 from queues.models import Node
+from queues.stored_document import changed
 from queues.topology import Topology
 from tests.workers.placement.plan_plant import Plant, loaded
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.placement import execution
 from workers.steering import plant_settings
@@ -36,15 +37,15 @@ def operator(browsers) -> Client:
 
 
 @pytest.fixture
-def calm(plant) -> dict[str, Any]:
+def calm(plant) -> Snapshot:
     return stored(plant, plant.pass_seconds(3))
 
 
-def stored(plant: Plant, snapshot: dict[str, Any]) -> dict[str, Any]:
+def stored(plant: Plant, snapshot: Snapshot) -> Snapshot:
     """The snapshot as the newest on the control server, observed just now."""
-    snapshot |= {"at": time.time()}
-    plant.control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
-    return snapshot
+    seen = changed(snapshot, at=time.time())
+    plant.control.set(keys.SNAPSHOT, seen.to_json())
+    return seen
 
 
 def busy(plant: Plant) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def test_another_hash_a_second_approval_and_drift_are_refused_with_the_reason(op
 def test_an_old_snapshot_is_no_ground_to_approve_on(operator, plant, calm):
     by_hand(operator)
     plan = Plan.objects.get()
-    plant.control.set(keys.SNAPSHOT, orjson.dumps({**calm, "at": time.time() - 60}))
+    plant.control.set(keys.SNAPSHOT, changed(calm, at=time.time() - 60).to_json())
     refused = fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON})
     assert "last observed 60 s ago" in refused.json()["errors"]["plant"][0]
     plant.control.delete(keys.SNAPSHOT)
@@ -293,7 +294,7 @@ def test_a_token_approves_a_plan_over_the_api_as_it_was_seen(secrets, operator, 
 def test_the_worst_node_is_first_and_an_unknown_one_before_it():
     row = {"utilisation": 0.5, "state": "NORMAL", "points": 10}
     before = {"n1": row, "n2": {**row, "utilisation": None}, "n3": {**row, "utilisation": 0.9}}
-    rows = dumbbells({"before": before, "after": before}, None)
+    rows = dumbbells({"before": before, "after": before}, NOTHING_SEEN)
     assert [each["name"] for each in rows] == ["n2", "n3", "n1"]
     assert not any(each["draws_line"] for each in rows)
 

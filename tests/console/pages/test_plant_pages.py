@@ -105,7 +105,7 @@ def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_
     assert fetch(browsers["operator"], "/plants/main/tasks", posted).json()["ok"]
     assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 4}
     held = holder_of(control, "main")
-    assert held["holder"] == "operator" and held["until"] - timezone.now().timestamp() > 290
+    assert held.holder == "operator" and held.until - timezone.now().timestamp() > 290
     noted = AuditEntry.objects.get()
     assert (noted.action, noted.reason, noted.after) == ("plant.scale", "a burst", {HOSTS: 4})
     assert fetch(browsers["operator"], "/plants/main/release", {}).json()["ok"]
@@ -157,7 +157,7 @@ def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
     assert holder_of(control, "main") is None
     assert fetch(browsers["operator"], address, posted).json()["ok"]
     assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 3}
-    assert holder_of(control, "main")["holder"] == "operator"
+    assert holder_of(control, "main").holder == "operator"
 
 
 def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(

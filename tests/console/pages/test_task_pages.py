@@ -226,10 +226,10 @@ def test_the_api_runs_shows_cancels_and_resumes(secrets):
 def test_the_snapshot_shows_open_runs_and_for_a_while_those_that_ended(operator, plant, tmp_path):
     run = begun(operator, chunks="4")
     queued = control_record(datetime.now(UTC)).runs[str(run.pk)]
-    assert (queued["task"], queued["state"], queued["chunks_total"]) == ("parts", "queued", 4)
+    assert (queued.task, queued.state, queued.chunks_total) == ("parts", "queued", 4)
     worked(run, plant, tmp_path)
     ended = control_record(datetime.now(UTC)).runs[str(run.pk)]
-    assert (ended["state"], ended["share"], ended["rows"], ended["chunks_done"]) == ("done", 1.0, 40, 4)
+    assert (ended.state, ended.share, ended.rows, ended.chunks_done) == ("done", 1.0, 40, 4)
     assert control_record(datetime.now(UTC) + timedelta(minutes=1)).runs == {}
 
 

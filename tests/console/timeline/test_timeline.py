@@ -299,7 +299,7 @@ RANGE = {"from": "2026-11-20T03:30:00Z", "to": "2026-11-20T03:40:00Z", "at": "20
 def test_the_page_shows_the_strips_and_the_plant_at_the_moment(viewer, past):
     context = viewer.get("/timeline/", RANGE).context
     assert context["shown"].figures.values["totals.in_per_second"] == pytest.approx(97, abs=0.1)
-    assert context["plant"].snapshot["at"] == NOW.timestamp() - 300
+    assert context["plant"].snapshot.at == NOW.timestamp() - 300
     assert [bar.label for bar in context["shown"].bars[0].bars] == ["=agent <b>0.9.3</b>"]
     assert context["shown"].figures.nodes[0].now == "NORMAL"
 

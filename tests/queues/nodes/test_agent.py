@@ -9,7 +9,8 @@ import pytest
 import redis
 
 from queues import keys
-from queues.nodes.agent import Agent, NodeSample, Parts, connect, parts
+from queues.nodes.agent import Agent, NodeSample, connect, parts
+from queues.nodes.heartbeat import UtilisedParts
 from queues.nodes.membership import Membership
 from queues.segments.segment import Segment
 from queues.topology import Capacity, NodeSpec, Topology
@@ -35,8 +36,8 @@ def sample(at: float, cpu: float, memory: int, maxmemory: int, inserted: int) ->
 
 def test_utilisation_by_part_is_a_share_of_capacity():
     before, now = sample(0.0, 5.0, 10, 0, 100), sample(2.0, 5.5, 60, 0, 2_100)
-    assert parts(before, now, SPEC) == Parts(cpu=0.25, memory=0.6, events=1.0)
-    assert parts(None, now, SPEC) == Parts(cpu=0.0, memory=0.6, events=0.0)
+    assert parts(before, now, SPEC) == UtilisedParts(cpu=0.25, memory=0.6, events=1.0)
+    assert parts(None, now, SPEC) == UtilisedParts(cpu=0.0, memory=0.6, events=0.0)
 
 
 def test_memory_is_measured_against_what_the_server_may_really_take():
@@ -65,7 +66,7 @@ def test_a_heartbeat_says_state_parts_and_containers(agent, control, nodes):
 def test_a_node_near_its_memory_is_toobusy(agent, nodes):
     client = nodes["n1"].client()
     client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))
-    assert agent.beat()["state"] == "TOOBUSY"
+    assert agent.beat().state == "TOOBUSY"
 
 
 def test_a_node_without_points_is_idle_but_shows_what_still_waits(agent, control, nodes, plant_topology):
@@ -75,18 +76,18 @@ def test_a_node_without_points_is_idle_but_shows_what_still_waits(agent, control
         queue["points"] = {"n2": 1000}
     control.set(keys.TOPOLOGY, json.dumps(document))
     heartbeat = agent.beat()
-    assert heartbeat["state"] == "IDLE"
-    assert set(heartbeat["containers"]) == {"alert"}
+    assert heartbeat.state == "IDLE"
+    assert set(heartbeat.containers) == {"alert"}
 
 
 @pytest.mark.faults
 def test_no_heartbeat_goes_out_while_the_server_is_away_and_it_goes_on_afterwards(agent, control, nodes):
-    first = agent.beat()["seq"]
+    first = agent.beat().seq
     nodes["n1"].kill()
     assert agent.beat() is None
     assert json.loads(control.hget(keys.HEARTBEATS, "n1"))["seq"] == first
     nodes["n1"].start()
-    assert agent.beat()["seq"] == first + 1
+    assert agent.beat().seq == first + 1
 
 
 @pytest.mark.faults
@@ -110,7 +111,7 @@ def test_a_control_server_that_was_away_is_beaten_to_again(agent, control, contr
 
 def test_a_new_agent_goes_on_behind_the_old_ones_seq(agent, control):
     control.hset(keys.HEARTBEATS, "n1", json.dumps({"seq": 811}))
-    assert agent.beat()["seq"] == 812
+    assert agent.beat().seq == 812
 
 
 def test_an_unknown_node_sends_nothing(control, plant_topology):

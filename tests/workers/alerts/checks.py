@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
@@ -62,7 +63,12 @@ class Looks:
         return datetime.fromtimestamp(self.now, UTC)
 
     def evidence(self) -> Evidence:
-        return Evidence(now=self.now, snapshot=self.snapshot, silent_seconds=0.2, **self.more)
+        return Evidence(
+            now=self.now,
+            snapshot=self.snapshot and snapshot_of(self.snapshot),
+            silent_seconds=0.2,
+            **self.more,
+        )
 
     def look(self, seconds: float = 2.0) -> evaluator.AlertCheck:
         self.now += seconds

@@ -169,7 +169,7 @@ def test_a_silence_keeps_it_quiet_until_it_ends_and_then_it_is_told(looks, perso
     looks.pass_seconds(60, 6)
     alert = the_alert()
     assert alert.silence == silence and not Delivery.objects.exists()
-    assert open_alerts()[0]["quiet"] == "silenced"
+    assert open_alerts()[0].quiet == "silenced"
     looks.pass_seconds(90, 6)
     alert.refresh_from_db()
     assert alert.silence is None and Delivery.objects.count() == 1

@@ -24,6 +24,8 @@ from queues.segments.segment import Segment
 from tests.workers.pipeline.matching.patterns import pattern_of
 from workers.control.engine import tick_law
 from workers.control.kinds import shedding
+from workers.documents.pipeline import ApplicationStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import key_groups
@@ -167,7 +169,7 @@ class Overload:
         self.agents = [Agent(name, self.control) for name in self.nodes]
         self._seconds = 0
 
-    def look(self) -> dict:
+    def look(self) -> Snapshot:
         """A second of the plant: beats, a snapshot, and what is due of the loops."""
         started = time.monotonic()
         for agent in self.agents:
@@ -217,35 +219,35 @@ class Overload:
                 marker = {"id": f"marker-{now}", "time": now, "type": "UPDATE", "source": "none"}
                 client.publish("telemetry", [marker])
                 row = self.application(self.look())
-                worked_us = (now - (row["watermark_lag_seconds"] or now)) * SECOND_US
-                if worked_us > phase.end_us and not row["outbox_events"] and not row["controls"]["shed"]:
+                worked_us = (now - (row.watermark_lag_seconds or now)) * SECOND_US
+                if worked_us > phase.end_us and not row.outbox_events and not row.controls.shed:
                     return
         raise AssertionError(f"not worked within {seconds} s: {self.log[-1]}")
 
     @staticmethod
-    def application(snapshot: Mapping) -> dict:
-        return snapshot["pipeline"]["applications"]["exact"]
+    def application(snapshot: Snapshot) -> ApplicationStatus:
+        return snapshot.pipeline.applications["exact"]
 
-    def _figures(self, snapshot: Mapping) -> dict:
-        row = self.application(snapshot)
+    def _figures(self, snapshot: Snapshot) -> dict:
+        row, ladder = self.application(snapshot), snapshot.loops.get("ladder/telemetry")
         return {
-            "in": row["in_per_second"],
-            "operator_in": row["operators"]["jobs"]["in_per_second"],
-            "lag": row["watermark_lag_seconds"],
-            "p95": row["latency_p95_seconds"],
-            "shed": row["shed_share"],
-            "batch": row["batch_seconds"],
-            "overhead": row["batch_overhead_seconds"],
-            "utilisation": row["operators"]["jobs"]["utilisation"],
-            "seconds": {name: each["seconds"] for name, each in row["patterns"].items()},
-            "rung": (snapshot["loops"].get("ladder/telemetry") or {}).get("actuator"),
+            "in": row.in_per_second,
+            "operator_in": row.operators["jobs"].in_per_second,
+            "lag": row.watermark_lag_seconds,
+            "p95": row.latency_p95_seconds,
+            "shed": row.shed_share,
+            "batch": row.batch_seconds,
+            "overhead": row.batch_overhead_seconds,
+            "utilisation": row.operators["jobs"].utilisation,
+            "seconds": {name: each.seconds for name, each in row.patterns.items()},
+            "rung": ladder.actuator if ladder else None,
             "recall": {
-                name: (each["recall"] or {}).get("estimate") for name, each in row["patterns"].items()
+                name: each.recall.estimate if each.recall else None for name, each in row.patterns.items()
             },
-            "waiting": row["waiting_events"],
+            "waiting": row.waiting_events,
         }
 
-    def _shed_at_random(self, snapshot: Mapping) -> None:
+    def _shed_at_random(self, snapshot: Snapshot) -> None:
         """The rival: as much as our law would spend, drawn from everything alike."""
         loop = Loop.objects.get(name="shedding/exact")
         before = (loop.state or {}).get("sensor")

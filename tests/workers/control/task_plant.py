@@ -4,14 +4,15 @@ import math
 from datetime import datetime, timedelta
 
 import numpy as np
-import orjson
 import redis
 
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from tests.workers.loops import PARALLELISM, ensured
+from tests.workers.snapshots import snapshot_of
 from workers.control.engine import tick_law
+from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.history.load_forecasts import LoadForecasts, OfferedLoad
 from workers.models import Loop
@@ -47,7 +48,7 @@ class TaskPlant:
             loop.interval_seconds = SECONDS
             loop.save()
 
-    def tick(self) -> dict:
+    def tick(self) -> Snapshot:
         """A batch's time passes, and every law decides."""
         self.now += timedelta(seconds=SECONDS)
         self.seen = self.snapshot()
@@ -59,7 +60,7 @@ class TaskPlant:
         self.control.xadd(keys.METRICS, metrics.row(self.seen), id=at)
         return self.seen
 
-    def snapshot(self) -> dict:
+    def snapshot(self) -> Snapshot:
         """Published as it is now, with what the loops decided last."""
         at = self.now.timestamp()
         row = sample_application()
@@ -83,8 +84,9 @@ class TaskPlant:
             "forecasts": self.foresight.rows({"performance": ["telemetry"]}, at),
         }
         self.foresight.wait()
-        self.control.set(keys.SNAPSHOT, orjson.dumps(found))
-        return found
+        seen = snapshot_of(found)
+        self.control.set(keys.SNAPSHOT, seen.to_json())
+        return seen
 
     def _past(self, queues: list[str], now_seconds: float) -> OfferedLoad:
         at = now_seconds - np.arange(6 * 3_600, 0, -30.0)

@@ -80,7 +80,7 @@ def tick(loop, plant, clock, control, seconds=5.0):
 
 
 def submitted(plant, node="n1"):
-    return plant.observe()["queues"]["alert"]["containers"][node]["waiting_to_run"]
+    return plant.observe().queues["alert"].containers[node].waiting_to_run
 
 
 def test_a_tick_starts_workers_and_records_all_of_it(loop, plant, clock, control):
@@ -403,7 +403,7 @@ def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
     plant.put("alert", "n1", 10)
     entries = engine.tick_law("worker_rate", plant, clock.now, control)
     assert [each.observation["queue_length"] for each in entries] == [10, 0]
-    assert plant.observe()["seq"] == 2
+    assert plant.observe().seq == 2
 
 
 def test_a_beat_delivered_twice_ticks_once(plant, clock, control):

@@ -1,6 +1,5 @@
 """Loops of parallelism: what they are told of the pipeline and of what is foreseen; tasks have one owner."""
 
-import copy
 from datetime import UTC, datetime
 
 import pytest
@@ -39,8 +38,11 @@ def foreseen(means=(60.0, 90.0), deviations=(3.0, 4.0), refused=None):
 def seen(forecasts=None, loops=None, **application):
     row = {**sample_application(), **application}
     pipeline = {"state": "running", "age_seconds": 0.5, "applications": {"performance": row}}
-    found = plain(pipeline=pipeline, loops=loops or {}, forecasts=forecasts or {"performance": foreseen()})
-    return copy.deepcopy(found)
+    return plain(
+        pipeline=pipeline,
+        loops=loops or {},
+        forecasts={"performance": foreseen()} if forecasts is None else forecasts,
+    )
 
 
 def loop(law, mode, target=TARGET):
@@ -61,8 +63,7 @@ def test_the_joint_law_is_told_what_is_foreseen_as_many_times_as_its_operators_g
 
 def test_without_a_forecast_it_goes_by_what_comes_now():
     for nothing in ({}, {"performance": foreseen() | {"mean_per_second": None}}):
-        document = seen() | {"forecasts": nothing}
-        assert not joint(TARGET, document, None, NOW).observation["forecast_per_second"]
+        assert not joint(TARGET, seen(nothing), None, NOW).observation["forecast_per_second"]
 
 
 def test_the_forecast_law_is_told_what_one_operator_would_miss_with_each_number_of_tasks():
@@ -101,9 +102,8 @@ def test_a_forecast_that_is_a_guess_or_missing_and_an_operator_that_vanished_hol
 
 
 def test_an_operator_that_was_not_measured_holds_every_law():
-    document = seen()
-    for row in document["pipeline"]["applications"]["performance"]["operators"].values():
-        row["work"] = []
+    operators = sample_application()["operators"]
+    document = seen(operators={name: {**row, "work": []} for name, row in operators.items()})
     sensed = joint(TARGET, document, None, NOW)
     law = catalog.law("parallelism_joint")
     _, decision = law.decide(
@@ -143,9 +143,9 @@ def test_who_only_advises_or_steers_another_application_owns_nothing_here():
 
 
 def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
-    before, after = seen(), seen()
-    for row in after["pipeline"]["applications"]["performance"]["operators"].values():
-        row["parallelism"] *= 2
+    operators, before = sample_application()["operators"], seen()
+    twice = {name: {**row, "parallelism": 2 * row["parallelism"]} for name, row in operators.items()}
+    after = seen(operators=twice)
     gained = readings(TARGET, after)["capacity_per_second"] / readings(TARGET, before)["capacity_per_second"]
     assert gained == pytest.approx(2.0)
     operator = parallelism_forecast.readings(HOSTS, after)

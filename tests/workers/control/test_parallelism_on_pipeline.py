@@ -61,9 +61,9 @@ class WorkReporter:
         snapshot = self.plant.observe()
         ensured(self.control, PARALLELISM, snapshot=snapshot)
         tick_law("parallelism_joint", self.plant, datetime.now(UTC), self.control)
-        row = snapshot["pipeline"]["applications"].get("exact")
-        if row and row["operators"]:
-            self.seen.append(row["operators"]["abc"])
+        row = snapshot.pipeline.applications.get("exact")
+        if row and row.operators:
+            self.seen.append(row.operators["abc"])
         return self.seen[-1] if self.seen else None
 
     def load(self):
@@ -113,11 +113,9 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
         assert LedgerEntry.objects.filter(loop=loop, applied=True, error="").count() >= 1
         Loop.objects.filter(pk=loop.pk).update(parameters={**parameters, "minimum": 2})
         deadline = time.monotonic() + LOAD_SECONDS
-        while time.monotonic() < deadline and reporter.seen[-1]["parallelism"] == 1:
+        while time.monotonic() < deadline and reporter.seen[-1].parallelism == 1:
             second(CALM * TIMES)
-        assert reporter.seen[-1]["parallelism"] == 2, [
-            each.reason for each in loop.entries.order_by("-pk")[:5]
-        ]
+        assert reporter.seen[-1].parallelism == 2, [each.reason for each in loop.entries.order_by("-pk")[:5]]
         for _ in range(5):
             second(CALM * TIMES)
         marker = {"id": "end", "time": begin + CHUNK_SECONDS * published + 60, "type": "N", "source": "s0"}

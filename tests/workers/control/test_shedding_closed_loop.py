@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
 import pytest
 
 from queues import keys
+from queues.stored_document import encoded, plain
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload
@@ -69,7 +69,7 @@ class Virtual:
         self.application = application_of_text(DECLARATION, Path())
         self.tier = Tier(self.control, self.application.graph, most_rows=10**6)
         self.board = StatusBoard(
-            self.control, self.application, {}, lambda: None, self.clock, lambda: self.now
+            self.control, self.application, None, lambda: None, self.clock, lambda: self.now
         )
         self.board.enter_state("running")
         self.snapshot = sample_snapshot()
@@ -125,7 +125,7 @@ class Virtual:
 
     def second(self, number: int) -> None:
         """The plant as it is seen, and what is due of its loops."""
-        row = self.board.document({})
+        row = plain(self.board.document({}))
         waiting = self.arrived(number) - self.taken
         row |= {
             "queues": ["telemetry"],
@@ -140,7 +140,7 @@ class Virtual:
         self.snapshot["pipeline"] |= {"applications": {APPLICATION: row}, "age_seconds": 0.1}
         now = NOW + timedelta(seconds=number)
         self.snapshot["at"] = now.timestamp()
-        self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
+        self.control.set(keys.SNAPSHOT, encoded(self.snapshot))
         self.shares.append(row["shed_share"])
         for law, every in (("ladder", 5), ("shedding", 2)):
             if number % every == 0:

@@ -1,19 +1,23 @@
 """The ladder and the shedding loop on the plant: who goes first, what is dropped, and back again."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
-import orjson
 import pytest
 
 from queues import keys
+from queues.stored_document import changed, encoded
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.loops import PIPELINE, ensured
+from tests.workers.snapshots import snapshot_of
 from workers.control.engine import tick_law
 from workers.control.kinds import ladder
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.pattern_yield import PatternYield
+from workers.documents.pipeline import PatternStatus, RetainedKeys
+from workers.documents.queues import QueueStatus
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -55,12 +59,16 @@ class Plant:
     def tick(self, law: str, seconds: float = 10.0) -> LedgerEntry:
         self.now += timedelta(seconds=seconds)
         self.snapshot["at"] = self.now.timestamp()
-        self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
+        self.control.set(keys.SNAPSHOT, encoded(self.snapshot))
         published = PublishedPlant(self.control, self.now.timestamp)
         entries = tick_law(law, published, self.now, self.control)
         self.snapshot["loops"] = control_record(self.now).loops
         self.row["controls"]["shed"] = self.shed()
         return next(entry for entry in entries if entry.loop.target.get("queue", "telemetry") == "telemetry")
+
+    def offered(self) -> OfferedWork:
+        snapshot = snapshot_of(self.snapshot)
+        return OfferedWork(snapshot.pipeline.applications["performance"], snapshot)
 
     def shed(self) -> dict:
         return dict(
@@ -102,7 +110,7 @@ def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_f
     plant.tick("shedding", 21)
     entry.refresh_from_db()
     assert entry.verdict == "effective"
-    assert entry.terms["work_shed"] == plant.snapshot["loops"]["shedding/performance"]["actuator"]
+    assert entry.terms["work_shed"] == plant.snapshot["loops"]["shedding/performance"].actuator
     assert plant.tick("shedding").action is None, "the same observation gives no new table"
     plant.load(0.5)
     assert plant.tick("ladder").action["rung"] == 4
@@ -135,7 +143,7 @@ def test_a_ladder_that_only_advises_engages_nothing(plant):
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 5
     assert plant.tick("shedding").action is None
-    assert "ladder" not in with_action_summary(plant.snapshot)["sentence"]
+    assert "ladder" not in with_action_summary(snapshot_of(plant.snapshot)).sentence
 
 
 def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(control, plant):
@@ -146,7 +154,7 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     assert 2_000 < left_ms < 2_800  # half of 5 s
     assert (
         "The remedy ladder of telemetry has enabled throttling"
-        in with_action_summary(plant.snapshot)["sentence"]
+        in with_action_summary(snapshot_of(plant.snapshot)).sentence
     )
     # Half of the time nothing is let in: what comes is half of what is offered.
     plant.load(1.0)
@@ -166,8 +174,10 @@ def test_a_rung_whose_loops_still_act_is_not_passed(plant):
     pool = {**acting, "law": "concurrency", "actuator": 4, "target": {"host": "jobs@here"}}
     totals = {**plant.snapshot["totals"], "workers_busy": 2, "worker_slots": 2}
     for verdict, spent in (("checking", False), ("no action", True)):
-        seen = {"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}}
-        assert ladder.saturated("alert", {"kind": "jobs"}, seen)["workers"] is spent
+        seen = snapshot_of(
+            {"totals": totals, "loops": {"concurrency/jobs@here": {**pool, "verdict": verdict}}}
+        )
+        assert ladder.saturated("alert", QueueStatus(kind="jobs"), seen)["workers"] is spent
 
 
 def test_stale_measurements_hold_the_table(plant):
@@ -195,41 +205,42 @@ def test_a_bound_that_nothing_can_keep_says_by_how_much_and_keeps_the_table(plan
 
 def test_what_is_offered_is_what_producers_put_in_not_what_an_overloaded_operator_counts(plant):
     plant.load(3.0)
-    work = OfferedWork(plant.row, plant.snapshot)
+    work = plant.offered()
     assert work.rates("hosts") == pytest.approx({"cpu": 36.0, "load": 24.0})
     assert work.arrivals()["sites"] == {}, "what another operator emits is no arrival"
     assert work.utilisation() == pytest.approx(3 * 0.9, rel=0.02)
     plant.row["patterns"]["load-rises"]["types"] = {"cpu": 6.0, "load": 8.0}
     plant.row["patterns"]["load-rises"]["shed_per_second"] = {"cpu": 6.0}
-    shedding = OfferedWork(plant.row, plant.snapshot)
+    shedding = plant.offered()
     assert shedding.rates("hosts") == work.rates("hosts"), "what is shed was offered too"
 
 
 def test_what_waits_counts_as_offered_so_that_it_is_worked_off(plant):
-    usual = OfferedWork(plant.row, plant.snapshot)
+    usual = plant.offered()
     on_its_way = 30 * (usual.elsewhere_seconds + 2 * usual.batch_seconds + 1)
-    plant.row["waiting_events"] = on_its_way
-    assert usual.scale == OfferedWork(plant.row, plant.snapshot).scale == pytest.approx(1.0)
-    plant.row["waiting_events"] = on_its_way + 150
-    assert OfferedWork(plant.row, plant.snapshot).scale == pytest.approx(2.0)
+    plant.row["waiting_events"] = math.floor(on_its_way)
+    assert usual.scale == plant.offered().scale == pytest.approx(1.0)
+    waiting = math.floor(on_its_way) + 150
+    plant.row["waiting_events"] = waiting
+    assert plant.offered().scale == pytest.approx(1 + (waiting - on_its_way) / 150)
 
 
 def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_spared():
     found = PatternYield("p", None)
-    row = {"types": {"A": 100.0, "B": 20.0}, "out_per_second": 10.0, "shed_per_second": {}, "seconds": 0.002}
+    row = PatternStatus(types={"A": 100.0, "B": 20.0}, out_per_second=10.0, seconds=0.002)
     for _ in range(60):
         found.add(row, 10.0)
-    assert found.takes(row["types"]) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.01)
+    assert found.takes(row.types) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.01)
     assert found.takes({"A": 50.0, "B": 70.0}) == pytest.approx({"A": 5.0, "B": 7.0}, rel=0.01)
     assert found.correction("SEQ(A; B)") == pytest.approx(0.5)
     assert found.seconds == pytest.approx(0.002)
     assert found.correction("SEQ(high; B)") == 1.0
     again = PatternYield("p", found.counters())
-    spared = {"types": {"A": 2.0, "B": 0.4}, "out_per_second": 0.2}
-    left = {"types": {"A": 2.0, "B": 0.4}, "seconds": 0.02, "shed_per_second": {"A": 98.0}}
-    again.add({**row, **left, "out_per_second": 0.2, "spared": spared}, 10.0)
+    spared = RetainedKeys(types={"A": 2.0, "B": 0.4}, out_per_second=0.2)
+    left = changed(row, types={"A": 2.0, "B": 0.4}, seconds=0.02, shed_per_second={"A": 98.0})
+    again.add(changed(left, out_per_second=0.2, spared=spared), 10.0)
     assert again.seconds == pytest.approx(0.002, rel=0.05), "little is left, and says little"
-    assert again.takes(row["types"]) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)
+    assert again.takes(row.types) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.02)
 
 
 def test_when_nothing_comes_any_more_the_table_goes_though_nothing_is_measured(plant):

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from queues import keys
+from queues.stored_document import plain
 from tests.workers.snapshot.test_local_plant import documented
 from workers.history.load_forecasts import History, LoadForecasts, OfferedLoad, means, past_of
 from workers.history.training_sets import TABLE, TrainingRefused, newest
@@ -52,11 +53,11 @@ def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control
     assert foresight.rows({"shop": ["orders"]}, NOON) == {}
     foresight.wait()
     row = foresight.rows({"shop": ["orders"]}, NOON + 1)["shop"]
-    assert set(row) == set(documented()["forecasts"]["performance"])
-    assert row["trained_until"] == "2026-11-17" and row["refused"] is None and row["days"] > 5.9
-    ahead = NOON + (np.arange(len(row["mean_per_second"])) + 0.5) * row["window_seconds"]
+    assert set(plain(row)) == set(documented()["forecasts"]["performance"])
+    assert row.trained_until == "2026-11-17" and row.refused is None and row.days > 5.9
+    ahead = NOON + (np.arange(len(row.mean_per_second)) + 0.5) * row.window_seconds
     # The newest measurement is twelve hours old: only the day's shape can tell.
-    assert np.abs(np.asarray(row["mean_per_second"]) - rate(ahead)).max() < 25
+    assert np.abs(np.asarray(row.mean_per_second) - rate(ahead)).max() < 25
 
 
 def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_path, control):
@@ -92,7 +93,7 @@ def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
     foresight.rows({"shop": ["orders"]}, NOON)
     foresight.wait()
     row = foresight.rows({"shop": ["orders"]}, NOON)["shop"]
-    assert row["mean_per_second"] is None and "2 of the 4 minutes" in row["refused"]
+    assert row.mean_per_second is None and "2 of the 4 minutes" in row.refused
 
 
 def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
@@ -102,7 +103,7 @@ def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
     foresight = LoadForecasts(broken)
     foresight.rows({"shop": ["orders"]}, NOON)
     foresight.wait()
-    assert "RuntimeError" in foresight.rows({"shop": ["orders"]}, NOON)["shop"]["refused"]
+    assert "RuntimeError" in foresight.rows({"shop": ["orders"]}, NOON)["shop"].refused
 
 
 def test_a_minute_has_to_pass_before_it_is_foreseen_anew():

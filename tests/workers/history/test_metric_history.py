@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from queues import keys
+from tests.workers.snapshots import snapshot_of
 from workers.batch.jobs.spark import rollup
 from workers.history import metric_files, metric_history, metrics
 
@@ -101,7 +102,7 @@ def test_a_node_was_as_bad_as_its_worst_in_each_window(control: redis.Redis, tmp
 
 def test_a_state_is_kept_as_its_place_from_good_to_bad() -> None:
     nodes = {"n1": {"state": "TOOBUSY"}, "n2": {"state": None}, "n3": {"state": "IDLE"}}
-    snapshot = {"totals": {}, "pipeline": {}, "queues": {}, "nodes": nodes, "hosts": {}, "loops": {}}
+    snapshot = snapshot_of({"nodes": nodes})
     assert dict(metrics.figures(snapshot)) == {"nodes.n1.state": 3, "nodes.n3.state": 0}
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers.snapshot.test_observer import Scripted
+from workers.documents.snapshot import Snapshot
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import (
     BLOCK_BUDGET_BYTES,
@@ -40,7 +41,7 @@ def snapshot_text(at: float, size: int = 0) -> bytes:
 def test_every_instant_comes_back_as_it_was_with_what_was_unknown(tmp_path: Path) -> None:
     times = keep(Recorder(tmp_path), START, 200)
     for at in times:
-        assert snapshot_at(tmp_path, at + 0.4) == orjson.loads(snapshot_text(at))
+        assert snapshot_at(tmp_path, at + 0.4) == Snapshot.from_json(snapshot_text(at))
 
 
 @given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=60), st.floats(-10, 400))
@@ -55,7 +56,7 @@ def test_an_instant_is_the_newest_frame_before_it(tmp_path_factory, steps, offse
     asked = round(START + offset, 3)
     before = [each for each in kept if each <= asked and asked - each <= snapshot_archive.REACH_SECONDS]
     found = snapshot_at(data, asked)
-    assert (found and found["at"]) == (before[-1] if before else None)
+    assert (found and found.at) == (before[-1] if before else None)
 
 
 def test_what_is_not_kept_is_none_and_its_neighbours_are_named(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_minute_that_begins_on_the_day_before_is_found_after_midnight(tmp_path
     recorder.add(midnight - 0.8, snapshot_text(midnight - 0.8))
     recorder.add(midnight + 59.2, snapshot_text(midnight + 59.2))
     found = snapshot_at(tmp_path, midnight + 10)
-    assert found is not None and found["at"] == midnight - 0.8
+    assert found is not None and found.at == midnight - 0.8
 
 
 @pytest.mark.parametrize("torn", [1, 5, 40])
@@ -85,10 +86,10 @@ def test_the_next_recorder_seals_what_a_killed_one_left_without_its_torn_line(
     times = keep(Recorder(tmp_path), START, 3)
     (left,) = (tmp_path / "snapshots").glob("open-*.jsonl")
     left.write_bytes(left.read_bytes()[:-torn])
-    assert snapshot_at(tmp_path, times[2])["at"] == times[1]
+    assert snapshot_at(tmp_path, times[2]).at == times[1]
     keep(Recorder(tmp_path), START + 120, 1)
     assert not left.exists()
-    assert snapshot_at(tmp_path, times[2])["at"] == times[1]
+    assert snapshot_at(tmp_path, times[2]).at == times[1]
 
 
 def test_a_block_sealed_twice_is_one_block(tmp_path: Path) -> None:
@@ -100,13 +101,13 @@ def test_a_block_sealed_twice_is_one_block(tmp_path: Path) -> None:
     left.write_bytes(kept)  # killed between the block's rename and this file's end
     snapshot_archive.seal(root, left)
     assert len(list(root.glob("day=*/*"))) == 1
-    assert snapshot_at(tmp_path, times[2])["at"] == times[2]
+    assert snapshot_at(tmp_path, times[2]).at == times[2]
 
 
 def test_a_clock_set_back_loses_nothing(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     times = keep(recorder, START, 3) + keep(recorder, START - 600, 3)
-    assert [snapshot_at(tmp_path, at)["at"] for at in times] == times
+    assert [snapshot_at(tmp_path, at).at for at in times] == times
 
 
 def test_a_large_plant_is_kept_less_often_until_a_minute_fits_its_budget(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_the_step_stays_between_a_second_and_a_minute(step: int, size: int) -> N
 def test_the_observer_keeps_what_it_publishes(control: redis.Redis, tmp_path: Path) -> None:
     observer = Observer(control, Scripted(), recorder=Recorder(tmp_path))
     published = [observer.step() for _ in range(3)]
-    assert [snapshot_at(tmp_path, each["at"]) for each in published] == published
+    assert [snapshot_at(tmp_path, each.at) for each in published] == published
 
 
 def test_a_disk_that_refuses_stops_nothing_that_is_live(control: redis.Redis, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
 
 import redis
 
@@ -10,8 +9,11 @@ from queues import points, projection
 from queues.models import Container, Node, Queue
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
+from queues.stored_document import plain
 from queues.topology import Topology
 from tests.servers import Server
+from tests.workers.snapshots import snapshot_of
+from workers.documents.snapshot import Snapshot
 from workers.snapshot.local import LocalPlant
 
 NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
@@ -41,7 +43,7 @@ class Plant:
         for agent in self.agents.values():
             agent.close()
 
-    def pass_seconds(self, seconds: float = 1.0, silent: tuple[str, ...] = ()) -> dict[str, Any]:
+    def pass_seconds(self, seconds: float = 1.0, silent: tuple[str, ...] = ()) -> Snapshot:
         """Time goes on; every agent that is not silent beats each second; the snapshot at the end."""
         whole = max(1, round(seconds))
         for _ in range(whole):
@@ -67,15 +69,16 @@ class Plant:
         return self.topology().queue(queue).live_points
 
 
-def loaded(snapshot: dict[str, Any], loads: dict[str, dict[str, float]]) -> dict[str, Any]:
+def loaded(snapshot: Snapshot, loads: dict[str, dict[str, float]]) -> Snapshot:
     """The snapshot with {queue: {node: load}} as measured, and the nodes' utilisation as their sum."""
+    document = plain(snapshot)
     for queue, rows in loads.items():
         for node, load in rows.items():
-            snapshot["queues"][queue]["containers"][node]["load"] = load
-    for name, node in snapshot["nodes"].items():
-        each = (queue["containers"].get(name, {}).get("load") for queue in snapshot["queues"].values())
+            document["queues"][queue]["containers"][node]["load"] = load
+    for name, node in document["nodes"].items():
+        each = (queue["containers"].get(name, {}).get("load") for queue in document["queues"].values())
         node["utilisation"] = sum(load or 0.0 for load in each)
         if node["state"] not in ("OFFLINE", None):
             level = "BUSY" if node["utilisation"] >= node["busy"] else "NORMAL"
             node["state"] = "TOOBUSY" if node["utilisation"] >= node["toobusy"] else level
-    return snapshot
+    return snapshot_of(document)

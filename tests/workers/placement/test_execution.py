@@ -1,6 +1,5 @@
 """Plans carried out on real servers: step by step, over crashes, stopped, rolled back."""
 
-import json
 import time
 from datetime import timedelta
 
@@ -11,6 +10,7 @@ from queues.errors import NodeUnavailable
 from queues.events.block import decode
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
+from queues.stored_document import changed
 from queues.topology import Topology
 from tests.queues.samples import batch_of, blocks_of
 from tests.workers.loops import JOBS, ensured
@@ -106,7 +106,7 @@ def test_a_flush_that_came_after_all_gets_its_container_back(plant, user):
     plant.segment("alert", "n3").publish(blocks_of(8))
     draining.tidy(plant.control, plant.pass_seconds(2), plant.now)
     assert projected(plant).queue("alert").points["n3"] == 0
-    assert plant.pass_seconds(1)["queues"]["alert"]["containers"]["n3"]["waiting_events"] == 8
+    assert plant.pass_seconds(1).queues["alert"].containers["n3"].waiting_events == 8
 
 
 def test_a_tick_that_dies_in_a_step_leaves_nothing_of_it_and_the_next_goes_on(plant, user, monkeypatch):
@@ -197,7 +197,7 @@ def test_a_drained_node_ends_empty_with_every_event_elsewhere_once(plant, user):
     assert found["n3"] == []
     assert sorted(found["n1"] + found["n2"]) == sorted(f"e{row}" for row in range(400))
     assert sum(step["blocks"] for step in plan.progress) == 110
-    assert plant.pass_seconds(1)["nodes"]["n3"]["state"] == "IDLE"
+    assert plant.pass_seconds(1).nodes["n3"].state == "IDLE"
 
 
 def test_transfers_are_no_rates_of_producers_and_workers(plant, user):
@@ -205,10 +205,10 @@ def test_transfers_are_no_rates_of_producers_and_workers(plant, user):
     plan = drained(plant, user)
     plant.pass_seconds(5)
     advance(plan, plant)
-    rows = plant.pass_seconds(1)["queues"]["alert"]["containers"]
-    assert all(row["in_per_second"] == 0 and row["out_per_second"] == 0 for row in rows.values())
-    assert sum(row["inserted_events"] for row in rows.values()) == 400
-    assert sum(row["waiting_events"] for row in rows.values()) == 400
+    rows = plant.pass_seconds(1).queues["alert"].containers
+    assert all(row.in_per_second == 0 and row.out_per_second == 0 for row in rows.values())
+    assert sum(row.inserted_events for row in rows.values()) == 400
+    assert sum(row.waiting_events for row in rows.values()) == 400
 
 
 def test_a_drain_waits_for_workers_and_for_the_pipeline_and_says_so(plant, user):
@@ -350,9 +350,8 @@ def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, u
 
 def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, user):
     def published():
-        snapshot = plant.pass_seconds(1)
-        snapshot["at"] = time.time()
-        plant.control.set(keys.SNAPSHOT, json.dumps(snapshot))
+        snapshot = changed(plant.pass_seconds(1), at=time.time())
+        plant.control.set(keys.SNAPSHOT, snapshot.to_json())
 
     tasks.advance()  # nobody has looked yet, and nothing is to do
     plan = by_hand(plant, user, {"n1": 500, "n2": 500})

@@ -186,8 +186,8 @@ class Story:
             for name in decode(block_id, data).ids().to_pylist()
         ]
         assert sorted([*stored, *self.handled]) == sorted(f"e{row}" for row in range(self.published))
-        rows = self.snapshot["queues"]["alert"]["containers"]
-        assert sum(row["waiting_events"] for row in rows.values()) == len(stored)
+        rows = self.snapshot.queues["alert"].containers
+        assert sum(row.waiting_events for row in rows.values()) == len(stored)
         for node in NODES:
             assert self.plant.segment("alert", node).measure()["leaving_blocks"] == 0
 

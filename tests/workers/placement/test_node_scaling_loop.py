@@ -58,7 +58,7 @@ def test_by_default_it_advises_and_takes_its_time(plant):
 def test_when_most_nodes_are_busy_an_idle_one_is_taken_into_use(plant):
     plant.give({"n1": 500, "n2": 500})
     snapshot = plant.flow(10, 1600)
-    assert snapshot["nodes"]["n3"]["state"] == "IDLE"
+    assert snapshot.nodes["n3"].state == "IDLE"
     entry = plant.tick()
     assert entry.action["use"] == ["n3"]
     plan = Plan.objects.get()
@@ -66,7 +66,7 @@ def test_when_most_nodes_are_busy_an_idle_one_is_taken_into_use(plant):
     assert {move["to"] for move in plan.moves} == {"n3"}
     execution.advance_all(plant.control, plant.now)
     snapshot = plant.flow(5, 1600)
-    assert all(node["raw"] < 0.7 for node in snapshot["nodes"].values())
+    assert all(node.raw < 0.7 for node in snapshot.nodes.values())
 
 
 def test_a_node_the_others_can_do_without_is_released_the_least_capable_first_and_emptied(plant):
@@ -84,7 +84,7 @@ def test_a_node_the_others_can_do_without_is_released_the_least_capable_first_an
     assert plant.segment("alert", "n2").measure()["length_blocks"] == 0
     # Released is not drained: it is idle, and may be taken into use again.
     assert not Node.objects.get(name="n2").drained
-    assert plant.pass_seconds(1)["nodes"]["n2"]["state"] == "IDLE"
+    assert plant.pass_seconds(1).nodes["n2"].state == "IDLE"
 
 
 def test_a_cordoned_idle_node_is_not_taken_into_use(plant):

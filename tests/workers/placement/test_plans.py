@@ -7,8 +7,10 @@ import pytest
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
+from queues.stored_document import changed, plain
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
+from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Plan
 from workers.placement import moves, node_use, plans, proposals
 from workers.steering import overrides, plant_settings
@@ -160,10 +162,11 @@ def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot)
 
 def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
     ensured(plant.control, (*JOBS, *PLANT), plant.topology())
-    calm = busy(plant)
-    for queue in calm["queues"].values():
+    document = plain(busy(plant))
+    for queue in document["queues"].values():
         for row in queue["containers"].values():
             row["load"] *= 0.8
+    calm = snapshot_of(document)
     with pytest.raises(BadInput, match="below BUSY"):
         proposals.propose_rebalance("below-busy", user, snapshot=calm, now=plant.now)
     loop = Loop.objects.get(law="rebalancing")
@@ -174,8 +177,8 @@ def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
 
 
 def test_nothing_is_planned_on_measurements_in_doubt(plant, user):
-    doubtful = plant.pass_seconds(3)
-    doubtful["nodes"]["n1"]["stale"] = True
+    calm = plant.pass_seconds(3)
+    doubtful = changed(calm, nodes={**calm.nodes, "n1": changed(calm.nodes["n1"], stale=True)})
     refused = refusal(
         lambda: proposals.propose_rebalance("band", user, snapshot=loaded(doubtful, {}), now=plant.now)
     )
@@ -192,9 +195,9 @@ def test_a_drain_takes_every_point_off_the_node(plant, user):
 
 def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
     Queue.objects.update(minimum_containers=3)
-    snapshot = plant.pass_seconds(1)
-    for queue in snapshot["queues"].values():
-        queue["minimum_containers"] = 3
+    seen = plant.pass_seconds(1)
+    queues = {name: changed(queue, minimum_containers=3) for name, queue in seen.queues.items()}
+    snapshot = changed(seen, queues=queues)
     refused = refusal(
         lambda: proposals.propose_drain("n3", user, "New disk.", snapshot=loaded(snapshot, {}), now=plant.now)
     )
@@ -258,10 +261,11 @@ def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):
 
 def test_the_snapshot_carries_open_plans(plant, user, snapshot):
     plan = by_hand(plant, user, snapshot)
-    (row,) = plant.pass_seconds(1)["plans"]
-    assert (row["id"], row["hash"], row["state"]) == (plan.pk, plan.hash, "proposed")
-    assert row["moves"][0] | {"queue": "alert", "points": 134, "state": "pending"} == row["moves"][0]
-    assert row["progress_share"] == 0.0
+    (row,) = plant.pass_seconds(1).plans
+    assert (row.id, row.hash, row.state) == (plan.pk, plan.hash, "proposed")
+    (move, *_) = row.moves
+    assert (move.queue, move.points, move.state) == ("alert", 134, "pending")
+    assert row.progress_share == 0.0
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def plant(control, nodes):
 
 
 def test_a_busy_node_is_relieved_by_the_fewest_points_and_the_effect_is_judged(plant):
-    assert plant.flow(10)["nodes"]["n1"]["state"] == "BUSY"
+    assert plant.flow(10).nodes["n1"].state == "BUSY"
     entry = plant.tick()
     entry.refresh_from_db()
     assert (entry.applied, entry.error, entry.verdict) == (True, "", "checking")
@@ -67,7 +67,7 @@ def test_a_busy_node_is_relieved_by_the_fewest_points_and_the_effect_is_judged(p
     plant.execute()
     assert plant.points()["n1"] == 700 - moved
     snapshot = plant.flow(60)
-    assert snapshot["nodes"]["n1"]["utilisation"] <= 0.7
+    assert snapshot.nodes["n1"].utilisation <= 0.7
     (judged,) = ledger.judge_due(plant.now, snapshot)
     assert judged.verdict == "effective", judged.outcome
     assert judged.outcome["before"]["worst_utilisation"] > 0.75
@@ -147,7 +147,7 @@ def test_a_nodes_own_threshold_is_what_it_is_kept_below(plant):
     plant.flow(10)
     plant.tick()
     plant.execute()
-    assert plant.flow(5)["nodes"]["n1"]["raw"] < 0.4
+    assert plant.flow(5).nodes["n1"].raw < 0.4
 
 
 def test_a_node_in_doubt_stops_every_move(plant):
@@ -175,10 +175,10 @@ def test_the_record_gives_the_same_decision_again(plant):
 
 def test_a_containers_load_is_what_it_causes_in_events_and_in_the_servers_time(plant):
     snapshot = plant.flow(10)
-    rows = snapshot["queues"]["alert"]["containers"]
-    assert rows["n1"]["load"] == pytest.approx(0.77, abs=0.01)
-    assert rows["n2"]["load"] == pytest.approx(0.22, abs=0.01)
-    assert rows["n1"]["server_time_share"] > 0
+    rows = snapshot.queues["alert"].containers
+    assert rows["n1"].load == pytest.approx(0.77, abs=0.01)
+    assert rows["n2"].load == pytest.approx(0.22, abs=0.01)
+    assert rows["n1"].server_time_share > 0
     sensed = plant_sensors.rebalancing({}, snapshot, None, plant.wall_seconds)
     rates = {queue["name"]: queue["rate"] for queue in sensed.observation["queues"]}
     assert rates["alert"] == pytest.approx(1100, rel=0.02)

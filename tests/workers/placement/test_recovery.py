@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from queues import points as thousand
 from queues import projection
 from queues.models import Container, Node, Queue, TopologyRevision
+from queues.stored_document import changed
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.samples import blocks_of
 from workers.coordination.leases import Lease
@@ -68,8 +69,8 @@ def test_what_lies_on_a_lost_node_is_consumed_when_it_returns_and_only_then_its_
     recover(plant, 14, silent=("n3",))
     snapshot = recover(plant, 3)
     assert plant.points() == {"n1": 501, "n2": 499}
-    row = snapshot["queues"]["alert"]["containers"]["n3"]
-    assert (row["points"], row["waiting_events"]) == (0, 40)
+    row = snapshot.queues["alert"].containers["n3"]
+    assert (row.points, row.waiting_events) == (0, 40)
     draining.tidy(plant.control, snapshot, plant.now)
     assert plant.topology().queue("alert").points["n3"] == 0
     held = plant.segment("alert", "n3").claim("w1", 100, 60.0)
@@ -115,13 +116,8 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
     """A split brain: each holds the other's nodes for lost, and both act on what they see."""
     projection.set_points(plant.control, "alert", {"n2": 500, "n3": 500})
     snapshot = plant.pass_seconds(2)
-    lost = {
-        name: {
-            **snapshot,
-            "nodes": {**snapshot["nodes"], name: dict(snapshot["nodes"][name], state="OFFLINE")},
-        }
-        for name in ("n2", "n3")
-    }
+    offline = {name: changed(snapshot.nodes[name], state="OFFLINE") for name in ("n2", "n3")}
+    lost = {name: changed(snapshot, nodes={**snapshot.nodes, name: node}) for name, node in offline.items()}
     before = plant.topology()
     made = []
     for name, seen in lost.items():

@@ -256,7 +256,7 @@ def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(ri
 def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
     rig = RemoteRig(control, secret)
     rig.plant.hold(30.0)
-    assert holder_of(control, "main")["holder"] == "token:weir-2"
+    assert holder_of(control, "main").holder == "token:weir-2"
     rig.plant.release()
     assert holder_of(control, "main") is None
 
@@ -336,6 +336,6 @@ def test_the_second_controller_of_a_plant_is_told_who_holds_it_and_until_when(
     with pytest.raises(PlantHeld):
         rig.plant.hold(30.0)
     rig.plant.release()  # of what another holds: nothing
-    assert holder_of(control, "main")["holder"] == "token:weir-3"
+    assert holder_of(control, "main").holder == "token:weir-3"
     rig.settle()
     assert rig.parallelism()[rig.operators[0]] == 2

@@ -52,8 +52,8 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
 
     def look():
         snapshot = plant.observe()
-        row = snapshot["plants"].get("flink")
-        return seen(snapshot, "flink") if row and row["state"] == "seen" else None
+        row = snapshot.plants.get("flink")
+        return seen(snapshot, "flink") if row and row.state == "seen" else None
 
     def busy_operator():
         """The one that works, once it has been measured."""

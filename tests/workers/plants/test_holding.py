@@ -3,6 +3,7 @@
 import pytest
 
 from tests.waiting import until
+from workers.documents.plants import PlantHolder
 from workers.plants.holding import PlantHeld, hold, holder_of, release
 
 NOW = 1_790_000_000.0
@@ -13,7 +14,7 @@ def test_a_second_controller_is_told_who_holds_the_plant_and_until_when(control)
     with pytest.raises(PlantHeld) as held:
         hold(control, "main", "weir-3", NOW + 1.0)
     assert (held.value.holder, held.value.until) == ("weir-2", NOW + 30.0)
-    assert holder_of(control, "main") == {"holder": "weir-2", "until": NOW + 30.0}
+    assert holder_of(control, "main") == PlantHolder(holder="weir-2", until=NOW + 30.0)
 
 
 def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):

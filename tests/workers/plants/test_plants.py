@@ -13,8 +13,10 @@ from queues import keys
 from queues.errors import BadInput
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
+from queues.stored_document import plain
 from tests.workers.samples import fill
 from workers import tasks
+from workers.documents.snapshot import Snapshot
 from workers.plants.memory import MemoryPlant
 from workers.snapshot.local import LocalPlant
 
@@ -112,20 +114,20 @@ def rig(request, monkeypatch):
 
 
 def container(rig, node=NODE):
-    return rig.observe()["queues"][QUEUE]["containers"][node]
+    return plain(rig.observe())["queues"][QUEUE]["containers"][node]
 
 
-def test_a_snapshot_is_plain_json_and_the_callers_own(rig):
+def test_a_snapshot_is_what_its_type_says_and_the_callers_own(rig):
     snapshot = rig.observe()
-    assert json.loads(json.dumps(snapshot, allow_nan=False)) == snapshot
-    snapshot["queues"].clear()
-    assert rig.observe()["queues"]
+    assert Snapshot.from_json(snapshot.to_json()) == snapshot
+    snapshot.queues.clear()
+    assert rig.observe().queues
 
 
 def test_snapshots_are_numbered_and_timed_in_order(rig):
     first, second = rig.observe(), rig.observe()
-    assert second["seq"] > first["seq"]
-    assert second["at"] >= first["at"]
+    assert second.seq > first.seq
+    assert second.at >= first.at
 
 
 def test_a_snapshot_holds_what_the_loops_read(rig):
@@ -133,7 +135,7 @@ def test_a_snapshot_holds_what_the_loops_read(rig):
     row = container(rig)
     assert row["waiting_events"] == 2 * BLOCK
     assert {"inserted_events", "removed_events", "waiting_to_run", "workers_started"} <= set(row)
-    assert {"state", "stale", "age_seconds"} <= set(rig.observe()["nodes"][NODE])
+    assert {"state", "stale", "age_seconds"} <= set(plain(rig.observe())["nodes"][NODE])
 
 
 def test_submitted_workers_wait_to_run_then_run_and_remove_events(rig):

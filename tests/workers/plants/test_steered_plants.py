@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.console.conftest import sample_snapshot
+from tests.workers.snapshots import snapshot_of
 from workers.control import engine
 from workers.models import Loop
 
@@ -20,7 +21,7 @@ class Seen:
         self.snapshot, self.set = {**sample_snapshot(), "at": NOW, **more}, []
 
     def observe(self):
-        return self.snapshot
+        return snapshot_of(self.snapshot)
 
     def set_parallelism(self, tasks):
         self.set.append(tasks)

@@ -1,11 +1,10 @@
 """The local plant's topology: what of a snapshot becomes operators, tasks, links and measures."""
 
-import copy
-
 import pytest
 
 from queues.errors import BadInput
 from tests.console.pipeline_sample import sample_application
+from tests.workers.snapshots import snapshot_of
 from workers.plants.topology import of_application, topology_of
 
 CONTAINER = {"dead_per_second": 0.5}
@@ -38,7 +37,7 @@ def snapshot(**more):
         "pipeline": {"applications": {"performance": sample_application()}},
         "steered_by": None,
     }
-    return {**copy.deepcopy(whole), **more}
+    return snapshot_of({**whole, **more})
 
 
 def test_paths_lead_from_producers_through_the_pipeline_to_the_workers():
@@ -57,14 +56,14 @@ def test_a_sink_that_others_publish_to_has_a_source_of_its_own():
 def test_a_second_tier_follows_the_first():
     second = {**sample_application(), "queues": ["alert"], "sinks": {}}
     both = {"performance": sample_application(), "sites": second}
-    queues = {**snapshot()["queues"], "alert": queue("pipeline")}
+    queues = {**snapshot().queues, "alert": queue("pipeline")}
     topology = topology_of(snapshot(queues=queues, pipeline={"applications": both}))
     assert ("performance/sites", "replicas/sites") in {(each.source, each.target) for each in topology.links}
 
 
 def test_applications_that_feed_each_other_are_refused():
     back = {**sample_application(), "sinks": {"outage": ["telemetry"]}}
-    queues = {**snapshot()["queues"]}
+    queues = {**snapshot().queues}
     with pytest.raises(BadInput, match=r"cycle|circle"):
         topology_of(snapshot(queues=queues, pipeline={"applications": {"performance": back}}))
 

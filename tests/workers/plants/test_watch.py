@@ -7,9 +7,12 @@ import pytest
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
+from queues.stored_document import changed, plain
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
 from workers.control.parts.operators import topology_inputs
+from workers.documents.plants import PlantHolder
+from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import Lookout, PlantWatch
@@ -61,19 +64,19 @@ def lookout(far, times):
     return Lookout(row(), lambda _: far, lambda: times.now)
 
 
-def snapshot(document, **more):
-    return {"plant": "main", "at": NOW, "plants": {"east": {**document, "steered_by": None, **more}}}
+def snapshot(status, **more):
+    return Snapshot(plant="main", at=NOW, plants={"east": changed(status, **more)})
 
 
 def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
-    assert lookout.document()["state"] == "unseen"
+    assert lookout.status().state == "unseen"
     lookout.observe()
-    document = lookout.document()
-    assert (document["state"], document["age_seconds"], document["error"]) == ("seen", 0.0, None)
-    assert set(document) | {"steered_by"} == set(documented()["plants"]["east"])
-    topology = seen(snapshot(document), "east")
+    status = lookout.status()
+    assert (status.state, status.age_seconds, status.error) == ("seen", 0.0, None)
+    assert set(plain(status)) == set(documented()["plants"]["east"])
+    topology = seen(snapshot(status), "east")
     assert (topology.plant, topology.operators["work"].parallelism) == ("east", 2)
-    assert (document["tasks"], document["in_per_second"], document["latency_seconds"]) == (2, None, None)
+    assert (status.tasks, status.in_per_second, status.latency_seconds) == (2, None, None)
 
 
 def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(lookout, far, times):
@@ -81,35 +84,33 @@ def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(look
     far.error = PlantSilent("east did not answer within 2 s.")
     lookout.observe()
     times.now += 4.0
-    assert lookout.document()["state"] == "seen"
-    assert lookout.document()["error"] == "east did not answer within 2 s."
+    assert lookout.status().state == "seen"
+    assert lookout.status().error == "east did not answer within 2 s."
     times.now += 4.0
-    document = lookout.document()
-    assert (document["state"], document["age_seconds"]) == ("stale", 8.0)
-    assert document["topology"]["operators"]["work"]["parallelism"] == 2
+    status = lookout.status()
+    assert (status.state, status.age_seconds) == ("stale", 8.0)
+    assert status.topology["operators"]["work"]["parallelism"] == 2
     with pytest.raises(PlantSilent, match="8 s ago: east did not answer"):
-        seen(snapshot(document), "east")
+        seen(snapshot(status), "east")
 
 
 def test_an_adapters_own_fault_ends_no_watch(lookout, far):
     far.error = RuntimeError("a bug")
     lookout.observe()
-    assert "RuntimeError" in lookout.document()["error"]
+    assert "RuntimeError" in lookout.status().error
 
 
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):
     lookout.observe()
-    fresh = snapshot(lookout.document())
+    fresh = snapshot(lookout.status())
     assert topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
-    held = snapshot(lookout.document(), steered_by={"holder": "desk-2", "until": NOW})
+    held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
     assert topology_inputs({"plant": "east"}, held, NOW)[1].invalid.startswith(
         "desk-2 steers the tasks until"
     )
     far.error = PlantSilent("east answers 200 with what is no JSON, or only half of it.")
     lookout.observe()
-    assert (
-        "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.document()), NOW)[1].invalid
-    )
+    assert "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
     assert "west is not known" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 
 
@@ -121,8 +122,8 @@ def test_one_slow_plant_keeps_no_other_waiting(times):
     watch = PlantWatch(lambda: rows, lambda each: makes[each.name], lambda: times.now, 0.01)
     try:
         watch.rows()
-        until(lambda: watch.rows()["quick"]["state"] == "seen")
-        assert watch.rows()["slow"]["state"] == "unseen"
+        until(lambda: watch.rows()["quick"].state == "seen")
+        assert watch.rows()["slow"].state == "unseen"
     finally:
         slow.gate.set()
         watch.close()
@@ -138,10 +139,10 @@ def test_plants_come_go_and_change_without_a_restart(times):
         return Far()
 
     watch = PlantWatch(lambda: rows, make, lambda: times.now, 0.01)
-    until(lambda: watch.rows()["east"]["state"] == "seen")
+    until(lambda: watch.rows()["east"].state == "seen")
     rows[:] = [RegisteredPlant(name="east", kind="weir", url="http://other"), row("west")]
     times.now += 6.0
-    until(lambda: watch.rows()["west"]["state"] == "seen" and "http://other" in made)
+    until(lambda: watch.rows()["west"].state == "seen" and "http://other" in made)
     rows.clear()
     times.now += 6.0
     assert watch.rows() == {}

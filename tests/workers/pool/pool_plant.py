@@ -8,6 +8,7 @@ import orjson
 import redis
 
 from queues import keys
+from queues.stored_document import encoded
 from tests.console.conftest import sample_snapshot
 from tests.workers.loops import ensured
 from workers.control.engine import tick_law
@@ -58,7 +59,7 @@ class Plant:
         snapshot = sample_snapshot()
         snapshot |= {"at": self.now.timestamp(), "hosts": self.rows}
         snapshot["loops"] = control_record(self.now).loops
-        self.control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
+        self.control.set(keys.SNAPSHOT, encoded(snapshot))
         plant = PublishedPlant(self.control, self.now.timestamp)
         return tick_law("concurrency", plant, self.now, self.control)
 

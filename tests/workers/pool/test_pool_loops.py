@@ -12,6 +12,7 @@ from queues import keys
 from queues.errors import BadInput
 from tests.workers.loops import ensured
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
+from tests.workers.snapshots import snapshot_of
 from workers.control import what_if
 from workers.control.kinds.concurrency import MOST_PROCESSES, sensor
 from workers.control.ledger import ledger
@@ -49,7 +50,7 @@ def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
     advised = LedgerEntry.objects.exclude(action=None)
     assert advised.count() == 1 and "the next exploration is due" in advised.get().reason
     assert plant.order() is None
-    assert control_record(plant.now).loops[f"concurrency/{HOST}"]["measured"] == pytest.approx(2 * RATE)
+    assert control_record(plant.now).loops[f"concurrency/{HOST}"].measured == pytest.approx(2 * RATE)
 
 
 def test_in_auto_it_explores_at_once_and_rests_at_the_knee(plant):
@@ -146,16 +147,19 @@ def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
     row = host_report(
         done={"seq": 5, "recent_seconds": [1.0, 2.0, 3.0], "full_seconds": 9.0, "per_second": 1.0}
     )
-    snapshot = {"at": 0.0, "hosts": {HOST: row}}
-    first = sensor({"host": HOST}, snapshot, None, 0.0)
+
+    def snapshot():
+        return snapshot_of({"at": 0.0, "hosts": {HOST: row}})
+
+    first = sensor({"host": HOST}, snapshot(), None, 0.0)
     assert first.observation["interdeparture_seconds"] == [1.0, 2.0, 3.0]
-    again = sensor({"host": HOST}, snapshot, first.counters, 0.0)
+    again = sensor({"host": HOST}, snapshot(), first.counters, 0.0)
     assert (again.observation["interdeparture_seconds"], again.observation["seconds"]) == ([], 0.0)
     row["done"] |= {"seq": 6, "recent_seconds": [2.0, 3.0, 4.0], "full_seconds": 13.0}
-    later = sensor({"host": HOST}, snapshot, first.counters, 0.0)
+    later = sensor({"host": HOST}, snapshot(), first.counters, 0.0)
     assert (later.observation["interdeparture_seconds"], later.observation["seconds"]) == ([4.0], 4.0)
     row["pid"] = 8
-    anew = sensor({"host": HOST}, snapshot, first.counters, 0.0)
+    anew = sensor({"host": HOST}, snapshot(), first.counters, 0.0)
     assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
 
 
@@ -188,7 +192,7 @@ def test_hosts_leave_their_steady_state_together(control):
         plant.work(station(6))
         plant.tick()
         loops = control_record(plant.now).loops
-        phases.append([loops[f"concurrency/{host}"]["terms"]["phase"] for host in hosts])
+        phases.append([loops[f"concurrency/{host}"].terms["phase"] for host in hosts])
     rests = [at for at, row in enumerate(phases) if row == ["steady"] * 3]
     left = next(at for at in range(rests[0], 60) if phases[at][2] != "steady")
     # The one whose time is over begins, the others a tick later; none does so twice.

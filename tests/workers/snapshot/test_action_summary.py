@@ -1,12 +1,12 @@
 """The sentence says what is being done: by plans, loops and people, and whether it helps."""
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workers.snapshots import snapshot_of
 from workers.consumer.handlers.sink import sink_of
 from workers.control.kinds.registry import display_of
 from workers.snapshot.action_summary import ago, with_action_summary
@@ -29,7 +29,7 @@ def deed(law: str, did: str, at: float, points: int = 0) -> dict[str, Any]:
 
 
 def sentence(**changes: Any) -> str:
-    return with_action_summary({**deepcopy(CALM), **changes})["sentence"]
+    return with_action_summary(snapshot_of({**CALM, **changes})).sentence
 
 
 def test_a_calm_plant_that_nobody_touches_has_nothing_added():

@@ -29,7 +29,7 @@ def loop() -> Loop:
 
 
 def terms_of(loop: Loop) -> dict:
-    return control_record(NOW).loops[loop.name]["terms"]
+    return control_record(NOW).loops[loop.name].terms
 
 
 def test_a_managers_forecast_is_sent_rounded_and_without_what_is_unknown(loop):

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from queues.waiting import UNHEALTHY_SECONDS
+from tests.workers.snapshots import snapshot_of
+from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.snapshot.compose import longest, wait_seconds
 from workers.snapshot.health import health
 
@@ -19,28 +21,25 @@ def queue(**changed: Any) -> dict[str, Any]:
     return {**calm, **changed}
 
 
-def plant(**changed: Any) -> dict[str, Any]:
+def plant(**changed: Any) -> Snapshot:
     calm: dict[str, Any] = {
         "nodes": {"n1": node(), "n2": node(), "n3": node()},
         "queues": {"alert": queue(), "telemetry": queue(kind="pipeline")},
         "pipeline": {"state": "running", "age_seconds": 0.5, "error": None},
         "totals": {"worker_slots": 2},
     }
-    return {**calm, **changed}
+    return snapshot_of({**calm, **changed})
 
 
 def test_a_calm_plant_says_so():
-    assert health(plant()) == {
-        "state": "NORMAL",
-        "sentence": "All 3 nodes normal; every queue keeps up; nothing shed.",
-    }
+    assert health(plant()) == PlantHealth("NORMAL", "All 3 nodes normal; every queue keeps up; nothing shed.")
 
 
 def test_a_queue_that_waits_longer_than_three_intervals_falls_behind():
     behind = {"alert": queue(waiting_events=63_517, wait_seconds=UNHEALTHY_SECONDS + 25)}
     found = health(plant(queues=behind))
-    assert found["state"] == "TOOBUSY"
-    assert "Queue alert falls behind: 63,517 events wait 40 s." in found["sentence"]
+    assert found.state == "TOOBUSY"
+    assert "Queue alert falls behind: 63,517 events wait 40 s." in found.sentence
 
 
 def test_a_queue_that_nothing_leaves_has_waited_as_long_as_its_oldest_event():
@@ -79,11 +78,11 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
 )
 def test_what_is_wrong_is_named(changed, state, words):
     found = health(plant(**changed))
-    assert found["state"] == state
-    assert words in found["sentence"]
+    assert found.state == state
+    assert words in found.sentence
 
 
 def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points():
     nodes = {"n1": node(state="BUSY"), "n2": node(state="OFFLINE", age_seconds=5.0), "n3": node()}
-    sentence = health(plant(nodes=nodes))["sentence"]
+    sentence = health(plant(nodes=nodes)).sentence
     assert sentence.startswith("Node n2 has not reported for 5 s; its 334 points are served by n1 and n3.")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from queues import keys
 from queues.errors import BadInput
+from queues.stored_document import plain
 from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
@@ -169,7 +170,7 @@ def test_the_snapshot_has_every_documented_key(
     plant.observe()
     times.pass_by(1.0)
     beat_all(control, 2)
-    snapshot = plant.observe()
+    snapshot = plain(plant.observe())
     check_shape(renamed(documented()), snapshot)
     assert json.loads(json.dumps(snapshot, allow_nan=False)) == snapshot
     row = snapshot["loops"]["worker_rate/alert/n1"]
@@ -178,7 +179,7 @@ def test_the_snapshot_has_every_documented_key(
 
 
 def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: LocalPlant) -> None:
-    snapshot = plant.observe()
+    snapshot = plain(plant.observe())
     assert snapshot["nodes"]["n1"]["state"] is None
     assert snapshot["nodes"]["n1"]["utilisation"] is None
     container = snapshot["queues"]["alert"]["containers"]["n1"]
@@ -189,7 +190,7 @@ def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: Lo
 
 def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, plant: LocalPlant) -> None:
     control.delete(keys.TOPOLOGY)
-    snapshot = plant.observe()
+    snapshot = plain(plant.observe())
     assert (snapshot["nodes"], snapshot["queues"]) == ({}, {})
     assert "No node" in snapshot["health"]["sentence"]
 
@@ -201,10 +202,10 @@ def test_rates_are_what_was_counted_between_looks(
     control: redis.Redis, plant: LocalPlant, times: Times
 ) -> None:
     beat_all(control, 1, inserted_events=100, removed_events=40)
-    assert plant.observe()["queues"]["alert"]["in_per_second"] is None
+    assert plain(plant.observe())["queues"]["alert"]["in_per_second"] is None
     times.pass_by(2.0)
     beat_all(control, 2, inserted_events=300, removed_events=140)
-    queue = plant.observe()["queues"]["alert"]
+    queue = plain(plant.observe())["queues"]["alert"]
     assert queue["containers"]["n1"]["in_per_second"] == 100.0
     assert queue["in_per_second"] == 300.0
     assert queue["out_per_second"] == 150.0
@@ -217,7 +218,7 @@ def test_a_server_that_came_back_empty_makes_no_jump(
 ) -> None:
     for seq, inserted in enumerate((10_000, 10_010, 0, 20)):
         beat(control, "n1", seq, inserted_events=inserted)
-        rate = plant.observe()["queues"]["alert"]["containers"]["n1"]["in_per_second"]
+        rate = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["in_per_second"]
         times.pass_by(1.0)
         assert rate is None or 0 <= rate <= 20.0
     assert rate == 20.0
@@ -240,7 +241,7 @@ def test_events_left_behind_on_a_node_without_points_are_still_shown(
     document["queues"]["alert"]["points"] = {"n1": 500, "n2": 500}
     control.set(keys.TOPOLOGY, json.dumps(document))
     beat_all(control, 1, inserted_events=7)
-    containers = plant.observe()["queues"]["alert"]["containers"]
+    containers = plain(plant.observe())["queues"]["alert"]["containers"]
     assert (containers["n3"]["points"], containers["n3"]["waiting_events"]) == (0, 7)
 
 
@@ -259,7 +260,7 @@ def test_a_node_is_stale_after_two_beats_and_offline_after_three(
         beat(control, "n3", second)
         if second == 2:
             beat(control, "n2", second)
-        snapshot = plant.observe()
+        snapshot = plain(plant.observe())
         seen.append((snapshot["nodes"]["n2"]["state"], snapshot["nodes"]["n2"]["stale"]))
     assert seen == [
         ("NORMAL", False),
@@ -285,7 +286,7 @@ def test_a_clock_that_jumps_makes_no_node_old(
     times.pass_by(1.0, jump_seconds)
     beat_all(control, 2)
     host(control, NOW)
-    snapshot = plant.observe()
+    snapshot = plain(plant.observe())
     assert all(node["state"] == "NORMAL" and not node["stale"] for node in snapshot["nodes"].values())
 
 
@@ -293,7 +294,7 @@ def test_what_lay_there_when_the_watch_began_is_not_taken_for_fresh(
     control: redis.Redis, plant: LocalPlant
 ) -> None:
     beat_all(control, 1)
-    assert plant.observe()["nodes"]["n1"]["stale"] is True
+    assert plain(plant.observe())["nodes"]["n1"]["stale"] is True
 
 
 def test_a_mark_is_as_old_as_it_says_at_first_sight_and_by_the_watchers_clock_afterwards() -> None:
@@ -308,11 +309,11 @@ def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
 ) -> None:
     host(control)
     pipeline(control)
-    first = plant.observe()
+    first = plain(plant.observe())
     assert (first["totals"]["worker_slots"], first["totals"]["workers_busy"]) == (2, 1)
     assert first["pipeline"]["state"] == "running"
     times.pass_by(20.0)
-    later = plant.observe()
+    later = plain(plant.observe())
     assert (later["hosts"], later["totals"]["worker_slots"]) == ({}, 0)
     assert later["pipeline"]["state"] == "offline"
 
@@ -327,7 +328,7 @@ def test_a_submission_that_nobody_took_counts_no_more(
     submit(control, "alert", "n1", ["c"], NOW + 30)
     waiting = []
     for _ in range(3):
-        waiting.append(plant.observe()["queues"]["alert"]["containers"]["n1"]["waiting_to_run"])
+        waiting.append(plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["waiting_to_run"])
         times.pass_by(46.0)
     assert waiting == [3, 3, 0]
     assert waiting_to_run(control, "alert", "n1", NOW + 61) == 1
@@ -335,7 +336,7 @@ def test_a_submission_that_nobody_took_counts_no_more(
 
 def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: LocalPlant) -> None:
     def container() -> tuple[int, int, int]:
-        row = plant.observe()["queues"]["alert"]["containers"]["n1"]
+        row = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
         return row["waiting_to_run"], row["workers_busy"], row["workers_started"]
 
     submit(control, "alert", "n1", ["a"], NOW)
@@ -353,7 +354,7 @@ def test_a_worker_that_was_killed_is_not_busy_for_ever(
 ) -> None:
     WorkReporter(control, "alert", "n1", "a").begin(NOW)
     times.pass_by(20.0)
-    assert plant.observe()["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
+    assert plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
 
 
 def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
@@ -361,12 +362,12 @@ def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalP
     plant.observe()
     times.pass_by(1.0)
     WorkReporter(control, "alert", "n1", "b").end(Report(latencies=Latencies.of([(0.5, 10)])))
-    snapshot = plant.observe()
+    snapshot = plain(plant.observe())
     assert snapshot["queues"]["alert"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
     assert snapshot["totals"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
     for _ in range(17):
         times.pass_by(1.0)
-        snapshot = plant.observe()
+        snapshot = plain(plant.observe())
     assert snapshot["queues"]["alert"]["latency_p95_seconds"] is None
 
 
@@ -378,7 +379,7 @@ def test_all_well_is_said_in_one_sentence(control: redis.Redis, plant: LocalPlan
         beat_all(control, seq)
         host(control, times.wall_seconds)
         pipeline(control, times.wall_seconds)
-        snapshot = plant.observe()
+        snapshot = plain(plant.observe())
         times.pass_by(1.0)
     assert snapshot["health"] == {
         "state": "NORMAL",
@@ -395,7 +396,7 @@ def test_dead_letters_and_troubled_workers_are_told(
     plant.observe()
     beat_all(control, 2, dead_letters=2)
     WorkReporter(control, "alert", "n1", "a").end(Report(), "handler: no.such is missing.")
-    health = plant.observe()["health"]
+    health = plain(plant.observe())["health"]
     assert health["state"] == "BUSY"
     assert health["sentence"] == (
         "Queue alert: a worker ended early (handler: no.such is missing). "
@@ -448,6 +449,6 @@ def test_ticks_look_at_what_the_observer_published(control: redis.Redis, plant: 
     published = PublishedPlant(control, lambda: NOW)
     with pytest.raises(NotObserved, match="observer"):
         published.observe()
-    snapshot = plant.observe()
+    snapshot = plain(plant.observe())
     control.set("weir:snapshot", json.dumps(snapshot))
-    assert published.observe() == snapshot
+    assert plain(published.observe()) == snapshot

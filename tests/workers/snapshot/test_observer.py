@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from queues import keys
 from tests.servers import Server
 from tests.waiting import until
+from tests.workers.snapshots import snapshot_of
 from workers.coordination.merge_patch import applied, difference
+from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.snapshot.observer import OBSERVE_AT_SECONDS, Observer, until_next_observation_seconds
 
@@ -40,9 +42,9 @@ class Scripted:
         self.waiting_events: int | None = 0
         self.looks = 0
 
-    def observe(self) -> dict[str, Any]:
+    def observe(self) -> Snapshot:
         self.looks += 1
-        return {
+        document = {
             "seq": 0,
             "at": 1_790_000_000.0 + self.looks,
             "totals": {"in_per_second": 1.5, "backlog_events": self.waiting_events},
@@ -58,6 +60,7 @@ class Scripted:
             "hosts": {},
             "loops": {"worker_rate/alert/n1": {"measured": 12, "setpoint": 1000, "actuator": None}},
         }
+        return snapshot_of(document)
 
     def start_workers(self, queue: str, node: str, count: int, ids: Any, ahead: int = 0) -> list[str]:
         raise AssertionError("an observer starts nothing")

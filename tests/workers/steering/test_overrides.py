@@ -317,9 +317,7 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
     assert limit_at(loop, after(days=400)) == 2_000
     assert overrides.expire_due(after(days=400)) == []
     assert (
-        override_document.document(override)["expires_at"]
-        is override_document.document(override)["notice_at"]
-        is None
+        override_document.status(override).expires_at is override_document.status(override).notice_at is None
     )
     with pytest.raises(BadInput, match="no end"):
         overrides.extend(override, now=START, minutes=5)
@@ -329,10 +327,10 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
 
 def test_before_it_reverts_notice_is_given(put, owner):
     long, short = put(minutes=60), put("raise_factor", 1.5, minutes=2)
-    assert override_document.document(long)["notice_at"] == after(minutes=58).timestamp()
-    assert override_document.document(short)["notice_at"] == after(minutes=1).timestamp()
+    assert override_document.status(long).notice_at == after(minutes=58).timestamp()
+    assert override_document.status(short).notice_at == after(minutes=1).timestamp()
     plant_settings.change("override.notice_seconds", 600, owner, START)
-    assert override_document.document(long)["notice_at"] == after(minutes=50).timestamp()
+    assert override_document.status(long).notice_at == after(minutes=50).timestamp()
 
 
 def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):

@@ -34,7 +34,7 @@ def _labels(loop: LoopFacts) -> dict[str, str]:
 
 def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence: str) -> Reading:
     # What steers the whole plant depends on every node.
-    everywhere = list((evidence.snapshot or {}).get("nodes", ()))
+    everywhere = list(evidence.plant.nodes)
     nodes = [loop.target["node"]] if "node" in loop.target else everywhere
     return Reading(_labels(loop), value, sentence, {"nodes": nodes, "kind": _kind(evidence, loop)})
 
@@ -43,8 +43,8 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
     """Whose consumers it is about: the pipeline, or those of its queue."""
     if "application" in loop.target:
         return "pipeline"
-    queue = (evidence.snapshot or {}).get("queues", {}).get(loop.target.get("queue"), {})
-    return queue.get("kind") or ("jobs" if loop.law == worker_rate.LAW.name else None)
+    queue = evidence.plant.queues.get(loop.target.get("queue", ""))
+    return (queue.kind if queue else None) or ("jobs" if loop.law == worker_rate.LAW.name else None)
 
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
@@ -154,15 +154,16 @@ def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for row in (evidence.snapshot or {}).get("overrides", ()):
-        if row["expires_at"] is None:
+    for row in evidence.plant.overrides:
+        if row.expires_at is None:
             continue
-        left = row["expires_at"] - evidence.now
-        back = "" if row["instead_of"] is None else f"; the value goes back to {row['instead_of']}"
-        name = row["name"].replace("_", " ")
-        said = f"Override of {name} by {row['owner']} ends in {max(0, left):.0f} s{back}."
-        places = {kind: row[kind] for kind in ("loop", "law", "queue", "node") if row.get(kind)}
-        yield Reading({"override": str(row["id"]), **places}, left, said)
+        left = row.expires_at - evidence.now
+        back = "" if row.instead_of is None else f"; the value goes back to {row.instead_of}"
+        name = row.name.replace("_", " ")
+        said = f"Override of {name} by {row.owner} ends in {max(0, left):.0f} s{back}."
+        kinds = {"loop": row.loop, "law": row.law, "queue": row.queue, "node": row.node}
+        places = {kind: place for kind, place in kinds.items() if place}
+        yield Reading({"override": str(row.id), **places}, left, said)
 
 
 def _ended(

@@ -19,6 +19,7 @@ from queues.errors import BadInput
 from queues.redis_types import Fields
 from workers.alerts.lifecycle.models import Message
 from workers.coordination.freshness import Freshness
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import LedgerEntry, Loop, Plan, Run
 from workers.steering import overrides
 from workers.steering.scope import active_loops
@@ -96,7 +97,7 @@ class Evidence:
     """
 
     now: float
-    snapshot: Mapping[str, Any] | None = None
+    snapshot: Snapshot | None = None
     silent_seconds: float | None = None
     loops: Sequence[LoopFacts] = ()
     producers: Mapping[str, float] = field(default_factory=dict)
@@ -106,6 +107,11 @@ class Evidence:
     runs: Sequence[Ended] = ()
     failing: Sequence[Failing] = ()
     audit: AuditFacts | None = None
+
+    @property
+    def plant(self) -> Snapshot:
+        """The snapshot; an empty one while there is none that is fresh."""
+        return self.snapshot or NOTHING_SEEN
 
 
 class Gatherer:
@@ -121,7 +127,7 @@ class Gatherer:
     def gather(self, now: float, monotonic_seconds: float) -> Evidence:
         """The evidence of this instant. Raises what the database and the control server raise."""
         stored = self._control.get(keys.SNAPSHOT)
-        snapshot = orjson.loads(stored) if stored else None
+        snapshot = Snapshot.from_json(stored) if stored else None
         silent = self._silent_seconds(snapshot, now, monotonic_seconds)
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
         self._read_ledger(now)
@@ -149,10 +155,12 @@ class Gatherer:
         texts = [each["text"] for each in said["findings"]]
         return AuditFacts(age, said["findings_count"], texts)
 
-    def _silent_seconds(self, snapshot: Any, now: float, monotonic_seconds: float) -> float | None:
-        if snapshot is None:
+    def _silent_seconds(
+        self, snapshot: Snapshot | None, now: float, monotonic_seconds: float
+    ) -> float | None:
+        if snapshot is None or snapshot.at is None:
             return self._freshness.age_seconds("snapshot", "none yet", monotonic_seconds)
-        mark, lag = (snapshot["seq"], snapshot["at"]), now - snapshot["at"]
+        mark, lag = (snapshot.seq, snapshot.at), now - snapshot.at
         return self._freshness.age_seconds("snapshot", mark, monotonic_seconds, lag)
 
     def _read_ledger(self, now: float) -> None:
@@ -191,18 +199,18 @@ class Gatherer:
                 ages[producer] = min(age, ages.get(producer, age))
         return ages
 
-    def _unheard(self, snapshot: Any, monotonic_seconds: float) -> dict[str, float]:
+    def _unheard(self, snapshot: Snapshot | None, monotonic_seconds: float) -> dict[str, float]:
         """An observer that has just begun knows no age of a silent node: it is counted from here on."""
         ages = {}
-        for name, node in ((snapshot or {}).get("nodes") or {}).items():
-            heard = node["age_seconds"] is not None
+        for name, node in (snapshot.nodes if snapshot else {}).items():
+            heard = node.age_seconds is not None
             age = self._freshness.age_seconds(f"node/{name}", heard, monotonic_seconds)
             if not heard:
                 ages[name] = age
         return ages
 
-    def _throttled(self, snapshot: Any) -> list[str]:
-        queues = sorted((snapshot or {}).get("queues", {}))
+    def _throttled(self, snapshot: Snapshot | None) -> list[str]:
+        queues = sorted(snapshot.queues if snapshot else ())
         if not queues:
             return []
         with self._control.pipeline(transaction=False) as pipe:

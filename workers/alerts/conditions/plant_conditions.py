@@ -1,69 +1,63 @@
 """Conditions of the plant: its queues, nodes, producers, workers and pipeline."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
-
-Row = Mapping[str, Any]
-
-
-def _rows(evidence: Evidence, part: str) -> Iterator[tuple[str, Row]]:
-    """A part of the snapshot by name; nothing while nobody observes."""
-    yield from ((evidence.snapshot or {}).get(part) or {}).items()
+from workers.documents.queues import QueueStatus
 
 
 def _seconds(value: float | None) -> str:
     return "an unknown time" if value is None else f"{value:,.0f} s"
 
 
-def _touched(queue: Row) -> dict[str, Any]:
+def _touched(queue: QueueStatus) -> dict[str, Any]:
     """The nodes that hold the queue's points or what is left of its events, and who consumes it."""
-    rows = queue.get("containers", {})
-    nodes = sorted(name for name, row in rows.items() if row.get("points") or row.get("waiting_events"))
-    return {"nodes": nodes, "kind": queue.get("kind")}
+    rows = queue.containers
+    nodes = sorted(name for name, row in rows.items() if row.points or row.waiting_events)
+    return {"nodes": nodes, "kind": queue.kind}
 
 
 def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, queue in _rows(evidence, "queues"):
-        wait, waiting = queue.get("wait_seconds"), queue.get("waiting_events")
+    for name, queue in evidence.plant.queues.items():
+        wait, waiting = queue.wait_seconds, queue.waiting_events
         events = "an unknown number of events waits" if waiting is None else f"{waiting:,} events wait"
         said = f"Queue {name}: {events}, {_seconds(wait)} at the present rate."
         yield Reading({"queue": name}, wait, said, _touched(queue))
 
 
 def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, queue in _rows(evidence, "queues"):
-        latency = queue.get("latency_p95_seconds")
+    for name, queue in evidence.plant.queues.items():
+        latency = queue.latency_p95_seconds
         # Nothing is handled while nothing comes: no latency then, and none that is too long.
-        if latency is None and not queue.get("waiting_events"):
+        if latency is None and not queue.waiting_events:
             continue
         said = f"Queue {name}: 5 % of the events take longer than {_seconds(latency)} (95th percentile)."
         yield Reading({"queue": name}, latency, said, _touched(queue))
 
 
 def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, queue in _rows(evidence, "queues"):
-        count = queue.get("dead_letters")
+    for name, queue in evidence.plant.queues.items():
+        count = queue.dead_letters
         said = f"Queue {name}: {count or 0:,.0f} dead letters wait for a person."
         yield Reading({"queue": name}, count, said, _touched(queue))
 
 
 def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, node in _rows(evidence, "nodes"):
-        age = node.get("age_seconds")
+    for name, node in evidence.plant.nodes.items():
+        age = node.age_seconds
         if age is None:
             age = evidence.unheard.get(name)
         yield Reading({"node": name}, age, f"Node {name} has not reported for {_seconds(age)}.")
 
 
 def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, node in _rows(evidence, "nodes"):
-        use = node.get("utilisation")
+    for name, node in evidence.plant.nodes.items():
+        use = node.utilisation
         # The last report of a silent node says nothing about now.
-        known = not node.get("stale") and node.get("state") != OFFLINE
+        known = not node.stale and node.state != OFFLINE
         percent = 100 * use if use is not None and known else None
         said = (
             f"Node {name}: not measured."
@@ -74,8 +68,8 @@ def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 
 def _node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, node in _rows(evidence, "nodes"):
-        used, capacity = node.get("memory_bytes"), node.get("memory_capacity_bytes")
+    for name, node in evidence.plant.nodes.items():
+        used, capacity = node.memory_bytes, node.memory_capacity_bytes
         share = None if used is None or not capacity else 100 * used / capacity
         said = f"Node {name}: {share or 0:.0f} % of its memory is used; a full node accepts no events."
         yield Reading({"node": name}, share, said)
@@ -89,49 +83,48 @@ def _producer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Read
 def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     if evidence.snapshot is None:
         return
-    if any(queue.get("kind") == "jobs" for _, queue in _rows(evidence, "queues")):
-        slots = evidence.snapshot["totals"].get("worker_slots")
+    if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
+        slots = evidence.snapshot.totals.worker_slots
         yield Reading({}, slots, f"{slots or 0:.0f} worker slots are available for the jobs queues.")
 
 
 def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    totals = (evidence.snapshot or {}).get("totals", {})
-    busy, slots = totals.get("workers_busy"), totals.get("worker_slots")
+    totals = evidence.plant.totals
+    busy, slots = totals.workers_busy, totals.worker_slots
     if slots and busy is not None:
         yield Reading({}, 100 * busy / slots, f"{busy:.0f} of {slots:.0f} worker slots are busy.")
 
 
 def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for name, host in _rows(evidence, "hosts"):
-        error = host.get("trouble")
+    for name, host in evidence.plant.hosts.items():
+        error = host.trouble
         wrong = f"Pool of {name}: its size differs from the one set, {error}."
         said = wrong if error else f"Pool of {name}: its size is as set."
         yield Reading({"host": name}, 1.0 if error else 0.0, said)
 
 
 def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    pipeline = (evidence.snapshot or {}).get("pipeline")
-    if not pipeline or not any(queue.get("kind") == "pipeline" for _, queue in _rows(evidence, "queues")):
+    pipeline = evidence.plant.pipeline
+    if not any(queue.kind == "pipeline" for _, queue in evidence.plant.queues.items()):
         return
-    age = pipeline.get("age_seconds")
+    age = pipeline.age_seconds
     said = (
         "The pipeline has never reported." if age is None else f"The pipeline last reported {age:,.0f} s ago."
     )
-    if pipeline.get("state") == "failed":
-        said, age = f"The pipeline failed: {pipeline.get('error')}", evidence.now
+    if pipeline.state == "failed":
+        said, age = f"The pipeline failed: {pipeline.error}", evidence.now
     yield Reading({"pipeline": "main"}, age, said)
 
 
 def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    applications = ((evidence.snapshot or {}).get("pipeline") or {}).get("applications") or {}
-    for name, row in applications.items():
-        stalled = row["state"] == "stalled"
-        said = f"{name} is stalled: {row['hindrance']}." if stalled else f"{name} makes progress."
+    for name, row in evidence.plant.pipeline.applications.items():
+        stalled = row.state == "stalled"
+        said = f"{name} is stalled: {row.hindrance}." if stalled else f"{name} makes progress."
         yield Reading({"pipeline": name}, float(stalled), said)
 
 
 def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    lag = ((evidence.snapshot or {}).get("pipeline") or {}).get("watermark_lag_seconds")
+    lag = evidence.plant.pipeline.watermark_lag_seconds
     if lag is not None:
         yield Reading({"pipeline": "main"}, lag, f"The pipeline's watermark is {lag:,.0f} s behind.")
 
@@ -144,7 +137,7 @@ def _throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    share = ((evidence.snapshot or {}).get("totals") or {}).get("shed_share")
+    share = evidence.plant.totals.shed_share
     if share is not None:
         yield Reading(
             {},

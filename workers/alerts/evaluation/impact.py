@@ -1,11 +1,11 @@
 """What an alert means for the events, and what to do first, in plain words."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from queues.nodes.node_state import OFFLINE, SILENT
 from queues.waiting import BEHIND_SECONDS
 from workers.alerts.lifecycle.models import Alert
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import ContainerStatus, QueueStatus
+from workers.documents.snapshot import Snapshot
 
 SAFE = "Nothing acknowledged is lost."
 
@@ -13,9 +13,9 @@ SAFE = "Nothing acknowledged is lost."
 class Impacts:
     """What alerts mean on one snapshot: up to three sentences on what is affected."""
 
-    def __init__(self, snapshot: Mapping[str, Any]) -> None:
-        self._queues, self._nodes = snapshot["queues"], snapshot["nodes"]
-        waits = {name: row["wait_seconds"] or 0 for name, row in self._queues.items()}
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._queues, self._nodes = snapshot.queues, snapshot.nodes
+        waits = {name: row.wait_seconds or 0 for name, row in self._queues.items()}
         self._behind = [name for name, seconds in waits.items() if seconds > BEHIND_SECONDS]
 
     def of(self, alert: Alert) -> str:
@@ -29,11 +29,11 @@ class Impacts:
         node = self._nodes.get(name)
         if node is None:
             return "The node is no longer part of the plant."
-        queues = [queue for queue, row in self._queues.items() if _container(row, name).get("points")]
-        held = f"It holds {node['points']:,} points of {_list(queues)}." if queues else "It holds no points."
-        if node.get("state") != OFFLINE:
+        queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
+        held = f"It holds {node.points:,} points of {_list(queues)}." if queues else "It holds no points."
+        if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
-        waiting = sum(_container(row, name).get("waiting_events") or 0 for row in self._queues.values())
+        waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
         left = f" {waiting:,} events wait there until it returns." if waiting else ""
         return f"{held} {self._served(name)}.{left} {SAFE}"
 
@@ -48,9 +48,9 @@ class Impacts:
         if queue is None:
             return "The queue is no longer part of the plant."
         if condition == "dead_letters":
-            dead = queue["dead_letters"] or 0
+            dead = queue.dead_letters or 0
             return f"{dead:,} events of {name} have no effect until a person requeues or discards them."
-        waits = queue["wait_seconds"]
+        waits = queue.wait_seconds
         said = "" if waits is None else f"Events of {name} take effect {waits:,.0f} s late. "
         others = [other for other in self._behind if other != name]
         verb = "waits" if len(others) == 1 else "wait"
@@ -58,13 +58,12 @@ class Impacts:
         return f"{said}{rest} {SAFE}"
 
 
-def _container(queue: Mapping[str, Any], node: str) -> Mapping[str, Any]:
-    containers: Mapping[str, Mapping[str, Any]] = queue["containers"]
-    return containers.get(node, {})
+def _container(queue: QueueStatus, node: str) -> ContainerStatus:
+    return queue.containers.get(node, ContainerStatus())
 
 
-def _serves(node: Mapping[str, Any]) -> bool:
-    return node["state"] not in SILENT and not node["drained"] and bool(node["points"])
+def _serves(node: NodeStatus) -> bool:
+    return node.state not in SILENT and not node.drained and bool(node.points)
 
 
 MOST_NAMES = 4

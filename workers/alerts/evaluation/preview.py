@@ -31,6 +31,10 @@ from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.automaton import Episode
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import matching, rules
+from workers.documents.nodes import NodeStatus
+from workers.documents.pipeline import PipelineStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.history import metric_history
 from workers.models import LedgerEntry
 from workers.steering.scope import active_loops
@@ -176,28 +180,33 @@ def _metric_looks(
     columns = metric_history.columns(control, data, since, until, names)
     for at, now in enumerate(columns.pop("at")):
         assert now is not None
-        snapshot = _bare(topology)
-        for name, column in columns.items():
-            _put(snapshot, name, column[at])
-        yield Evidence(now=now, snapshot=snapshot)
+        values = {name: column[at] for name, column in columns.items()}
+        yield Evidence(now=now, snapshot=_stored(topology, values))
 
 
-def _bare(topology: Topology) -> dict[str, Any]:
-    """A snapshot in which nothing is measured."""
-    queues = {name: {"kind": spec.kind} for name, spec in topology.queues.items()}
-    nodes = {
-        name: {"memory_capacity_bytes": spec.capacity.memory_bytes} for name, spec in topology.nodes.items()
-    }
-    return {"queues": queues, "nodes": nodes, "totals": {}, "pipeline": {"state": "running"}}
-
-
-def _put(snapshot: dict[str, Any], series: str, value: float | None) -> None:
-    """A series' value at its place: queues.alert.wait_seconds. A name in the middle may hold dots itself."""
-    part, _, rest = series.partition(".")
-    name, _, key = rest.rpartition(".")
-    place = snapshot[part] if not name else snapshot[part].get(name)
-    if place is not None:
-        place[key] = value
+def _stored(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
+    """A snapshot in which nothing else is measured than these series, each at its place:
+    queues.alert.wait_seconds. A name in the middle may hold dots itself.
+    """
+    places: dict[tuple[str, str], dict[str, Any]] = {}
+    for series, value in values.items():
+        part, _, rest = series.partition(".")
+        name, _, key = rest.rpartition(".")
+        places.setdefault((part, name), {})[key] = value
+    return Snapshot(
+        totals=PlantTotals(**places.get(("totals", ""), {})),
+        pipeline=PipelineStatus(state="running", **places.get(("pipeline", ""), {})),
+        queues={
+            name: QueueStatus(kind=spec.kind, **places.get(("queues", name), {}))
+            for name, spec in topology.queues.items()
+        },
+        nodes={
+            name: NodeStatus(
+                memory_capacity_bytes=spec.capacity.memory_bytes, **places.get(("nodes", name), {})
+            )
+            for name, spec in topology.nodes.items()
+        },
+    )
 
 
 def _ledger_looks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:

@@ -2,48 +2,53 @@
 
 from typing import Any
 
+from queues.stored_document import plain
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert
+from workers.documents.alerts import AlertStatus
 
 MOST_SHOWN = 200
 OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
-def open_alerts() -> list[dict[str, Any]]:
-    """See `document`; one query. Of very many the most severe: who has 200 needs no more on each page."""
+def open_alerts() -> list[AlertStatus]:
+    """One query. Of very many the most severe: who has 200 needs no more on each page."""
     found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence")
-    rows = [document(each) for each in found]
+    rows = [status(each) for each in found]
     return sorted(rows, key=_order)[:MOST_SHOWN]
 
 
-def _order(row: dict[str, Any]) -> tuple[bool, int, float]:
-    return row["quiet"] is not None, -GRAVITY[row["severity"]], row["since"] or 0.0
+def _order(row: AlertStatus) -> tuple[bool, int, float]:
+    return row.quiet is not None, -GRAVITY[row.severity], row.since or 0.0
 
 
 def document(alert: Alert) -> dict[str, Any]:
-    """`quiet` says why it notifies nobody: explained, silenced, snoozed, acknowledged; `announce` names what
-    a browser shows once, null while there is nothing to show.
-    """
-    suppression, until = suppression_of(alert)
+    """The same as plain JSON."""
+    return plain(status(alert))
+
+
+def status(alert: Alert) -> AlertStatus:
+    """An alert as the snapshot has it."""
+    quiet, until = suppression_of(alert)
     has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
-    return {
-        "id": alert.pk,
-        "rule": alert.rule_name,
-        "title": alert.title,
-        "severity": alert.severity,
-        "state": alert.state,
-        "labels": alert.labels,
-        "sentence": alert.sentence,
-        "since": alert.fired_at.timestamp() if alert.fired_at else None,
-        "under": alert.under_id,
-        "quiet": suppression,
-        "quiet_until": until.timestamp() if until else None,
-        "acknowledged_by": has_it.get_username() if has_it else None,
-        "value": alert.value,
-        "round": alert.round,
-        "step": alert.next_step,
-        "announce": (alert.announcement or None) if suppression is None else None,
-    }
+    return AlertStatus(
+        id=alert.pk,
+        rule=alert.rule_name,
+        title=alert.title,
+        severity=alert.severity,
+        state=alert.state,
+        labels=alert.labels,
+        sentence=alert.sentence,
+        since=alert.fired_at.timestamp() if alert.fired_at else None,
+        under=alert.under_id,
+        quiet=quiet,
+        quiet_until=until.timestamp() if until else None,
+        acknowledged_by=has_it.get_username() if has_it else None,
+        value=alert.value,
+        round=alert.round,
+        step=alert.next_step,
+        announce=(alert.announcement or None) if quiet is None else None,
+    )
 
 
 def suppression_of(alert: Alert) -> tuple[str | None, Any]:

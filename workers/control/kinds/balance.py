@@ -10,6 +10,8 @@ from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts.applications import application, measured, per_application
 from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
+from workers.documents.pipeline import ReplicaStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
@@ -22,23 +24,24 @@ CHANCE_SHARE = 0.5
 
 
 def sensor(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{response_times_seconds, shares} of the replicas that have one. With a replica nobody has heard of, or
     too little load to distinguish them, there is nothing to decide.
     """
     rows = _replicas(target, snapshot)
-    times = {name: row["response_seconds"] or 0.0 for name, row in rows.items()}
+    times = {name: row.response_seconds or 0.0 for name, row in rows.items()}
     observation = {
         "response_times_seconds": times,
-        "shares": {name: row["share"] for name, row in rows.items()},
+        "shares": {name: row.share for name, row in rows.items()},
     }
     return Sensed(observation, _comparable(rows, measured(target, snapshot, now_seconds)), {})
 
 
-def _replicas(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    found = (application(target, snapshot) or {}).get("replicas") or {}
-    return {name: row for name, row in sorted(found.items()) if row["share"] > 0}
+def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
+    found = application(target, snapshot)
+    replicas = sorted(found.replicas.items()) if found else ()
+    return {name: row for name, row in replicas if row.share > 0}
 
 
 def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
@@ -46,24 +49,24 @@ def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
         return of
     if of.idle:
         return of
-    silent = [name for name, row in rows.items() if row["response_seconds"] is None]
+    silent = [name for name, row in rows.items() if row.response_seconds is None]
     if silent:
         return Measured(of.age_seconds, idle=f"replica {silent[0]} has not worked a warm batch lately")
-    busiest = max((row["utilisation"] for row in rows.values()), default=0.0)
+    busiest = max((row.utilisation for row in rows.values()), default=0.0)
     if busiest < LEAST_UTILISATION:
         why = f"no replica works {LEAST_UTILISATION:.0%} of the time: nothing to balance"
         return Measured(of.age_seconds, idle=why)
-    times = [row["response_seconds"] for row in rows.values()]
+    times = [row.response_seconds or 0.0 for row in rows.values()]
     mean = sum(times) / len(times) if times else 0.0
     if max(times, default=0.0) - min(times, default=0.0) <= CHANCE_SHARE * mean:
         return Measured(of.age_seconds, idle="the replicas differ by no more than chance makes them")
     return of
 
 
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """What shares are judged by."""
     rows = _replicas(target, snapshot).values()
-    times = [row["response_seconds"] for row in rows if row["response_seconds"] is not None]
+    times = [row.response_seconds for row in rows if row.response_seconds is not None]
     spread = max(times) - min(times) if times else None
     return {"response_spread_seconds": spread, "node_state": None}
 

@@ -13,6 +13,9 @@ from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.present import Present
+from workers.documents.hosts import HostStatus, PoolWork
+from workers.documents.loops import LoopStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
@@ -22,7 +25,7 @@ MOST_PROCESSES = 32
 Document = Mapping[str, Any]
 
 
-def sensor(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
+def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
     """{threads, interdeparture_seconds, seconds, steered} of the host since the observation before, and where
     they are known {`epoch`, `trouble`}.
 
@@ -31,15 +34,15 @@ def sensor(target: Document, snapshot: Document, before: Counters | None, now_se
     pid) all are new. `epoch` is the newest exploration of the other hosts of the role: they have nodes and
     services in common.
     """
-    row = snapshot.get("hosts", {}).get(target.get("host")) or {}
-    done = row.get("done") or {}
-    counters = {"pid": row.get("pid"), "seq": done.get("seq"), "full_seconds": done.get("full_seconds")}
-    loops = [loop for loop in snapshot.get("loops", {}).values() if loop["law"] == LAW.name]
+    row = snapshot.hosts.get(target.get("host", ""))
+    done = (row.done if row else None) or PoolWork()
+    counters = {"pid": row.pid if row else None, "seq": done.seq, "full_seconds": done.full_seconds}
+    loops = [loop for loop in snapshot.loops.values() if loop.law == LAW.name]
     observation = {
-        "threads": row.get("slots") or 0,
-        **_since(before, counters, done.get("recent_seconds") or []),
-        "steered": any(_is_of(loop, target) and loop["mode"] == Loop.Mode.AUTO for loop in loops),
-        **_if_known(epoch=_newest(loops, target), trouble=row.get("trouble")),
+        "threads": row.slots if row else 0,
+        **_since(before, counters, done.recent_seconds),
+        "steered": any(_is_of(loop, target) and loop.mode == Loop.Mode.AUTO for loop in loops),
+        **_if_known(epoch=_newest(loops, target), trouble=row.trouble if row else None),
     }
     known = {key: value for key, value in counters.items() if value is not None}
     return Sensed(observation, measured(target, snapshot, row, now_seconds), known)
@@ -58,38 +61,38 @@ def _since(before: Counters | None, counters: Document, recent: list[float]) -> 
     }
 
 
-def _newest(loops: list[Document], target: Document) -> int | None:
+def _newest(loops: list[LoopStatus], target: Document) -> int | None:
     """The newest exploration of another host that is steered, too."""
-    others = [loop for loop in loops if not _is_of(loop, target) and loop["mode"] == Loop.Mode.AUTO]
-    epochs = [(loop.get("terms") or {}).get("epoch") for loop in others]
+    others = [loop for loop in loops if not _is_of(loop, target) and loop.mode == Loop.Mode.AUTO]
+    epochs = [loop.terms.get("epoch") for loop in others]
     return max((each for each in epochs if each is not None), default=None)
 
 
-def _is_of(loop: Document, target: Document) -> bool:
-    return bool(loop["target"].get("host") == target.get("host"))
+def _is_of(loop: LoopStatus, target: Document) -> bool:
+    return bool(loop.target.get("host") == target.get("host"))
 
 
 def _if_known(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def readings(target: Document, snapshot: Document) -> dict[str, Any] | None:
+def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     """What a pool's size is judged by."""
-    row = snapshot.get("hosts", {}).get(target.get("host"))
+    row = snapshot.hosts.get(target.get("host", ""))
     if row is None:
         return None
-    return {"throughput_per_second": (row.get("done") or {}).get("per_second"), "node_state": None}
+    return {"throughput_per_second": row.done.per_second if row.done else None, "node_state": None}
 
 
-def measured(target: Document, snapshot: Document, row: Document, now_seconds: float) -> Measured:
+def measured(target: Document, snapshot: Snapshot, row: HostStatus | None, now_seconds: float) -> Measured:
     """The age of the host's report; and why it is invalid."""
-    at_seconds, host = snapshot.get("at"), target.get("host")
+    at_seconds, host = snapshot.at, target.get("host")
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
-    if not row or row.get("age_seconds") is None or age is None:
+    if row is None or row.age_seconds is None or age is None:
         return Measured(None, f"worker host {host} does not report")
-    if not row.get("resizable"):
+    if not row.resizable:
         return Measured(age, f"the pool of {host} has no processes to add or remove")
-    return Measured(age + row["age_seconds"])
+    return Measured(age + row.age_seconds)
 
 
 def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

@@ -11,6 +11,7 @@ from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import application, measured, per_application
 from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.plants.plant import Plant
@@ -27,26 +28,26 @@ GAINS = placement.place(MODEL, POLES)
 
 
 def sensor(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{measured: free bytes of the result queue, applied: events dispatched since the observation before}."""
-    row = application(target, snapshot) or {}
-    admitted = row.get("admitted_events")
+    row = application(target, snapshot)
+    admitted = row.admitted_events if row else None
     counters = {} if admitted is None else {"admitted_events": admitted}
     known = before is not None and "admitted_events" in before and admitted is not None
     observation = {
-        "measured": (row.get("result_queue") or {}).get("free_bytes") or 0,
+        "measured": (row.result_queue.free_bytes if row else None) or 0,
         "applied": since(before, {"admitted_events": admitted}, "admitted_events") if known else None,
     }
     return Sensed(observation, measured(target, snapshot, now_seconds), {**(before or {}), **counters})
 
 
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """What an admission is judged by."""
     row = application(target, snapshot)
     if row is None:
         return None
-    return {"free_bytes": row["result_queue"]["free_bytes"], "node_state": None}
+    return {"free_bytes": row.result_queue.free_bytes, "node_state": None}
 
 
 def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

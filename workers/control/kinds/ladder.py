@@ -23,6 +23,10 @@ from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.present import Present
+from workers.documents.loops import LoopStatus
+from workers.documents.pipeline import ApplicationStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
@@ -33,55 +37,55 @@ LEAST_UTILISATION = 0.01
 # Who publishes over HTTP, and so can be asked to wait.
 THROTTLED_PRODUCER = "api"
 NOTHING_DONE = (None, "no action")
+UNKNOWN = QueueStatus()
 Document = Mapping[str, Any]
 
 
-def sensor(target: Document, snapshot: Document, before: Counters | None, now_seconds: float) -> Sensed:
+def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
     """{demand_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
     name = str(target.get("queue"))
-    row = (snapshot.get("queues") or {}).get(name) or {}
-    demand = (row.get("in_per_second") or 0.0) + _held_back(name, snapshot)
+    row = snapshot.queues.get(name, UNKNOWN)
+    demand = (row.in_per_second or 0.0) + _held_back(name, snapshot)
     observation = {
         "demand_per_second": round(demand, 3),
         "capacity_per_second": round(_capacity(name, row, demand, snapshot), 3),
-        "backlog_seconds": row.get("wait_seconds") or 0.0,
+        "backlog_seconds": row.wait_seconds or 0.0,
         "saturated": saturated(name, row, snapshot),
     }
     return Sensed(observation, _measured(name, row, snapshot, now_seconds), {})
 
 
-def _held_back(queue: str, snapshot: Document) -> float:
+def _held_back(queue: str, snapshot: Snapshot) -> float:
     """What those offer beyond what comes who were asked to wait lately, events/s."""
-    loop = (snapshot.get("loops") or {}).get(f"{LAW.name}/{queue}") or {}
-    closed = min(0.99, float((loop.get("terms") or {}).get("closed_share") or 0.0))
+    loop = snapshot.loops.get(f"{LAW.name}/{queue}")
+    closed = min(0.99, float((loop.terms.get("closed_share") if loop else None) or 0.0))
     return _over_http(queue, snapshot) * closed / (1 - closed)
 
 
-def _over_http(queue: str, snapshot: Document) -> float:
-    producer = (snapshot.get("producers") or {}).get(THROTTLED_PRODUCER) or {}
-    return float((producer.get("queues") or {}).get(queue) or 0.0)
+def _over_http(queue: str, snapshot: Snapshot) -> float:
+    producer = snapshot.producers.get(THROTTLED_PRODUCER)
+    return float((producer.queues.get(queue) if producer else None) or 0.0)
 
 
-def _capacity(name: str, row: Document, demand: float, snapshot: Document) -> float:
-    if row.get("kind") == "pipeline":
+def _capacity(name: str, row: QueueStatus, demand: float, snapshot: Snapshot) -> float:
+    if row.kind == "pipeline":
         used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
         return demand * FULL / max([LEAST_UTILISATION, *used])
-    out = row.get("out_per_second") or 0.0
-    if (row.get("wait_seconds") or 0.0) > AT_CAPACITY_SECONDS:
+    out = row.out_per_second or 0.0
+    if (row.wait_seconds or 0.0) > AT_CAPACITY_SECONDS:
         return float(out)
-    totals = snapshot.get("totals") or {}
-    slots = totals.get("worker_slots") or 0
-    busy = (totals.get("workers_busy") or 0) / slots if slots else 1.0
+    totals = snapshot.totals
+    slots = totals.worker_slots or 0
+    busy = (totals.workers_busy or 0) / slots if slots else 1.0
     return max(out, demand) / max(busy, 1 / max(1, slots))
 
 
-def applications(queue: str, snapshot: Document) -> list[Document]:
+def applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
     """The applications that read a queue."""
-    found = ((snapshot.get("pipeline") or {}).get("applications") or {}).values()
-    return [row for row in found if queue in row["queues"]]
+    return [row for row in snapshot.pipeline.applications.values() if queue in row.queues]
 
 
-def saturated(name: str, row: Document, snapshot: Document) -> dict[str, bool]:
+def saturated(name: str, row: QueueStatus, snapshot: Snapshot) -> dict[str, bool]:
     """Level → whether its loops can do no more: nothing to move, all in use, or nobody lets them act."""
     return {
         "rebalance": _all_idle("rebalance", snapshot),
@@ -96,62 +100,61 @@ def _everything(target: Document) -> bool:
     return True
 
 
-def _all_idle(level: str, snapshot: Document, helps: Callable[[Document], bool] = _everything) -> bool:
+def _all_idle(level: str, snapshot: Snapshot, helps: Callable[[Document], bool] = _everything) -> bool:
     """Whether the loops of a level have nothing to do; only those whose target helps."""
-    rows = (snapshot.get("loops") or {}).values()
-    return all(_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row["target"]))
+    rows = snapshot.loops.values()
+    return all(_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row.target))
 
 
-def _is_of(row: Document, level: str) -> bool:
-    remedy = catalog.remedy(row["law"])
+def _is_of(row: LoopStatus, level: str) -> bool:
+    remedy = catalog.remedy(row.law)
     return remedy is not None and remedy.level == level
 
 
-def _idle(row: Document, snapshot: Document) -> bool:
+def _idle(row: LoopStatus, snapshot: Snapshot) -> bool:
     """A loop that may not act, or that had nothing to do last and has nothing under way."""
-    if row["mode"] != Loop.Mode.AUTO:
+    if row.mode != Loop.Mode.AUTO:
         return True
-    plans, remedy = snapshot.get("plans") or (), catalog.remedy(row["law"])
+    remedy = catalog.remedy(row.law)
     lasts = remedy is not None and remedy.lasts
-    acted = row["verdict"] not in NOTHING_DONE if lasts else row["actuator"]
-    return not acted and not any(plan["state"] in BEING_EXECUTED for plan in plans)
+    acted = row.verdict not in NOTHING_DONE if lasts else row.actuator
+    return not acted and not any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
 
 
-def _all_in_use(snapshot: Document) -> bool:
-    totals = snapshot.get("totals") or {}
-    return totals.get("nodes_in_use") == totals.get("nodes")
+def _all_in_use(snapshot: Snapshot) -> bool:
+    return snapshot.totals.nodes_in_use == snapshot.totals.nodes
 
 
-def _no_more_workers(name: str, row: Document, snapshot: Document) -> bool:
-    if row.get("kind") == "pipeline":
-        pipeline = (snapshot.get("pipeline") or {}).get("applications") or {}
-        ours = {each for each, application in pipeline.items() if name in application["queues"]}
+def _no_more_workers(name: str, row: QueueStatus, snapshot: Snapshot) -> bool:
+    if row.kind == "pipeline":
+        applications = snapshot.pipeline.applications
+        ours = {each for each, application in applications.items() if name in application.queues}
         return _all_idle("workers", snapshot, lambda target: target.get("application") in ours)
-    totals = snapshot.get("totals") or {}
-    if (totals.get("workers_busy") or 0) >= (totals.get("worker_slots") or 0):
+    totals = snapshot.totals
+    if (totals.workers_busy or 0) >= (totals.worker_slots or 0):
         return _all_idle("workers", snapshot, lambda target: "host" in target)
     return _all_idle("workers", snapshot, lambda target: target.get("queue") == name)
 
 
-def _measured(name: str, row: Document, snapshot: Document, now_seconds: float) -> Measured:
-    at_seconds = snapshot.get("at")
-    if at_seconds is None or not row:
+def _measured(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float) -> Measured:
+    at_seconds = snapshot.at
+    if at_seconds is None or name not in snapshot.queues:
         return Measured(None, f"queue {name} is not in the snapshot")
     age = abs(now_seconds - at_seconds)
-    if row.get("in_per_second") is None:
+    if row.in_per_second is None:
         return Measured(age, f"what comes to {name} is not measured yet")
-    silent = [each for each in applications(name, snapshot) if each["state"] != "running"]
-    if row.get("kind") == "pipeline" and silent:
-        return Measured(age, f"an application that reads {name} is {silent[0]['state']}")
+    silent = [each for each in applications(name, snapshot) if each.state != "running"]
+    if row.kind == "pipeline" and silent:
+        return Measured(age, f"an application that reads {name} is {silent[0].state}")
     return Measured(age)
 
 
-def readings(target: Document, snapshot: Document) -> dict[str, Any] | None:
+def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     """What a level is judged by: how far behind the queue is."""
-    row = (snapshot.get("queues") or {}).get(target.get("queue"))
+    row = snapshot.queues.get(target.get("queue", ""))
     if row is None:
         return None
-    return {"wait_seconds": row.get("wait_seconds"), "node_state": None}
+    return {"wait_seconds": row.wait_seconds, "node_state": None}
 
 
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
@@ -179,8 +182,8 @@ def _words(action: Document) -> str:
     return f"enabled {level(rung)}" if rung else "disabled all levels"
 
 
-def _engaged(row: Document) -> str:
-    return f"the remedy ladder of {row['target']['queue']} has enabled {level(int(row['actuator']))}"
+def _engaged(row: LoopStatus) -> str:
+    return f"the remedy ladder of {row.target['queue']} has enabled {level(int(row.actuator or 0))}"
 
 
 KIND = LoopKind(

@@ -17,6 +17,7 @@ from workers.control.parts.applications import application
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import CALM, CORES, GONE, INTERVAL_SECONDS, ahead, topology_inputs
 from workers.control.parts.present import Present
+from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
@@ -26,7 +27,7 @@ TARGET_UTILISATION, MOST_DEVIATION = 0.85, 0.3
 
 
 def sensor(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """What one operator would miss in each forecast window with each number of tasks. A way that rests on
     guesses is not decided on: the deviation may be `MOST_DEVIATION` of the forecast."""
@@ -46,7 +47,7 @@ def sensor(
 
 def _missed(
     target: Mapping[str, Any],
-    snapshot: Mapping[str, Any],
+    snapshot: Snapshot,
     topology: MeasuredTopology,
     operator: MeasuredOperator,
 ) -> tuple[str, list[list[float]] | None]:
@@ -63,18 +64,18 @@ def _missed(
         share = deviation.sum() / max(mean.sum(), 1e-9)
         return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None
     counts = np.arange(1.0, CORES + 1)
-    window = snapshot["forecasts"][target["application"]]["window_seconds"]
+    window = snapshot.forecasts[target["application"]].window_seconds
     return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
 
 
-def _why_unforeseen(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> str:
-    row = (snapshot.get("forecasts") or {}).get(target["application"]) or {}
-    return row.get("refused") or "there is no forecast yet, or no arrivals"
+def _why_unforeseen(target: Mapping[str, Any], snapshot: Snapshot) -> str:
+    row = snapshot.forecasts.get(target["application"])
+    return (row.refused if row else None) or "there is no forecast yet, or no arrivals"
 
 
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """What one operator's tasks are judged by."""
-    topology, _ = topology_inputs(target, snapshot, snapshot.get("at") or 0.0)
+    topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     name = f"{target['application']}/{target['operator']}"
     if topology is None or name not in topology.operators:
         return None
@@ -105,8 +106,8 @@ def targets(present: Present) -> Targets:
 def _operators(name: str, present: Present) -> Iterable[str]:
     """As the snapshot shows them; while it shows none, those that there were."""
     row = application({"application": name}, present.snapshot)
-    if row is not None and row["operators"]:
-        return list(row["operators"])
+    if row is not None and row.operators:
+        return list(row.operators)
     loops = active_loops().filter(law=LAW.name, target__application=name)
     return [loop.target["operator"] for loop in loops]
 

@@ -26,6 +26,7 @@ from workers.control.parts.operators import (
     topology_inputs,
 )
 from workers.control.parts.present import Present
+from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import Loop
 
@@ -42,7 +43,7 @@ OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_M
 
 
 def sensor(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """See `controllers.parallelism.inputs`: all operators, and the forecast of what comes to them."""
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)

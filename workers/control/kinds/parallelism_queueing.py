@@ -23,11 +23,12 @@ from workers.control.parts.operators import (
     topology_inputs,
 )
 from workers.control.parts.present import Present
+from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 
 
 def sensor(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """See `controllers.parallelism.inputs`."""
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)

@@ -18,6 +18,8 @@ from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
 from workers.control.parts.present import Present
+from workers.documents.pipeline import ApplicationStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
@@ -26,7 +28,7 @@ SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 
 
 def sensor(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """The law's observation of one application; invalid while no pattern that may be shed worked lately."""
     row = application(target, snapshot)
@@ -38,9 +40,9 @@ def sensor(
     names = _measured_ones(work, may_shed)
     if not names and quality.invalid is None:
         quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
-    yields = {name: PatternYield(name, before) for name in row["patterns"]}
+    yields = {name: PatternYield(name, before) for name in row.patterns}
     for name, found in yields.items():
-        found.add(row["patterns"][name], now_seconds - (before or {}).get("at", now_seconds - MOST_SECONDS))
+        found.add(row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MOST_SECONDS))
     counters = {key: value for found in yields.values() for key, value in found.counters().items()}
     observation = {
         "arrivals": {
@@ -48,15 +50,11 @@ def sensor(
             for operator, types in work.arrivals().items()
         },
         "patterns": [_pattern(name, work, yields[name]) for name in names],
-        "sinks": {
-            row["patterns"][name]["emits"]: 1.0
-            for name in names
-            if row["sinks"].get(row["patterns"][name]["emits"])
-        },
+        "sinks": {row.patterns[name].emits: 1.0 for name in names if row.sinks.get(row.patterns[name].emits)},
         "service_cv2": None,
         "bottleneck": None,
         "batch_seconds": round(work.batch_seconds, 3),
-        "latency_seconds": row["latency_p95_seconds"],
+        "latency_seconds": row.latency_p95_seconds,
         "elsewhere_seconds": round(work.elsewhere_seconds, 3),
         "permitted": may_shed,
     }
@@ -72,20 +70,20 @@ def _measured_ones(work: OfferedWork, may_shed: bool) -> list[str]:
     return found or (every if work.is_idle or not may_shed else [])
 
 
-def permitted(row: Mapping[str, Any], snapshot: Mapping[str, Any]) -> bool:
+def permitted(row: ApplicationStatus, snapshot: Snapshot) -> bool:
     """Whether the ladder of every queue the application reads has engaged shedding."""
-    return all(_engaged(snapshot, queue) >= SHED for queue in row["queues"])
+    return all(_engaged(snapshot, queue) >= SHED for queue in row.queues)
 
 
-def _engaged(snapshot: Mapping[str, Any], queue: str) -> int:
+def _engaged(snapshot: Snapshot, queue: str) -> int:
     """The level a queue's ladder is on; only one that acts by itself engages any."""
-    loop = (snapshot.get("loops") or {}).get(f"{ladder.LAW.name}/{queue}")
-    return int(loop["terms"].get("rung", 0)) if loop and loop["mode"] == Loop.Mode.AUTO else 0
+    loop = snapshot.loops.get(f"{ladder.LAW.name}/{queue}")
+    return int(loop.terms.get("rung", 0)) if loop and loop.mode == Loop.Mode.AUTO else 0
 
 
 def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any]:
-    row = work.row["patterns"][name]
-    operator, wanted = row["operator"], work.wanted(name)
+    row = work.row.patterns[name]
+    operator, wanted = row.operator, work.wanted(name)
     rates = work.rates(operator)
     takes = found.takes(wanted)
     # The law knows one rate of a type at an operator; a pattern may want a part of it only. Given all alike,
@@ -97,24 +95,24 @@ def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any
     return {
         "operator": operator,
         "name": name,
-        "expression": row["expression"],
-        "emits": row["emits"],
+        "expression": row.expression,
+        "emits": row.emits,
         "seconds": _short(share),
         "outputs": 1.0,
-        "correction": _short(found.correction(row["expression"])),
+        "correction": _short(found.correction(row.expression)),
         "limit": None,
         "takes": {each: _short(takes[each] / parts[each]) for each in takes if parts.get(each)},
     }
 
 
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """What a table is judged by: how long events take, and what is lost."""
     row = application(target, snapshot)
     if row is None:
         return None
     return {
-        "latency_seconds": row["latency_p95_seconds"],
-        "shed_share": row["shed_share"],
+        "latency_seconds": row.latency_p95_seconds,
+        "shed_share": row.shed_share,
         "node_state": None,
     }
 

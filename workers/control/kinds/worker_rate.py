@@ -9,6 +9,8 @@ from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.present import Present
+from workers.documents.queues import ContainerStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
@@ -18,7 +20,7 @@ CUMULATIVE = ("removed_events", "workers_started")
 
 
 def sensor(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], before: Counters | None, now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """{queue_length, removed, started, waiting_to_run} of one container since the observation before; and,
     where they are known, {running, oldest_seconds, node_state}: the law does without them.
@@ -26,25 +28,25 @@ def sensor(
     What is missing (an OFFLINE node, a container not yet measured) reads 0 and is invalid: the guard holds on
     it.
     """
-    row = _container(target, snapshot) or {}
-    counters = {key: row.get(key) for key in CUMULATIVE}
+    row = _container(target, snapshot) or ContainerStatus()
+    node = snapshot.nodes.get(target.get("node", ""))
+    counters = {key: getattr(row, key) for key in CUMULATIVE}
     observation = {
-        "queue_length": row.get("waiting_events") or 0,
+        "queue_length": row.waiting_events or 0,
         "removed": since(before, counters, "removed_events"),
         "started": since(before, counters, "workers_started"),
-        "waiting_to_run": row.get("waiting_to_run") or 0,
-        **_if_known(running=row.get("workers_busy"), oldest_seconds=row.get("oldest_seconds")),
-        **_if_known(node_state=snapshot.get("nodes", {}).get(target.get("node"), {}).get("state")),
+        "waiting_to_run": row.waiting_to_run or 0,
+        **_if_known(running=row.workers_busy, oldest_seconds=row.oldest_seconds),
+        **_if_known(node_state=node.state if node else None),
     }
     known = {key: value for key, value in counters.items() if value is not None}
     return Sensed(observation, _measured(target, snapshot, row, now_seconds), {**(before or {}), **known})
 
 
-def _container(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:
     """The target's container in the snapshot, or None when it is not there."""
-    queue = snapshot.get("queues", {}).get(target.get("queue"), {})
-    found: Mapping[str, Any] | None = queue.get("containers", {}).get(target.get("node"))
-    return found
+    queue = snapshot.queues.get(target.get("queue", ""))
+    return queue.containers.get(target.get("node", "")) if queue else None
 
 
 def _if_known(**values: Any) -> dict[str, Any]:
@@ -52,41 +54,41 @@ def _if_known(**values: Any) -> dict[str, Any]:
 
 
 def _measured(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], row: Mapping[str, Any], now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, row: ContainerStatus, now_seconds: float
 ) -> Measured:
     """The age of what was measured: of the snapshot, plus that of the node's heartbeat in it; and why it is
     invalid.
     """
-    name = target.get("node")
-    node = snapshot.get("nodes", {}).get(name)
-    at_seconds = snapshot.get("at")
+    name = target.get("node", "")
+    node = snapshot.nodes.get(name)
+    at_seconds = snapshot.at
     # A clock set back between snapshot and tick makes no measurement younger than it is: the distance counts.
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
     if node is None:
         return Measured(age, f"node {name} is not in the snapshot")
-    if node.get("age_seconds") is None or age is None:
+    if node.age_seconds is None or age is None:
         return Measured(None, f"node {name} has not reported yet")
-    age += node["age_seconds"]
-    if node.get("state") == OFFLINE:
-        return Measured(age, f"node {name} is OFFLINE, last heard {node['age_seconds']:.0f} s ago")
-    if node.get("stale"):
+    age += node.age_seconds
+    if node.state == OFFLINE:
+        return Measured(age, f"node {name} is OFFLINE, last heard {node.age_seconds:.0f} s ago")
+    if node.stale:
         return Measured(age, f"node {name} has missed two heartbeats")
-    if row.get("waiting_events") is None:
+    if row.waiting_events is None:
         return Measured(age, f"the container on {name} is not measured yet")
     return Measured(age)
 
 
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """What an effect is judged by: the container's queue length and counters, and its node's state."""
     row = _container(target, snapshot)
     if row is None:
         return None
-    node = snapshot.get("nodes", {}).get(target["node"], {})
+    node = snapshot.nodes.get(target["node"])
     return {
-        "queue_length": row["waiting_events"],
-        "removed_events": row["removed_events"],
-        "workers_started": row["workers_started"],
-        "node_state": node.get("state"),
+        "queue_length": row.waiting_events,
+        "removed_events": row.removed_events,
+        "workers_started": row.workers_started,
+        "node_state": node.state if node else None,
     }
 
 

@@ -22,6 +22,7 @@ from controllers.framework.guard import Guarded
 from queues.errors import BadInput
 from queues.nodes.node_state import TOOBUSY
 from workers.control.kinds.registry import kind_of
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 
 Verdict = LedgerEntry.Verdict
@@ -89,7 +90,7 @@ def open_entry(loop: Loop) -> LedgerEntry | None:
     return last.filter(applied=False, error="", action__isnull=False).order_by("-pk").first()
 
 
-def judge_due(now: datetime, snapshot: Mapping[str, Any]) -> list[LedgerEntry]:
+def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     """Compare expected with actual for each entry whose settling time is over; give back those judged.
 
     effective: at least half of what was expected came. harmful: as much came the other way, or the node is
@@ -110,7 +111,7 @@ def _settled(entry: LedgerEntry, now: datetime) -> bool:
     return now >= entry.at + timedelta(seconds=entry.expected["within_seconds"])
 
 
-def _judged(entry: LedgerEntry, now: datetime, snapshot: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _judged(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
     before = (entry.outcome or {}).get("before") or {}
     kind = kind_of(entry.loop.law)
     after = kind.readings(entry.loop.target, snapshot)

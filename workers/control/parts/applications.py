@@ -8,20 +8,20 @@ from typing import Any
 from controllers.framework.guard import Measured
 from workers.control.parts.kind import LoopStart, Targets
 from workers.control.parts.present import Present
+from workers.documents.pipeline import ApplicationStatus
+from workers.documents.snapshot import Snapshot
 
 PIPELINE_STALE_SECONDS = 5.0
 
 
-def application(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def application(target: Mapping[str, Any], snapshot: Snapshot) -> ApplicationStatus | None:
     """The target's application in the snapshot, or None when it is not there."""
-    found = (snapshot.get("pipeline") or {}).get("applications") or {}
-    return found.get(target.get("application"))
+    return snapshot.pipeline.applications.get(target.get("application", ""))
 
 
-def measured(target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float) -> Measured:
+def measured(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) -> Measured:
     """The age of what the pipeline says; and why it is invalid."""
-    at_seconds, pipeline = snapshot.get("at"), snapshot.get("pipeline") or {}
-    said = pipeline.get("age_seconds")
+    at_seconds, said = snapshot.at, snapshot.pipeline.age_seconds
     if at_seconds is None or said is None:
         return Measured(None, "the pipeline has not reported yet")
     age = abs(now_seconds - at_seconds) + said
@@ -30,10 +30,10 @@ def measured(target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds
         return Measured(age, f"application {target.get('application')} is not running")
     if said > PIPELINE_STALE_SECONDS:
         return Measured(age, f"the pipeline has said nothing for {said:.0f} s")
-    told = f"application {target['application']} is {row['state']}"
-    if row["state"] == "starting":
+    told = f"application {target['application']} is {row.state}"
+    if row.state == "starting":
         return Measured(age, idle=told)
-    return Measured(age, None if row["state"] == "running" else told)
+    return Measured(age, None if row.state == "running" else told)
 
 
 def per_application(law: str, present: Present) -> Targets:

@@ -14,14 +14,16 @@ from controllers.framework.law import Law, Values
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts import actions
 from workers.control.parts.present import Present
+from workers.documents.loops import LoopStatus
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
-from workers.plants.plant import Plant, Snapshot
+from workers.plants.plant import Plant
 
 Document = Mapping[str, Any]
 # target, snapshot, what the sensor counted at the observation before, now (1970, s)
-Sensor = Callable[[Document, Document, Counters | None, float], Sensed]
+Sensor = Callable[[Document, Snapshot, Counters | None, float], Sensed]
 # target, snapshot; None where the target is not there
-Readings = Callable[[Document, Document], dict[str, Any] | None]
+Readings = Callable[[Document, Snapshot], dict[str, Any] | None]
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
 Keeper = Callable[[Loop, Plant], None]
 Proposer = Callable[[LedgerEntry, Snapshot, datetime], Any]
@@ -68,7 +70,7 @@ class Display:
     past: Callable[[Document], str] = actions.were_set
     brief: Callable[[Document], str] = actions.no_words
     about: str = ""
-    engaged: Callable[[Document], str] | None = None
+    engaged: Callable[[LoopStatus], str] | None = None
 
     def size(self, action: Document | None) -> float:
         """`amount` of an action; 0 for none."""

@@ -5,121 +5,121 @@ taken as a sample, and scaled by what producers put into the application's queue
 worked off within DRAIN_SECONDS. Rates are those of patterns before anything is shed.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+
+from workers.documents.pipeline import ApplicationStatus
+from workers.documents.snapshot import Snapshot
 
 DRAIN_SECONDS = 5.0
 # However much other work there is, an operator has this much of its time: a table has to come out.
 LEAST_AVAILABLE = 0.05
-Document = Mapping[str, Any]
 
 
 class OfferedWork:
     """Of one application: `row`, its part of the snapshot."""
 
-    def __init__(self, row: Document, snapshot: Document) -> None:
+    def __init__(self, row: ApplicationStatus, snapshot: Snapshot) -> None:
         self.row, self._snapshot = row, snapshot
         self.scale = self._scale()
 
     def _scale(self) -> float:
         """Offered over worked events; 1 where one is not known."""
-        queues = self._snapshot.get("queues") or {}
-        rates: list[Any] = [(queues.get(name) or {}).get("in_per_second") for name in self.row["queues"]]
-        worked = self.row["in_per_second"]
-        if not worked or None in rates:
+        worked, offered = self.row.in_per_second, self._offered_per_second()
+        if not worked or offered is None:
             return 1.0
-        scale: float = (sum(rates) + self._waiting_events() / DRAIN_SECONDS) / worked
-        return max(0.0, scale)
+        return max(0.0, (offered + self._waiting_events() / DRAIN_SECONDS) / worked)
+
+    def _offered_per_second(self) -> float | None:
+        """What producers put into the application's queues; None where that of one is not known."""
+        queues = self._snapshot.queues
+        rates = [queues[name].in_per_second if name in queues else None for name in self.row.queues]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if len(known) == len(rates) else None
 
     def _waiting_events(self) -> float:
         """In the containers and in the result queue, beyond what is on its way through anyway."""
-        result, passes = self.row["result_queue"], self.elsewhere_seconds + 2 * self.batch_seconds + 1.0
-        held = result["used_bytes"] / max(1.0, result["bytes_per_event"])
-        usual = self.row["in_per_second"] * passes
-        waiting: float = (self.row["waiting_events"] or 0) + held - usual
-        return max(0.0, waiting)
+        result, passes = self.row.result_queue, self.elsewhere_seconds + 2 * self.batch_seconds + 1.0
+        held = result.used_bytes / max(1.0, result.bytes_per_event)
+        usual = (self.row.in_per_second or 0.0) * passes
+        return max(0.0, (self.row.waiting_events or 0) + held - usual)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing comes and nothing waits: then nothing is offered, however little was measured."""
-        queues = self._snapshot.get("queues") or {}
-        rates = [(queues.get(name) or {}).get("in_per_second") for name in self.row["queues"]]
-        return not any(rates) and None not in rates and not self.row["waiting_events"]
+        return self._offered_per_second() == 0 and not self.row.waiting_events
 
     @property
     def batch_seconds(self) -> float:
         """What a batch takes beside its work."""
-        return float(self.row["batch_overhead_seconds"] or 0.0)
+        return float(self.row.batch_overhead_seconds or 0.0)
 
     @property
     def elsewhere_seconds(self) -> float:
         """Before the operators: the replicas' answer, and the wait for late events."""
-        answers = [each["response_seconds"] or 0.0 for each in self.row["replicas"].values()]
-        return float(self.row["controls"].get("lateness_seconds", 0.0) + max(answers, default=0.0))
+        answers = [each.response_seconds or 0.0 for each in self.row.replicas.values()]
+        return float(self.row.controls.lateness_seconds + max(answers, default=0.0))
 
     def wanted(self, pattern: str) -> dict[str, float]:
         """Type → events/s that the pattern could use, were none shed and all worked."""
-        found = self.row["patterns"][pattern]
-        types = {**found["types"], **found["shed_per_second"]}
+        found = self.row.patterns[pattern]
+        types = {**found.types, **found.shed_per_second}
         return {
-            name: self.scale * (found["types"].get(name, 0.0) + found["shed_per_second"].get(name, 0.0))
+            name: self.scale * (found.types.get(name, 0.0) + found.shed_per_second.get(name, 0.0))
             for name in sorted(types)
         }
 
     def rates(self, operator: str) -> dict[str, float]:
         """Type → events/s of it that come to an operator: what the pattern that wants most of it wants."""
         found: dict[str, float] = {}
-        for pattern in self.row["operators"][operator]["patterns"]:
+        for pattern in self.row.operators[operator].patterns:
             for name, rate in self.wanted(pattern).items():
                 found[name] = max(found.get(name, 0.0), rate)
         return found
 
     def arrivals(self) -> dict[str, dict[str, float]]:
         """Operator → type → events/s, of what no pattern that may be shed emits."""
-        inside = {each["emits"] for each in self.row["patterns"].values() if each["sheddable"]}
+        inside = {each.emits for each in self.row.patterns.values() if each.sheddable}
         return {
             operator: {name: rate for name, rate in self.rates(operator).items() if name not in inside}
-            for operator in self.row["operators"]
+            for operator in self.row.operators
         }
 
     def work(self, pattern: str) -> float:
         """Seconds of work per second that a pattern would be."""
-        seconds = self.row["patterns"][pattern]["seconds"] or 0.0
+        seconds = self.row.patterns[pattern].seconds or 0.0
         return float(seconds * sum(self.wanted(pattern).values()))
 
     def available(self, operator: str) -> float:
         """The share of an operator's time that patterns which may be shed can have: without its work beside
         its patterns, those that can't be shed, and the operators that are worked before and after it.
         """
-        row = self.row["operators"][operator]
-        beside = (row["overhead_seconds"] or 0.0) * (row["in_per_second"] or 0.0) * self.scale
-        fixed = sum(self.work(name) for name in row["patterns"] if not self._sheddable(name))
-        others = sum(
-            each["utilisation"] or 0.0 for name, each in self.row["operators"].items() if name != operator
-        )
+        row = self.row.operators[operator]
+        beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale
+        fixed = sum(self.work(name) for name in row.patterns if not self._sheddable(name))
+        others = sum(each.utilisation or 0.0 for name, each in self.row.operators.items() if name != operator)
         return max(LEAST_AVAILABLE, 1 - (beside + fixed) / self.tasks(operator) - others)
 
     def tasks(self, operator: str) -> int:
-        return int(self.row["operators"][operator]["tasks"] or 1)
+        return int(self.row.operators[operator].tasks or 1)
 
     def utilisation(self) -> float:
         """What all that is offered would take of the time of the operators, which are worked one after the
         other.
         """
-        return sum(self._whole(name) for name in self.row["operators"])
+        return sum(self._whole(name) for name in self.row.operators)
 
     def _whole(self, operator: str) -> float:
-        row = self.row["operators"][operator]
-        beside = (row["overhead_seconds"] or 0.0) * (row["in_per_second"] or 0.0) * self.scale
-        return (beside + sum(self.work(name) for name in row["patterns"])) / self.tasks(operator)
+        row = self.row.operators[operator]
+        beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale
+        return (beside + sum(self.work(name) for name in row.patterns)) / self.tasks(operator)
 
     def sheddable(self) -> Iterator[str]:
         """The patterns that may be shed."""
-        return (name for name in self.row["patterns"] if self._sheddable(name))
+        return (name for name in self.row.patterns if self._sheddable(name))
 
     def worked(self, pattern: str) -> bool:
         """Whether it has worked anything lately."""
-        return bool(self.row["patterns"][pattern]["seconds"]) and any(self.wanted(pattern).values())
+        return bool(self.row.patterns[pattern].seconds) and any(self.wanted(pattern).values())
 
     def _sheddable(self, pattern: str) -> bool:
-        return bool(self.row["patterns"][pattern]["sheddable"])
+        return bool(self.row.patterns[pattern].sheddable)

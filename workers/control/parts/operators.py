@@ -18,6 +18,8 @@ from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput, WeirError
 from workers.control.parts import applications
+from workers.documents.plants import PlantHolder
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import plant_named
 from workers.plants.plant import Elastic, Plant, PlantSilent
@@ -38,26 +40,25 @@ NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
 
 def ahead(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], now_per_second: float
+    target: Mapping[str, Any], snapshot: Snapshot, now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
     """The forecast of arrivals at the application's queues, as many times as what comes there now: what rules
     keep, and what an operator emits, goes with it."""
-    row = (snapshot.get("forecasts") or {}).get(target.get("application")) or {}
-    offered = _offered(target, snapshot)
-    if not row.get("mean_per_second") or not offered:
+    row, offered = snapshot.forecasts.get(target.get("application", "")), _offered(target, snapshot)
+    if row is None or not row.mean_per_second or not offered:
         return None
     share = now_per_second / offered
-    return tuple([share * each for each in row[name]] for name in ("mean_per_second", "deviation_per_second"))  # type: ignore[return-value]
+    means, deviations = row.mean_per_second, row.deviation_per_second or []
+    return [share * each for each in means], [share * each for each in deviations]
 
 
-def _offered(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> float:
-    row = applications.application(target, snapshot) or {}
-    queues = snapshot.get("queues") or {}
-    return sum((queues.get(name) or {}).get("in_per_second") or 0.0 for name in row.get("queues", ()))
+def _offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
+    row, queues = applications.application(target, snapshot), snapshot.queues
+    return sum(queues[name].in_per_second or 0.0 for name in (row.queues if row else ()) if name in queues)
 
 
 def topology_inputs(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float, law: str | None = None
+    target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float, law: str | None = None
 ) -> tuple[MeasuredTopology | None, Measured]:
     """What there is to decide on, and how good it is for a law."""
     if "plant" in target:
@@ -73,32 +74,31 @@ def topology_inputs(
     return topology, measured
 
 
-def holder_of(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], topology: MeasuredTopology
-) -> str | None:
+def holder_of(target: Mapping[str, Any], snapshot: Snapshot, topology: MeasuredTopology) -> str | None:
     """Who else steers the tasks, in a sentence: through this console, or at the plant itself."""
-    here = ((snapshot.get("plants") or {}).get(target.get("plant")) or {}).get("steered_by")
-    holder = here or {"holder": topology.holder, "until": topology.held_until}
-    if holder["holder"] is None:
+    plant = snapshot.plants.get(target.get("plant", ""))
+    there = PlantHolder(holder=topology.holder, until=topology.held_until)
+    found = plant.steered_by if plant and plant.steered_by else there
+    if found.holder is None:
         return None
-    until = holder["until"]
+    until = found.until
     end = "" if until is None else f" until {datetime.fromtimestamp(until, UTC):%H:%M:%S} UTC"
-    return f"{holder['holder']} steers the tasks{end}"
+    return f"{found.holder} steers the tasks{end}"
 
 
-def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> str | None:
+def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
     """The loop that acts on this target before one of this law, in a sentence."""
     before = OWNERS[: OWNERS.index(law)] if law in OWNERS else ()
-    for name, loop in sorted((snapshot.get("loops") or {}).items()):
-        is_same = all(loop["target"].get(key) == target.get(key) for key in ("application", "plant"))
-        if loop["law"] in before and loop["mode"] in Loop.ACTING and is_same:
-            return f"{name} is on {loop['mode']} and steers the tasks; they have one owner"
+    for name, loop in sorted(snapshot.loops.items()):
+        is_same = all(loop.target.get(key) == target.get(key) for key in ("application", "plant"))
+        if loop.law in before and loop.mode in Loop.ACTING and is_same:
+            return f"{name} is on {loop.mode} and steers the tasks; they have one owner"
     return None
 
 
-def readings(target: Mapping[str, Any], snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """What tasks are judged by: their number, what waits for them, and the slowest path's latency."""
-    topology, _ = topology_inputs(target, snapshot, snapshot.get("at") or 0.0)
+    topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:
         return None
     steered = inputs.steered(topology)
@@ -123,10 +123,8 @@ def _capacity_per_second(topology: MeasuredTopology) -> float | None:
     return min(passes, default=None)
 
 
-def _of_plant(
-    name: str, snapshot: Mapping[str, Any], now_seconds: float
-) -> tuple[MeasuredTopology | None, Measured]:
-    at_seconds = snapshot.get("at")
+def _of_plant(name: str, snapshot: Snapshot, now_seconds: float) -> tuple[MeasuredTopology | None, Measured]:
+    at_seconds = snapshot.at
     if at_seconds is None:
         return None, Measured(None, "there is no snapshot yet")
     age = abs(now_seconds - at_seconds)
@@ -134,15 +132,15 @@ def _of_plant(
         topology = seen(snapshot, name)
     except (UnknownPlant, PlantSilent) as error:
         return None, Measured(age, str(error))
-    row = (snapshot.get("plants") or {}).get(name) or {}
-    if row.get("error"):
+    row = snapshot.plants.get(name)
+    if row is not None and row.error:
         return topology, Measured(age, why_unseen(name, row))
     # A plant is observed each 2 s; what was seen within that time is what it is now.
     return topology, Measured(age)
 
 
 def _of_application(
-    target: Mapping[str, Any], snapshot: Mapping[str, Any], now_seconds: float
+    target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float
 ) -> tuple[MeasuredTopology | None, Measured]:
     measured = applications.measured(target, snapshot, now_seconds)
     if measured.invalid:

@@ -7,12 +7,12 @@ little is left of it, and a pattern that is nearly all shed would seem too dear 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from controllers.framework.sensed import Counters
 from controllers.patterns.needs import needs_of
 from controllers.patterns.selectivity import output_rate
 from queues.errors import BadInput
+from workers.documents.pipeline import PatternStatus, RetainedKeys
 
 HALF_LIFE_SECONDS = 60.0
 # A pattern that has emitted nothing yet is taken to be about to.
@@ -31,17 +31,17 @@ class PatternYield:
         self._worked, self._seconds = kept.pop("|worked", 0.0), kept.pop("|seconds", 0.0)
         self._events = kept
 
-    def add(self, row: Mapping[str, Any], seconds: float) -> None:
+    def add(self, row: PatternStatus, seconds: float) -> None:
         """What the pattern was given and made for some more seconds. row: its part of the status."""
         seconds = min(seconds, MOST_SECONDS)
         fade = 0.5 ** (seconds / HALF_LIFE_SECONDS)
-        given = sum(row["types"].values()) * seconds
+        given = sum(row.types.values()) * seconds
         self._worked = self._worked * fade + given
-        self._seconds = self._seconds * fade + given * (row["seconds"] or 0.0)
-        seen = row["spared"] if any(row["shed_per_second"].values()) else row
-        self._made = self._made * fade + seen["out_per_second"] * seconds
-        for name in {*self._events, *seen["types"]}:
-            self._events[name] = self._events.get(name, 0.0) * fade + seen["types"].get(name, 0.0) * seconds
+        self._seconds = self._seconds * fade + given * (row.seconds or 0.0)
+        seen: PatternStatus | RetainedKeys = row.spared if any(row.shed_per_second.values()) else row
+        self._made = self._made * fade + seen.out_per_second * seconds
+        for name in {*self._events, *seen.types}:
+            self._events[name] = self._events.get(name, 0.0) * fade + seen.types.get(name, 0.0) * seconds
 
     @property
     def seconds(self) -> float:

@@ -3,9 +3,10 @@
 from datetime import datetime
 
 from workers.control.parts.kind import LoopStart, Targets
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import proposals
-from workers.plants.plant import Plant, Snapshot
+from workers.plants.plant import Plant
 
 
 def move_points(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

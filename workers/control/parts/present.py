@@ -10,17 +10,17 @@ import redis
 from queues import keys
 from queues.redis_types import Fields
 from queues.topology import Topology
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.pipeline.declaration.declared import Declarations
 from workers.plants.foreign.adapters import registered
-from workers.plants.plant import Snapshot
 
 
 class Present:
-    """Each part is read when a kind first asks for it, and once. snapshot: {} while there is none."""
+    """Each part is read when a kind first asks for it, and once."""
 
     def __init__(self, topology: Topology, control: redis.Redis, snapshot: Snapshot | None = None) -> None:
         self.topology = topology
-        self.snapshot: Snapshot = snapshot or {}
+        self.snapshot = snapshot or NOTHING_SEEN
         self._control = control
 
     @cached_property

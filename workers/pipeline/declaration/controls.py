@@ -6,48 +6,18 @@ is replayed after a crash uses the controls it was planned with.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from queues import checks
 from queues.errors import BadInput
+from queues.stored_document import changed as replaced
+from queues.stored_document import plain, typed
+from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
 
-@dataclass(frozen=True)
-class Controls:
-    """admit_events_per_second: most events dispatched (null: as many as the result queue has room for).
-    admit_until_seconds: when that ends by itself (1970; null: never).
-    admit_events_per_batch: most events of one dispatch (0 admits none). combine_events_per_batch: about as
-    many rows the combiner takes at once; what is shed changes from batch to batch. shares: replica → share of
-    the events (a replica that is not named gets an equal one). parallelism: most tasks of a replica's batch,
-    and of an operator that `tasks` does not name. result_bytes: what the result queue may hold.
-    lateness_seconds: how far behind the newest event an event may still come. ahead_seconds: how far ahead of
-    this host's clock an event may be. hold_seconds: how long an unreachable node holds the watermark back.
-    criteria: name → value, for rules that name them. held_criteria: name → {value, until_seconds (1970; null:
-    no end), owner, reason}: what a person has put in the place of that value. shed: pattern → type → share of
-    the events that the pattern does without. shed_by: what gets its shed decision as one (`shedder`).
-    spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
-    """
-
-    admit_events_per_second: float | None = None
-    admit_until_seconds: float | None = None
-    admit_events_per_batch: int = 200_000
-    combine_events_per_batch: int = 600_000
-    shares: Mapping[str, float] = field(default_factory=dict)
-    parallelism: int = 2
-    tasks: Mapping[str, int] = field(default_factory=dict)
-    result_bytes: int = 128 * 2**20
-    lateness_seconds: float = 5.0
-    ahead_seconds: float = 60.0
-    hold_seconds: float = 15.0
-    criteria: Mapping[str, float] = field(default_factory=dict)
-    held_criteria: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    shed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    shed_by: str = "event"
-    spared_keys_share: float = 0.02
-    revision: int = 0
+class Controls(ControlValues, frozen=True, kw_only=True):
+    """The values, checked where they are read, and what they come to."""
 
     @property
     def lateness_us(self) -> int:
@@ -63,18 +33,18 @@ class Controls:
             return None
         return self.admit_events_per_second
 
-    def held_at(self, now_seconds: float) -> dict[str, Mapping[str, Any]]:
+    def held_at(self, now_seconds: float) -> dict[str, CriterionHold]:
         """The criteria that a person holds now."""
         return {
             name: held
             for name, held in self.held_criteria.items()
-            if held["until_seconds"] is None or now_seconds < held["until_seconds"]
+            if held.until_seconds is None or now_seconds < held.until_seconds
         }
 
     def at(self, now_seconds: float) -> "Controls":
         """As a dispatch of now freezes them: what a person holds is in the criteria."""
-        held = {name: each["value"] for name, each in self.held_at(now_seconds).items()}
-        return replace(self, criteria={**self.criteria, **held}) if held else self
+        held = {name: each.value for name, each in self.held_at(now_seconds).items()}
+        return replaced(self, criteria={**self.criteria, **held}) if held else self
 
     @property
     def shedder(self) -> Shedder:
@@ -92,7 +62,7 @@ class Controls:
         return {name: share / whole for name, share in given.items()}
 
     def to_document(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain(self)
 
     def changed(self, document: Any) -> "Controls":
         """With the values of a JSON object in place of its own. Raises BadInput naming the field; nothing is
@@ -103,7 +73,7 @@ class Controls:
         checks.refuse_unknown(document, _CHECKS, "controls", message="is not known; the controls are {known}")
         for name, value in document.items():
             _CHECKS[name].of(value, f"controls.{name}")
-        return replace(self, **document)
+        return typed(Controls, {**plain(self), **document}, "controls")
 
     @classmethod
     def read(cls, text: str | bytes | None, default: "Controls") -> "Controls":

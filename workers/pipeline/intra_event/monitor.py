@@ -25,6 +25,7 @@ from redis.typing import EncodableT, FieldT
 
 from queues import keys
 from queues.redis_types import Fields
+from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.monitored import SLOTS, Monitored
 from workers.pipeline.declaration.steering import steer
 
@@ -104,16 +105,16 @@ class Monitor:
         self._clock = clock
         self._criteria = dict(declared)
 
-    def step(self) -> dict[str, dict[str, Any]]:
+    def step(self) -> dict[str, MonitoredStatus]:
         """Criterion → what is shown of it: its quantile over the window, of how many events."""
         if not self._monitored:
             return {}
         sketches = self._store.merged(self._monitored, self._clock())
         shown = {each.criterion: _shown(each, sketches.get(each.criterion)) for each in self._monitored}
         known = {
-            name: each["value"]
+            name: each.value
             for name, each in shown.items()
-            if each["events"] >= LEAST_EVENTS and self._differs(name, each["value"])
+            if each.value is not None and each.events >= LEAST_EVENTS and self._differs(name, each.value)
         }
         if known:
             steered = steer(self._control, self._application, {}).get("criteria", {})
@@ -126,13 +127,13 @@ class Monitor:
         return before is None or abs(value - before) > WORTH_CHANGING * max(abs(value), abs(before))
 
 
-def _shown(each: Monitored, sketch: Any) -> dict[str, Any]:
+def _shown(each: Monitored, sketch: Any) -> MonitoredStatus:
     events = sketch.n if sketch is not None else 0
-    return {
-        "column": each.column,
-        "type": each.type,
-        "quantile": each.quantile,
-        "window_seconds": each.window_seconds,
-        "events": events,
-        "value": float(sketch.get_quantile(each.quantile)) if events else None,
-    }
+    return MonitoredStatus(
+        column=each.column,
+        type=each.type,
+        quantile=each.quantile,
+        window_seconds=each.window_seconds,
+        events=events,
+        value=float(sketch.get_quantile(each.quantile)) if events else None,
+    )

@@ -5,7 +5,6 @@ At the top are the figures of all applications together, and under `applications
 (`status`). A process that starts reads there what counts on.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,8 @@ import redis
 
 from queues import keys
 from queues.redis_types import Fields
+from queues.stored_document import BadDocument, decoded, encoded
+from workers.documents.pipeline import ApplicationStatus, PatternCounts, PatternStatus, PipelineReport
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.status.status import StatusBoard
 
@@ -28,7 +29,6 @@ SUMMED = (
     "shed_per_second",
 )
 GREATEST = ("batch", "batch_seconds", "watermark_lag_seconds")
-COUNTED = ("late_events", "outbox_events", "shed_events")
 
 
 class Statuses:
@@ -47,7 +47,7 @@ class Statuses:
         name = application.name
         if name in self._boards:
             self._before[name] = self._boards[name].document(self._heartbeats())
-        board = StatusBoard(self._control, application, self._before.get(name, {}), self.write)
+        board = StatusBoard(self._control, application, self._before.get(name), self.write)
         with self._lock:
             self._boards[name] = board
         return board
@@ -73,51 +73,53 @@ class Statuses:
             heartbeats = self._heartbeats()
             with self._lock:
                 found = {name: board.document(heartbeats) for name, board in self._boards.items()}
-            self._control.set(keys.PIPELINE, json.dumps(self.document(found)))
+            self._control.set(keys.PIPELINE, encoded(self.document(found)))
         except (redis.ConnectionError, redis.TimeoutError):
             return
 
     def _heartbeats(self) -> Fields:
         return cast(Fields, self._control.hgetall(keys.HEARTBEATS))
 
-    def document(self, found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def document(self, found: dict[str, ApplicationStatus]) -> PipelineReport:
         """All applications together."""
-        states = [each["state"] for each in found.values()]
+        states = [each.state for each in found.values()]
         if self._state == "failed" or not states:
             states = [self._state]
-        errors = [self._error, *(each["error"] for each in found.values())]
+        errors = [self._error, *(each.error for each in found.values())]
         together = {name: _known(sum, found, name) for name in SUMMED}
         together |= {name: _known(max, found, name) for name in GREATEST}
-        together |= {name: sum(each[name] for each in found.values()) for name in COUNTED}
-        free = {name: each["result_queue"] for name, each in found.items()}
-        together["result_free_bytes"] = _known(sum, free, "free_bytes")
-        patterns = {name: pattern for each in found.values() for name, pattern in each["patterns"].items()}
-        return {
-            "state": min(states, key=WORST_FIRST.index),
-            "error": next((error for error in errors if error), None),
-            "hindrance": next((each["hindrance"] for each in found.values() if each["hindrance"]), None),
-            "at": self._clock(),
+        free = [each.result_queue.free_bytes for each in found.values()]
+        known = [each for each in free if each is not None]
+        patterns = {name: pattern for each in found.values() for name, pattern in each.patterns.items()}
+        return PipelineReport(
+            state=min(states, key=WORST_FIRST.index),
+            error=next((error for error in errors if error), None),
+            hindrance=next((each.hindrance for each in found.values() if each.hindrance), None),
+            at=self._clock(),
             **together,
-            "patterns": {name: _counts(pattern) for name, pattern in patterns.items()},
-            "rules": [rule for each in found.values() for rule in each["rules"]],
-            "skipped_nodes": sorted({node for each in found.values() for node in each["skipped_nodes"]}),
-            "applications": found,
-        }
+            late_events=sum(each.late_events for each in found.values()),
+            outbox_events=sum(each.outbox_events for each in found.values()),
+            shed_events=sum(each.shed_events for each in found.values()),
+            result_free_bytes=sum(known) if known else None,
+            patterns={name: _counts(pattern) for name, pattern in patterns.items()},
+            rules=[rule for each in found.values() for rule in each.rules],
+            skipped_nodes=sorted({node for each in found.values() for node in each.skipped_nodes}),
+            applications=found,
+        )
 
 
-def _applications(text: bytes | None) -> dict[str, dict[str, Any]]:
+def _applications(text: bytes | None) -> dict[str, ApplicationStatus]:
     """Those of a status that was left; none when it can't be read."""
     try:
-        found = json.loads(text or b"{}")["applications"]
-        return found if isinstance(found, dict) else {}
-    except (ValueError, KeyError, TypeError):
+        return decoded(PipelineReport, text, "pipeline").applications if text else {}
+    except BadDocument:
         return {}
 
 
-def _known(join: Callable[[list[Any]], float], found: dict[str, dict[str, Any]], name: str) -> float | None:
-    values = [each[name] for each in found.values() if each[name] is not None]
+def _known(join: Callable[[list[Any]], Any], found: dict[str, ApplicationStatus], name: str) -> Any:
+    values = [value for each in found.values() if (value := getattr(each, name)) is not None]
     return join(values) if values else None
 
 
-def _counts(pattern: dict[str, Any]) -> dict[str, Any]:
-    return {name: pattern[name] for name in ("matches", "quiet", "seconds")}
+def _counts(pattern: PatternStatus) -> PatternCounts:
+    return PatternCounts(matches=pattern.matches, quiet=pattern.quiet, seconds=pattern.seconds)

@@ -4,9 +4,9 @@ board's lock is held.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from workers.documents.pipeline import RecallEstimate
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
 from workers.pipeline.shedding.recall import recall_of
 from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted
@@ -62,8 +62,8 @@ class ShedRecord:
             counted(found, pattern, shed.get(pattern, {}))
         return found.get(pattern, {})
 
-    def recall(self, pattern: str) -> dict[str, Any] | None:
-        """`recall.Recall` of a pattern as a document; None while nothing is known."""
+    def recall(self, pattern: str) -> RecallEstimate | None:
+        """`recall.Recall` of a pattern; None while nothing tells."""
         looks = list(self._of(pattern))
         if not any(each.control_events for each in looks):
             return None
@@ -73,7 +73,7 @@ class ShedRecord:
             sum(each.matches for each in looks),
             sum(each.events for each in looks),
         )
-        return None if found is None else asdict(found)
+        return None if found is None else RecallEstimate(**vars(found))
 
     def _of(self, pattern: str) -> Iterator[_Look]:
         return (each for each in self._looks if each.pattern == pattern)

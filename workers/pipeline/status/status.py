@@ -18,7 +18,6 @@ moves: `stall_reason` says why), stopping or failed; `error` is what ended the r
 worked again.
 """
 
-import json
 import threading
 import time
 from collections import deque
@@ -29,6 +28,20 @@ from typing import Any
 import redis
 
 from controllers.patterns.expression import render
+from queues.nodes.heartbeat import Heartbeat
+from workers.documents.pipeline import (
+    ApplicationStatus,
+    CombinerStatus,
+    EdgeStatus,
+    Measures,
+    MonitoredStatus,
+    OperatorStatus,
+    PatternStatus,
+    ReplicaStatus,
+    ResultQueueStatus,
+    RetainedKeys,
+    RuleStatus,
+)
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
@@ -46,7 +59,6 @@ from workers.pipeline.status.totals import Totals
 from workers.pipeline.tiers.result_queue import ResultQueue, Room
 
 WINDOW_SECONDS = 10.0
-_COUNTED = ("inserted_events", "removed_events")
 
 
 class StatusBoard:
@@ -58,7 +70,7 @@ class StatusBoard:
         self,
         control: redis.Redis,
         application: Application,
-        before: dict[str, Any],
+        before: ApplicationStatus | None,
         notify: Callable[[], None],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -79,8 +91,8 @@ class StatusBoard:
         self._progress = ProgressRecord(self._started)
         self._lock = threading.Lock()
         self._cursor: Cursor | None = None
-        self._monitored: dict[str, dict[str, Any]] = {}
-        self._state, self._error = "starting", before.get("error")
+        self._monitored: Mapping[str, MonitoredStatus] = {}
+        self._state, self._error = "starting", before.error if before else None
         self.outbox_events = 0
 
     def enter_state(self, state: str, error: str | None = None) -> None:
@@ -107,7 +119,7 @@ class StatusBoard:
             self._totals.admitted_events += events
             self._progress.observed(self._monotonic(), events, stall_reason, skipped)
 
-    def monitored(self, shown: dict[str, dict[str, Any]]) -> None:
+    def monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
         """What the monitor sees: criterion → its quantile, of how many events."""
         with self._lock:
             self._monitored = shown
@@ -133,7 +145,7 @@ class StatusBoard:
                 self._ages.add(batch.at, *late)
         self._notify()
 
-    def document(self, heartbeats: dict[bytes, bytes]) -> dict[str, Any]:
+    def document(self, heartbeats: Mapping[bytes, bytes]) -> ApplicationStatus:
         room = self._results.room()
         given = self._given(room)
         waiting = waiting_events(heartbeats, self._application.queues)
@@ -143,47 +155,47 @@ class StatusBoard:
             state, stall_reason = self._judged(now, given, waiting)
             cursor, newest = self._cursor, self._batches[-1] if self._batches else None
             controls = cursor.controls if cursor else self._application.controls
-            capacity = controls.result_bytes
-            return {
-                "state": state,
-                "hindrance": stall_reason,
-                "error": self._error,
-                "queues": list(self._application.queues),
-                "sinks": {each: list(queues) for each, queues in sorted(self._application.sinks.items())},
-                "batch": newest.batch if newest else None,
+            capacity, shares = controls.result_bytes, controls.shares_of(self._application.replicas)
+            return ApplicationStatus(
+                state=state,
+                hindrance=stall_reason,
+                error=self._error,
+                queues=list(self._application.queues),
+                sinks={each: list(queues) for each, queues in sorted(self._application.sinks.items())},
+                batch=newest.batch if newest else None,
                 **self._rates(now),
-                "batch_seconds": newest.seconds if newest else None,
-                "batch_overhead_seconds": self._batch_overhead(now),
-                "latency_p95_seconds": self._ages.quantile(0.95),
-                "watermark_lag_seconds": self._lag(newest.combined.watermark_us if newest else None),
-                "waiting_events": waiting,
-                "patterns": self._patterns(now),
+                batch_seconds=newest.seconds if newest else None,
+                batch_overhead_seconds=self._batch_overhead(now),
+                latency_p95_seconds=self._ages.quantile(0.95),
+                watermark_lag_seconds=self._lag(newest.combined.watermark_us if newest else None),
+                waiting_events=waiting,
+                patterns=self._patterns(now),
                 **self._shedding(now),
-                "late_events": self._totals.late_events,
-                "outbox_events": self.outbox_events,
-                "complex_events": sum(self._totals.matches.values()),
-                "skipped_nodes": list(self._progress.skipped),
-                "controls": controls.to_document(),
-                "admitted_events": self._totals.admitted_events,
-                "in_flight_events": room.in_flight_events,
-                "result_queue": {
-                    "capacity_bytes": capacity,
-                    "used_bytes": room.used_bytes,
-                    "free_bytes": max(0, capacity - room.used_bytes),
-                    "bytes_per_event": round(room.bytes_per_event, 1),
-                },
-                "replicas": {name: self._replica(name, now, controls.shares_of) for name in self._replicas},
-                "combiner": {
-                    "waits_for": newest.combined.waits_for if newest else None,
-                    "held_results": len(newest.combined.remaining()) if newest else None,
-                },
-                "operators": {
+                late_events=self._totals.late_events,
+                outbox_events=self.outbox_events,
+                complex_events=sum(self._totals.matches.values()),
+                skipped_nodes=list(self._progress.skipped),
+                controls=controls,
+                admitted_events=self._totals.admitted_events,
+                in_flight_events=room.in_flight_events,
+                result_queue=ResultQueueStatus(
+                    capacity_bytes=capacity,
+                    used_bytes=room.used_bytes,
+                    free_bytes=max(0, capacity - room.used_bytes),
+                    bytes_per_event=round(room.bytes_per_event, 1),
+                ),
+                replicas={name: self._replica(name, now, shares) for name in self._replicas},
+                combiner=CombinerStatus(
+                    waits_for=newest.combined.waits_for if newest else None,
+                    held_results=len(newest.combined.remaining()) if newest else None,
+                ),
+                operators={
                     each.name: self._operator(each, now, controls.tasks_of(each.name))
                     for each in self._graph.operators
                 },
-                "monitored": self._monitored,
-                "edges": [vars(edge) for edge in self._graph.edges],
-            }
+                monitored=dict(self._monitored),
+                edges=[EdgeStatus(**vars(edge)) for edge in self._graph.edges],
+            )
 
     def _given(self, room: Room) -> dict[str, float]:
         """Replica → when it was given the oldest piece that has no result yet (1970)."""
@@ -235,11 +247,11 @@ class StatusBoard:
             "kept_per_second": self._rate((batch.retained for batch in recent), now),
             "alerts_per_second": self._rate((batch.alerts for batch in self._recent_batches(now)), now),
             "rules": [
-                {
-                    "name": rule.name,
-                    "in": self._rate((batch.rules[place]["in"] for batch in recent), now),
-                    "out": self._rate((batch.rules[place]["out"] for batch in recent), now),
-                }
+                RuleStatus(
+                    name=rule.name,
+                    in_per_second=self._rate((batch.rules[place]["in"] for batch in recent), now),
+                    out_per_second=self._rate((batch.rules[place]["out"] for batch in recent), now),
+                )
                 for place, rule in enumerate(self._application.rules)
             ],
         }
@@ -274,30 +286,28 @@ class StatusBoard:
     def _lag(self, watermark_us: int | None) -> float | None:
         return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
 
-    def _replica(
-        self, name: str, now: float, shares_of: Callable[[tuple[str, ...]], Mapping[str, float]]
-    ) -> dict[str, Any]:
+    def _replica(self, name: str, now: float, shares: Mapping[str, float]) -> ReplicaStatus:
         recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
         samples = [
             WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
             for batch, elapsed in _spaced(self._replicas[name], now)
         ]
-        return {
-            "share": round(shares_of(self._application.replicas).get(name, 0.0), 4),
-            "in_per_second": self._rate((batch.events for batch in recent), now),
-            "kept_per_second": self._rate((batch.retained for batch in recent), now),
-            "utilisation": round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
-            "batch_seconds": newest.seconds if newest else None,
-            "response_seconds": self._response_seconds(name, recent, now),
-            "work": measures(samples, self._window(now)),
-        }
+        return ReplicaStatus(
+            share=round(shares.get(name, 0.0), 4),
+            in_per_second=self._rate((batch.events for batch in recent), now),
+            kept_per_second=self._rate((batch.retained for batch in recent), now),
+            utilisation=round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
+            batch_seconds=newest.seconds if newest else None,
+            response_seconds=self._response_seconds(name, recent, now),
+            work=measures(samples, self._window(now)),
+        )
 
     def _response_seconds(self, name: str, recent: list[ReplicaBatch], now: float) -> float | None:
         if not recent or self._first_at[name] >= now - WINDOW_SECONDS:
             return None
         return _mean([each.response_seconds for each in recent])
 
-    def _operator(self, operator: Operator, now: float, parallelism: int) -> dict[str, Any]:
+    def _operator(self, operator: Operator, now: float, parallelism: int) -> OperatorStatus:
         name = operator.name
         recent = [batch for batch in self._recent_batches(now) if name in batch.operators]
         events = sum(batch.operators[name].events for batch in recent)
@@ -307,24 +317,24 @@ class StatusBoard:
         given = sum(sum(count.types.values()) for count in counts)
         shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in operator.patterns)
         matching = sum(count.seconds for count in counts)
-        return {
-            "key": operator.key,
-            "level": next(n for n, level in enumerate(self._graph.levels) if operator in level),
-            "reads_source": self._graph.reads_source(operator),
-            "in_per_second": self._rate([events], now),
-            "out_per_second": self._rate((batch.operators[name].matches for batch in recent), now),
-            "tasks": tasks,
-            "parallelism": parallelism,
-            "utilisation": round(min(1.0, seconds / (tasks or 1) / self._window(now)), 4),
-            "seconds": seconds / events if events else None,
-            "overhead_seconds": max(0.0, seconds - matching) / events if events else None,
-            "shed_share": _share(shed, shed + given),
-            "late_per_second": self._rate((batch.operators[name].late for batch in recent), now),
-            "patterns": [pattern.name for pattern in operator.patterns],
-            "work": self._work(operator, now, parallelism),
-        }
+        return OperatorStatus(
+            key=operator.key,
+            level=next(n for n, level in enumerate(self._graph.levels) if operator in level),
+            reads_source=self._graph.reads_source(operator),
+            in_per_second=self._rate([events], now),
+            out_per_second=self._rate((batch.operators[name].matches for batch in recent), now),
+            tasks=tasks,
+            parallelism=parallelism,
+            utilisation=round(min(1.0, seconds / (tasks or 1) / self._window(now)), 4),
+            seconds=seconds / events if events else None,
+            overhead_seconds=max(0.0, seconds - matching) / events if events else None,
+            shed_share=_share(shed, shed + given),
+            late_per_second=self._rate((batch.operators[name].late for batch in recent), now),
+            patterns=[pattern.name for pattern in operator.patterns],
+            work=self._work(operator, now, parallelism),
+        )
 
-    def _work(self, operator: Operator, now: float, parallelism: int) -> list[dict[str, Any]]:
+    def _work(self, operator: Operator, now: float, parallelism: int) -> list[Measures]:
         """What each task did; one whose parallelism has just fallen shows what it still did."""
         samples: dict[int, list[WorkSample]] = {task: [] for task in range(1, parallelism + 1)}
         for batch, elapsed in _spaced(self._batches, now):
@@ -337,7 +347,7 @@ class StatusBoard:
                 samples.setdefault(count.task, []).append(sample)
         return [measures(samples[task], self._window(now)) for task in sorted(samples)][:parallelism]
 
-    def _patterns(self, now: float) -> dict[str, Any]:
+    def _patterns(self, now: float) -> dict[str, PatternStatus]:
         recent = self._recent_batches(now)
         return {
             pattern.name: self._pattern(operator.name, pattern, recent, now)
@@ -347,7 +357,7 @@ class StatusBoard:
 
     def _pattern(
         self, operator: str, pattern: Any, recent: list[InterEventBatch], now: float
-    ) -> dict[str, Any]:
+    ) -> PatternStatus:
         name = pattern.name
         counts = [
             batch.operators[operator].patterns[name]
@@ -360,30 +370,30 @@ class StatusBoard:
         named = types_named(pattern)
         types, lately = bounded(given.types, named), bounded(self._shed.lately(name), named)
         events, shed = sum(types.values()), sum(lately.values())
-        return {
-            "operator": operator,
-            "emits": pattern.emits,
-            "expression": render(pattern.expression.root),
-            "sheddable": is_sheddable(pattern),
-            "matches": self._totals.matches.get(name, 0),
-            "quiet": self._totals.suppressed.get(name, 0),
-            "seconds": sum(count.seconds for count in counts) / events if events else None,
-            "types": self._by_type(types, now),
-            "out_per_second": self._rate((count.matches for count in counts), now),
-            "shed_events": self._shed.totals.get(name, {}),
-            "shed_per_second": self._by_type(lately, now),
-            "shed_share": _share(shed, shed + events),
-            "spared": self._spared(given, now),
-            "recall": self._shed.recall(name),
-        }
+        return PatternStatus(
+            operator=operator,
+            emits=pattern.emits,
+            expression=render(pattern.expression.root),
+            sheddable=is_sheddable(pattern),
+            matches=self._totals.matches.get(name, 0),
+            quiet=self._totals.suppressed.get(name, 0),
+            seconds=sum(count.seconds for count in counts) / events if events else None,
+            types=self._by_type(types, now),
+            out_per_second=self._rate((count.matches for count in counts), now),
+            shed_events=self._shed.totals.get(name, {}),
+            shed_per_second=self._by_type(lately, now),
+            shed_share=_share(shed, shed + events),
+            spared=self._spared(given, now),
+            recall=self._shed.recall(name),
+        )
 
     def _by_type(self, types: dict[str, int], now: float) -> dict[str, float]:
         return {each: self._rate([number], now) for each, number in sorted(types.items())}
 
-    def _spared(self, count: PatternCount, now: float) -> dict[str, Any]:
-        """What the control keys' events were, and made of them; empty while nothing is shed."""
+    def _spared(self, count: PatternCount, now: float) -> RetainedKeys:
+        """What the spared keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.control_matches, now)
-        return {"types": self._by_type(bounded(count.control_types), now), "out_per_second": matches}
+        return RetainedKeys(types=self._by_type(bounded(count.control_types), now), out_per_second=matches)
 
 
 def _mean(values: list[float]) -> float | None:
@@ -401,13 +411,12 @@ def _spaced(records: Iterable[Any], now: float) -> Iterator[tuple[Any, float]]:
             yield batch, batch.at - before.at if before else batch.seconds
 
 
-def waiting_events(heartbeats: dict[bytes, bytes], queues: tuple[str, ...]) -> int | None:
+def waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:
     """What waits in the application's containers, by the nodes' last heartbeats; null without any."""
     found: list[int] = []
     for text in heartbeats.values():
-        containers = json.loads(text).get("containers", {})
+        containers = Heartbeat.from_json(text).containers
         for queue in queues:
-            counters = containers.get(queue)
-            if counters and all(counters.get(name) is not None for name in _COUNTED):
-                found.append(counters["inserted_events"] - counters["removed_events"])
+            if (counters := containers.get(queue)) is not None:
+                found.append(counters.inserted_events - counters.removed_events)
     return sum(found) if found else None

@@ -1,8 +1,8 @@
 """What an application counts on over restarts."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from workers.documents.pipeline import ApplicationStatus
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.shedding.shed_counts import ShedCounts
 
@@ -18,17 +18,18 @@ class Totals:
     admitted_events: int = 0
 
     @classmethod
-    def of(cls, before: dict[str, Any]) -> "Totals":
-        """Of the document that a process before has left; nothing when it can't be read."""
-        try:
-            patterns = before.get("patterns", {})
-            matches = {name: int(pattern["matches"]) for name, pattern in patterns.items()}
-            suppressed = {name: int(pattern["quiet"]) for name, pattern in patterns.items()}
-            shed = {name: pattern.get("shed_events", {}) for name, pattern in patterns.items()}
-            late, admitted = before.get("late_events"), before.get("admitted_events")
-            return cls(matches, suppressed, shed, int(late or 0), int(admitted or 0))
-        except (ValueError, KeyError, TypeError, AttributeError):
+    def of(cls, before: ApplicationStatus | None) -> "Totals":
+        """Of what a process before has left."""
+        if before is None:
             return cls()
+        patterns = before.patterns
+        return cls(
+            matches={name: pattern.matches for name, pattern in patterns.items()},
+            suppressed={name: pattern.quiet for name, pattern in patterns.items()},
+            shed={name: dict(pattern.shed_events) for name, pattern in patterns.items()},
+            late_events=before.late_events,
+            admitted_events=before.admitted_events or 0,
+        )
 
     def add(self, batch: InterEventBatch) -> None:
         for operator in batch.operators.values():

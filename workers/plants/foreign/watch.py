@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
+from queues.stored_document import changed
+from workers.documents.plants import PlantStatus
 from workers.plants.foreign.adapters import Adapter, adapter_of, registered
 from workers.plants.models import RegisteredPlant
 
@@ -22,7 +23,6 @@ STALE_SECONDS = 6.0
 RELOAD_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
 SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
-UNKNOWN = {"tasks": None, "in_per_second": None, "latency_seconds": None}
 logger = logging.getLogger(__name__)
 
 
@@ -53,20 +53,20 @@ class Lookout:
             with self._lock:
                 self._topology, self._seen_at, self._error = topology, self._monotonic(), None
 
-    def document(self) -> dict[str, Any]:
+    def status(self) -> PlantStatus:
         """As the snapshot has it."""
         with self._lock:
             seen_at, topology, error = self._seen_at, self._topology, self._error
         age_seconds = None if seen_at is None else round(self._monotonic() - seen_at, 1)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > STALE_SECONDS else SEEN
-        return {
-            "kind": self.row.kind,
-            "state": state,
-            "age_seconds": age_seconds,
-            "error": error,
-            **(UNKNOWN if topology is None or state != SEEN else figures(topology)),
-            "topology": topology and topology.to_document(),
-        }
+        status = PlantStatus(
+            kind=self.row.kind,
+            state=state,
+            age_seconds=age_seconds,
+            error=error,
+            topology=topology.to_document() if topology else None,
+        )
+        return status if topology is None or state != SEEN else _with_figures(status, topology)
 
     def close(self) -> None:
         if self._adapter is not None:
@@ -92,13 +92,13 @@ class PlantWatch:
         self._running: dict[str, tuple[Lookout, threading.Event, threading.Thread]] = {}
         self._loaded_at: float | None = None
 
-    def rows(self) -> dict[str, Any]:
+    def rows(self) -> dict[str, PlantStatus]:
         """Plant → what was seen of it last."""
         now = self._monotonic()
         if self._loaded_at is None or now - self._loaded_at >= RELOAD_SECONDS:
             self._loaded_at = now
             self._follow(self._plants())
-        return {name: lookout.document() for name, (lookout, *_) in sorted(self._running.items())}
+        return {name: lookout.status() for name, (lookout, *_) in sorted(self._running.items())}
 
     def close(self) -> None:
         """The threads end once their plants have answered, or not in time."""
@@ -133,16 +133,17 @@ class PlantWatch:
         lookout.close()
 
 
-def figures(topology: MeasuredTopology) -> dict[str, float | None]:
+def _with_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus:
     """Tasks that can be set, what sources bring in, and the slowest path's latency."""
     given = [each.measure("outputs") for each in topology.operators.values() if each.kind == "source"]
     known = [each for each in given if each is not None]
     latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
-    return {
-        "tasks": sum(each.parallelism for each in topology.operators.values() if each.fixed is None),
-        "in_per_second": round(sum(known) / topology.window_seconds, 3) if known else None,
-        "latency_seconds": max((each for each in latencies if each is not None), default=None),
-    }
+    return changed(
+        status,
+        tasks=sum(each.parallelism for each in topology.operators.values() if each.fixed is None),
+        in_per_second=round(sum(known) / topology.window_seconds, 3) if known else None,
+        latency_seconds=max((each for each in latencies if each is not None), default=None),
+    )
 
 
 def _differs(one: RegisteredPlant, other: RegisteredPlant) -> bool:

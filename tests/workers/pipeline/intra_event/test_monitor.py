@@ -34,10 +34,10 @@ def test_the_criterion_is_near_the_quantile_of_all_tasks_of_the_window(control):
         seen(control, part, f"task{number}", 1_000.0 + number)
     seen(control, [1e9] * 500, "other", 1_000.0, types="another type")
     shown = Monitor(control, "app", (SLOW,), {"slow": 5.0}, lambda: 1_010.0).step()
-    rank = (values <= shown["slow"]["value"]).mean()
+    rank = (values <= shown["slow"].value).mean()
     assert abs(rank - 0.99) < 0.015
-    assert shown["slow"]["events"] == 40_000
-    assert criteria(control) == {"slow": shown["slow"]["value"]}
+    assert shown["slow"].events == 40_000
+    assert criteria(control) == {"slow": shown["slow"].value}
 
 
 def test_what_has_left_the_window_counts_no_more(control):
@@ -48,7 +48,7 @@ def test_what_has_left_the_window_counts_no_more(control):
     assert criteria(control)["slow"] == 100.0
     now += 61.0
     seen(control, [1.0] * 200, "b", now)
-    assert monitor.step()["slow"]["events"] == 200
+    assert monitor.step()["slow"].events == 200
     assert criteria(control)["slow"] == 1.0
     assert control.hlen("weir:pipeline:sketches:app") == 1
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from queues import keys
+from queues.stored_document import plain
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import application_of_text
@@ -35,7 +36,7 @@ def keys_of(document: object) -> object:
 
 
 def board(control, monotonic=lambda: 100.0, clock=lambda: 50.0) -> StatusBoard:
-    return StatusBoard(control, APPLICATION, {}, lambda: None, clock=clock, monotonic=monotonic)
+    return StatusBoard(control, APPLICATION, None, lambda: None, clock=clock, monotonic=monotonic)
 
 
 class Times:
@@ -54,7 +55,7 @@ def given(control, times: Times, tick: int = 1) -> None:
 def beat(events: int) -> dict[bytes, bytes]:
     """A node's heartbeat that tells of waiting events."""
     counters = {"inserted_events": events, "removed_events": 0}
-    return {b"n1": json.dumps({"containers": {"telemetry": counters}}).encode()}
+    return {b"n1": json.dumps({"seq": 1, "containers": {"telemetry": counters}}).encode()}
 
 
 def looked(shown: StatusBoard, stall_reason: str | None = None, events: int = 0) -> None:
@@ -71,7 +72,7 @@ def worked(batch: int, at: float = 100.0) -> InterEventBatch:
 
 
 def test_the_sample_that_pages_are_tested_with_has_the_shape_of_the_real_status(control):
-    real = board(control).document({})
+    real = plain(board(control).document({}))
     sample = sample_application()
     for name in ("controls", "rules", "patterns", "operators", "edges"):
         ours, theirs = real.pop(name), sample.pop(name)
@@ -92,7 +93,7 @@ def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
     shown.dispatched(Cursor(controls=APPLICATION.controls), 50, None, ())
     shown.replica("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
     shown.inter_event(worked(7))
-    document = shown.document({})
+    document = plain(shown.document({}))
     assert (document["in_per_second"], document["kept_per_second"]) == (5.0, 4.0)
     assert document["replicas"]["iap1"]["utilisation"] == 0.2
     assert document["operators"]["hosts"]["utilisation"] == 0.2  # 4 s of 10 s, by two tasks
@@ -109,7 +110,7 @@ def test_how_soon_a_replica_answers_is_told_once_it_is_warm_and_only_of_the_wind
 
     def emitted(now: float) -> float | None:
         at[0] = now
-        return shown.document({})["replicas"]["iap1"]["response_seconds"]
+        return plain(shown.document({}))["replicas"]["iap1"]["response_seconds"]
 
     shown.replica("iap1", ReplicaBatch(8.0, 1, 50, 40, 4_000, 7.4, [], 7.4))
     assert emitted(9.0) is None  # Spark was warming up
@@ -125,7 +126,7 @@ def test_each_task_is_measured_by_its_own_batches(control):
     shown = board(control, lambda: next(now))
     shown.inter_event(worked(7, at=98.0))
     shown.inter_event(worked(8, at=100.0))
-    operator = shown.document({})["operators"]["hosts"]
+    operator = plain(shown.document({}))["operators"]["hosts"]
     assert (operator["parallelism"], operator["tasks"], operator["reads_source"]) == (2, 2, True)
     first, second = operator["work"]
     assert (first["executions"], second["executions"]) == (60, 20)
@@ -143,7 +144,7 @@ def test_a_task_that_had_nothing_to_do_has_no_latency_and_counts_nothing(control
     lone = InterEventBatch(100.0, 7, small.combined, small.operators, small.worked[:1], 0.5)
     shown = board(control)
     shown.inter_event(lone)
-    first, second = shown.document({})["operators"]["hosts"]["work"]
+    first, second = plain(shown.document({}))["operators"]["hosts"]["work"]
     assert first["executions"] == 30
     assert second["executions"] == 0
     assert second["latency_seconds"] is None and second["service_seconds"] is None
@@ -188,7 +189,7 @@ def test_what_is_shed_is_told_by_type_with_what_it_costs_and_counts_on_over_a_re
     assert pattern["recall"]["low"] < 50 / 115 < pattern["recall"]["high"]
     one = board(control)
     one.inter_event(shedding(99.0))
-    assert one.document({})["latency_p95_seconds"] == 2.0
+    assert plain(one.document({}))["latency_p95_seconds"] == 2.0
 
 
 def test_the_worst_application_is_the_state_of_the_pipeline(control):
@@ -205,22 +206,22 @@ def test_a_replica_that_finishes_nothing_is_told_in_place_of_running(control):
     times = Times()
     shown = board(control, times, times)
     shown.enter_state("running")
-    assert shown.document({})["state"] == "running", "nothing waits"
+    assert plain(shown.document({}))["state"] == "running", "nothing waits"
     given(control, times)
     looked(shown)
-    assert shown.document(beat(10))["state"] == "starting", "its first batch compiles"
+    assert plain(shown.document(beat(10)))["state"] == "starting", "its first batch compiles"
     shown.replica("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
-    assert shown.document(beat(10))["state"] == "running"
+    assert plain(shown.document(beat(10)))["state"] == "running"
     times.now += 20.0
     looked(shown)
-    said = shown.document(beat(10))
+    said = plain(shown.document(beat(10)))
     assert (said["state"], said["hindrance"]) == (
         "stalled",
         "replica iap1 has not finished its batch for 20 s",
     )
     assert shown.stuck_seconds == 20.0
     ResultQueue(control, "performance").publish(Result("iap1", 1, None, ()), 10)
-    said = shown.document({})
+    said = plain(shown.document({}))
     assert (said["state"], said["hindrance"], shown.stuck_seconds) == ("running", None, 0.0)
 
 
@@ -232,7 +233,7 @@ def test_events_that_nobody_dispatches_are_told_with_what_holds_them_back(contro
     for _ in range(4):
         times.now += 5.0
         looked(shown, "0 events/s are admitted at most")
-        said = shown.document(beat(7))
+        said = plain(shown.document(beat(7)))
     assert said["state"] == "stalled"
     assert said["hindrance"] == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
 
@@ -244,17 +245,17 @@ def test_a_combiner_that_takes_no_results_is_told(control):
     shown.replica("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
     times.now += 1.0
     shown.inter_event(worked(1, times()))
-    assert shown.document({})["state"] == "running"
+    assert plain(shown.document({}))["state"] == "running"
     shown.replica("iap1", ReplicaBatch(times(), 1, 10, 10, 0, 0.2, [], 0.2))
     times.now += 16.0
     looked(shown)
-    assert shown.document({})["hindrance"] == "the combiner has not finished its batch for 16 s"
+    assert plain(shown.document({}))["hindrance"] == "the combiner has not finished its batch for 16 s"
 
 
 def test_what_ended_the_run_before_is_told_until_something_is_worked_again(control):
     shown = board(control)
     shown.enter_state("failed", "a node is away")
     shown.enter_state("running")
-    assert shown.document({})["error"] == "a node is away"
+    assert plain(shown.document({}))["error"] == "a node is away"
     shown.replica("iap1", ReplicaBatch(100.0, 0, 10, 10, 0, 0.2, [], 0.2))
-    assert shown.document({})["error"] is None
+    assert plain(shown.document({}))["error"] is None

@@ -1,0 +1,95 @@
+"""The reference of what processes tell each other: a table for each type, made from the types themselves."""
+
+import inspect as about
+from collections.abc import Iterator
+
+from msgspec import NODEFAULT, inspect
+
+from queues import keys
+from queues.nodes.heartbeat import Heartbeat
+from queues.stored_document import StoredDocument
+from workers.documents.controls import ControlValues
+from workers.documents.hosts import ReportedHost
+from workers.documents.pipeline import PipelineReport
+from workers.documents.plans import PlanDocument
+from workers.documents.plants import PlantHolder
+from workers.documents.snapshot import Snapshot
+
+# Where each is stored; a plan has tables of its own, and is a document for pages and the API.
+ROOTS: tuple[tuple[type[StoredDocument], str], ...] = (
+    (Snapshot, keys.SNAPSHOT),
+    (Heartbeat, keys.HEARTBEATS),
+    (ReportedHost, keys.HOSTS),
+    (PipelineReport, keys.PIPELINE),
+    (ControlValues, keys.PIPELINE_CONTROLS.of("{application}")),
+    (PlantHolder, keys.HOLDER.of("{plant}")),
+    (PlanDocument, ""),
+)
+WORDS = {
+    inspect.IntType: "whole number",
+    inspect.FloatType: "number",
+    inspect.StrType: "text",
+    inspect.BoolType: "true or false",
+    inspect.NoneType: "null",
+    inspect.AnyType: "any value",
+}
+
+
+def kinds() -> Iterator[inspect.StructType]:
+    """Each type once, those of the roots first where they are, then what they are made of."""
+    waiting: list[inspect.Type] = [inspect.type_info(kind) for kind, _ in ROOTS]
+    seen: set[type] = set()
+    while waiting:
+        kind = waiting.pop(0)
+        if isinstance(kind, inspect.StructType) and kind.cls not in seen:
+            seen.add(kind.cls)
+            yield kind
+            waiting[:0] = [part for field in kind.fields for part in parts_of(field.type)]
+
+
+def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """The types of documents in a field's type."""
+    if isinstance(kind, inspect.UnionType):
+        for each in kind.types:
+            yield from parts_of(each)
+    elif isinstance(kind, inspect.ListType):
+        yield from parts_of(kind.item_type)
+    elif isinstance(kind, inspect.DictType):
+        yield from parts_of(kind.value_type)
+    elif isinstance(kind, inspect.StructType):
+        yield kind
+
+
+def in_words(kind: inspect.Type) -> str:
+    """A type as people say it; a document as a link to its table."""
+    if isinstance(kind, inspect.UnionType):
+        return " or ".join(in_words(each) for each in kind.types)
+    if isinstance(kind, inspect.ListType):
+        return f"list of {in_words(kind.item_type)}"
+    if isinstance(kind, inspect.DictType):
+        return f"{in_words(kind.value_type)} by name"
+    if isinstance(kind, inspect.StructType):
+        return f"[{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
+    return WORDS.get(type(kind), type(kind).__name__)
+
+
+def rows_of(kind: inspect.StructType) -> Iterator[tuple[str, str, str]]:
+    """A row for each field: its JSON key, what it is, and what is read where an older process left it out."""
+    for field in kind.fields:
+        yield f"`{field.encode_name}`", in_words(field.type), _default(field)
+
+
+def said_of(kind: inspect.StructType) -> str:
+    """Its sentences, and where it is stored."""
+    places: dict[type, str] = dict(ROOTS)
+    stored = places.get(kind.cls)
+    place = f" Key `{stored}`." if stored else ""
+    return " ".join((about.getdoc(kind.cls) or "").split()) + place
+
+
+def _default(field: inspect.Field) -> str:
+    if field.required:
+        return "needed"
+    if field.default is NODEFAULT or isinstance(field.default, StoredDocument):
+        return "empty"
+    return "null" if field.default is None else f"`{field.default}`"

@@ -1,0 +1,60 @@
+"""What a node's agent says once a second (`weir:heartbeats`)."""
+
+from queues.stored_document import StoredDocument, decoded, encoded
+
+
+class UtilisedParts(StoredDocument, frozen=True, gc=False):
+    """Shares of capacity: CPU of the server's core, memory, and events per second taken in."""
+
+    cpu: float
+    memory: float
+    events: float
+
+
+class ContainerCounters(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """One queue's segment on the node (`queues.segments.gauge`). Counters only rise; of those of
+    events, `received_events` and `sent_events` only went from node to node. server_time_share: of
+    the server's core; None before two samples.
+    """
+
+    inserted_events: int = 0
+    removed_events: int = 0
+    dead_events: int = 0
+    received_events: int = 0
+    sent_events: int = 0
+    inserted_blocks: int | None = None
+    inserted_bytes: int | None = None
+    removed_blocks: int | None = None
+    removed_bytes: int | None = None
+    length_blocks: int | None = None
+    pending_blocks: int | None = None
+    retry_blocks: int | None = None
+    dead_letters: int | None = None
+    leaving_blocks: int = 0
+    oldest_seconds: float | None = None
+    server_time_share: float | None = None
+
+
+class Heartbeat(StoredDocument, frozen=True, kw_only=True):
+    """seq changes with each beat; at: seconds since 1970 by the agent's clock. raw: the greatest of
+    the parts; utilisation: the same, smoothed. containers by queue.
+    """
+
+    seq: int
+    node: str = ""
+    at: float = 0.0
+    state: str | None = None
+    utilisation: float | None = None
+    raw: float | None = None
+    parts: UtilisedParts | None = None
+    memory_bytes: int | None = None
+    containers: dict[str, ContainerCounters] = {}
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return encoded(self)
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> "Heartbeat":
+        """Read the stored form. Raises `BadDocument` naming the field."""
+        return decoded(cls, text, "heartbeat")

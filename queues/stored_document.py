@@ -1,0 +1,100 @@
+"""Documents that processes give each other through the control server: a type each, and one way to
+write and read them.
+
+A field has the name of its JSON key. Unknown is None, and null in JSON. A reader that is older than
+the writer ignores fields it does not know; one that is newer has a default for each field that an
+older writer leaves out. So processes of two versions work together while an upgrade goes on. A
+number is taken for a whole one where it is whole (3.0): a document that is refused stops whoever
+reads it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from queues.errors import WeirError
+
+
+class StoredDocument(msgspec.Struct, frozen=True):
+    """Base of each document and of each part of one. Not checked when made: its types are the
+    author's.
+    """
+
+
+class BadDocument(WeirError, ValueError):  # noqa: N818
+    """A document that is not what its type says: `field` names the place, `message` what it takes."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field, self.message = field, message
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.field, self.message)
+
+
+Read = TypeVar("Read", bound=StoredDocument)
+_ENCODER = msgspec.json.Encoder()
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def encoded(document: StoredDocument | Mapping[str, Any]) -> bytes:
+    """Its JSON. A number that is not finite is written as null. In a mapping, `msgspec.Raw` stands
+    for what is encoded already.
+    """
+    return _ENCODER.encode(document)
+
+
+def decoded(kind: type[Read], text: bytes | str, name: str) -> Read:
+    """The document of a JSON text. Raises BadDocument naming the place below `name`."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS.setdefault(kind, msgspec.json.Decoder(kind, strict=False))
+    try:
+        found: Read = decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _refused(name, str(error)) from None
+    return found
+
+
+def typed(kind: type[Read], value: Any, name: str = "document") -> Read:
+    """The document of plain values. Raises BadDocument naming the place below `name`."""
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _refused(name, str(error)) from None
+
+
+def plain(document: StoredDocument) -> dict[str, Any]:
+    """The same as dicts and lists of JSON values."""
+    found: dict[str, Any] = msgspec.to_builtins(document)
+    return found
+
+
+def changed(document: Read, **values: Any) -> Read:
+    """A copy with other values; its parts are shared."""
+    return msgspec.structs.replace(document, **values)
+
+
+def shared_values(document: StoredDocument, base: type[StoredDocument]) -> dict[str, Any]:
+    """Its values of the fields that it has from a base, by name, to make another of that base."""
+    return {name: getattr(document, name) for name in base.__struct_fields__}
+
+
+def value_at(document: StoredDocument, key: str) -> Any:
+    """The value under a JSON key; None where there is no such key."""
+    names = _NAMES.get(type(document))
+    if names is None:
+        kind = type(document)
+        pairs = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+        names = _NAMES.setdefault(kind, dict(pairs))
+    return getattr(document, names[key]) if key in names else None
+
+
+_NAMES: dict[type, dict[str, str]] = {}
+
+
+def _refused(name: str, error: str) -> BadDocument:
+    """msgspec writes "Expected `int`, got `str` - at `$.nodes[...].points`"."""
+    what, _, path = error.partition(" - at `$")
+    return BadDocument(f"{name}{path.rstrip('`')}", f"{what[:1].lower()}{what[1:]}")

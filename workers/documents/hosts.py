@@ -1,0 +1,42 @@
+"""Worker hosts as the snapshot has them, and as they report themselves (`weir:hosts`)."""
+
+from queues.stored_document import StoredDocument
+
+
+class PoolWork(StoredDocument, frozen=True, kw_only=True):
+    """What a host's workers completed while all slots had work (`workers.pool.departures`).
+    recent_seconds: between completions, the newest of them number `seq`. full_seconds: so long all
+    had work since the start.
+    """
+
+    seq: int | None = None
+    recent_seconds: list[float] = []
+    full_seconds: float | None = None
+    per_second: float | None = None
+
+
+class WorkerHost(StoredDocument, frozen=True, kw_only=True):
+    """slots: processes there are; busy: those at work. started_with: slots at its start. trouble:
+    why the pool is not what it was set to, "" where it is.
+    """
+
+    role: str = ""
+    slots: int = 0
+    busy: int = 0
+    pid: int | None = None
+    resizable: bool | None = None
+    started_with: int | None = None
+    trouble: str | None = None
+    done: PoolWork | None = None
+
+
+class ReportedHost(WorkerHost, frozen=True, kw_only=True):
+    """at: seconds since 1970, by the host's clock."""
+
+    at: float
+
+
+class HostStatus(WorkerHost, frozen=True, kw_only=True):
+    """age_seconds: since its last report."""
+
+    age_seconds: float | None = None

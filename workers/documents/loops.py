@@ -1,0 +1,61 @@
+"""Control loops, what they did lately and what people put in their place, as the snapshot has them."""
+
+from typing import Any
+
+from queues.stored_document import StoredDocument
+
+
+class LoopStatus(StoredDocument, frozen=True, kw_only=True):
+    """target: what it steers ({"queue", "node"}, {"application"}, …). mode: with an override of it
+    in place. measured, setpoint, actuator: of its last decision, in the law's units; so are
+    `terms`, those that pages follow. at: of that decision; entry: its number in the ledger.
+    overrides: how many are in force.
+    """
+
+    id: int = 0
+    law: str = ""
+    target: dict[str, str] = {}
+    mode: str = "auto"
+    measured: Any = None
+    setpoint: Any = None
+    actuator: int | float | None = None
+    at: float | None = None
+    reason: str | None = None
+    verdict: str | None = None
+    entry: int | None = None
+    overrides: int = 0
+    terms: dict[str, Any] = {}
+
+
+class RecentAction(StoredDocument, frozen=True, kw_only=True):
+    """What the loops of a law did last: `did` in words; points: that it moved."""
+
+    law: str
+    entry: int
+    at: float
+    verdict: str
+    did: str = ""
+    points: int = 0
+
+
+class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
+    """A value in place of a loop's, a law's, a queue's loops' or a node's own. Times are seconds
+    since 1970; expires_at None: it has no end; notice_at: when its end is told ahead. instead_of:
+    the value it replaces.
+    """
+
+    id: int
+    name: str
+    value: Any = None
+    scope: str = ""
+    loop: str | None = None
+    law: str | None = None
+    queue: str | None = None
+    node: str | None = None
+    instead_of: Any = None
+    owner: str = ""
+    reason: str = ""
+    replaces: Any = None
+    created_at: float | None = None
+    expires_at: float | None = None
+    notice_at: float | None = None

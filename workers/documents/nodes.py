@@ -1,0 +1,34 @@
+"""Nodes as the snapshot has them."""
+
+from queues.nodes.heartbeat import UtilisedParts
+from queues.stored_document import StoredDocument
+from queues.topology import Capacity, NodeSpec
+
+_SPEC = NodeSpec("", "")
+
+
+class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """state: one of `node_state.STATES`, None before the first heartbeat; last_state: without
+    OFFLINE. stale: not heard for two beats. age_seconds: since the last beat. utilisation:
+    smoothed, raw: the greatest of the parts, all shares of capacity; so are busy and toobusy, the
+    thresholds. points: of 1000 a queue; containers: those with points.
+    """
+
+    state: str | None = None
+    stale: bool = False
+    age_seconds: float | None = None
+    utilisation: float | None = None
+    raw: float | None = None
+    parts: UtilisedParts | None = None
+    busy: float = _SPEC.busy
+    toobusy: float = _SPEC.toobusy
+    in_per_second: float | None = None
+    out_per_second: float | None = None
+    memory_bytes: int | None = None
+    memory_capacity_bytes: int | None = None
+    capacity_events_per_second: float = Capacity().events_per_second
+    points: int = 0
+    containers: int = 0
+    drained: bool = False
+    cordoned: bool = False
+    last_state: str | None = None

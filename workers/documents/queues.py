@@ -1,0 +1,70 @@
+"""Queues, their containers and who publishes to them, as the snapshot has them."""
+
+from queues.stored_document import StoredDocument
+
+
+class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """A queue's share on one node. points: of 1000; 0 while it drains. leaving_blocks: marked for a
+    transfer. inserted_events, removed_events: by producers and workers since ever, without what
+    went from node to node. load: its share of the node's capacity. server_time_share: of one core
+    of the node's server. waiting_to_run, workers_busy: workers submitted and not started, and at
+    work; workers_started: since ever.
+    """
+
+    points: int = 0
+    waiting_events: int | None = None
+    waiting_bytes: int | None = None
+    in_per_second: float | None = None
+    out_per_second: float | None = None
+    dead_per_second: float | None = None
+    load: float | None = None
+    server_time_share: float | None = None
+    oldest_seconds: float | None = None
+    inserted_events: int | None = None
+    removed_events: int | None = None
+    leaving_blocks: int = 0
+    dead_letters: int | None = None
+    retry_blocks: int | None = None
+    waiting_to_run: int | None = None
+    workers_started: int | None = None
+    workers_busy: int | None = None
+
+
+class QueueStatus(StoredDocument, frozen=True, kw_only=True):
+    """kind: jobs or pipeline. handler, sink: of a jobs queue, what is done with its events, and
+    where they go. Figures are of all containers together. wait_seconds: how long what waits takes
+    at the present rate. oldest_seconds: the age of the oldest event. latency_p95_seconds: from
+    publishing to acknowledging. workers_at_once: on average; service_seconds: of one of them, for
+    one event. trouble: why a worker ended early.
+    """
+
+    kind: str | None = None
+    handler: str | None = None
+    sink: str | None = None
+    priority: int | None = None
+    minimum_containers: int = 1
+    in_per_second: float | None = None
+    out_per_second: float | None = None
+    waiting_events: int | None = None
+    waiting_bytes: int | None = None
+    wait_seconds: float | None = None
+    oldest_seconds: float | None = None
+    latency_p95_seconds: float | None = None
+    dead_letters: int | None = None
+    retry_blocks: int | None = None
+    workers_at_once: float | None = None
+    service_seconds: float | None = None
+    trouble: str | None = None
+    containers: dict[str, ContainerStatus] = {}
+
+
+class ProducerStatus(StoredDocument, frozen=True, kw_only=True):
+    """age_seconds: since it published. queues: events/s by queue. rejected, rerouted: events since
+    it began.
+    """
+
+    in_per_second: float | None = None
+    age_seconds: float | None = None
+    queues: dict[str, float | None] = {}
+    rejected: int = 0
+    rerouted: int = 0

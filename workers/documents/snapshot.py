@@ -1,0 +1,81 @@
+"""The plant at one moment (`weir:snapshot`): composed by the observer each second, read by
+everybody else.
+"""
+
+from queues.nodes.node_state import NORMAL
+from queues.stored_document import StoredDocument, decoded, encoded
+from workers.documents.alerts import AlertStatus
+from workers.documents.hosts import HostStatus
+from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
+from workers.documents.nodes import NodeStatus
+from workers.documents.pipeline import PipelineStatus
+from workers.documents.plans import PlanStatus
+from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
+from workers.documents.queues import ProducerStatus, QueueStatus
+from workers.documents.work import RunStatus
+
+
+class PlantHealth(StoredDocument, frozen=True):
+    """state: of what is worst; sentence: what that is, and what is being done."""
+
+    state: str
+    sentence: str
+
+
+class PlantTotals(StoredDocument, frozen=True, kw_only=True):
+    """All queues, nodes and worker hosts of role jobs together. backlog_seconds: of the queue that
+    waits longest; backlog_change_events: over the last 30 s. shed_share: of what patterns could
+    use.
+    """
+
+    in_per_second: float | None = None
+    out_per_second: float | None = None
+    latency_p95_seconds: float | None = None
+    backlog_events: int | None = None
+    backlog_change_events: int | None = None
+    backlog_seconds: float | None = None
+    shed_share: float | None = None
+    nodes_in_use: int | None = None
+    nodes: int | None = None
+    workers_busy: int | None = None
+    worker_slots: int | None = None
+    dead_letters: int | None = None
+
+
+class Snapshot(StoredDocument, frozen=True, kw_only=True):
+    """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made.
+    Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
+    first, alerts: the gravest first, deeds: the newest first.
+    """
+
+    seq: int = 0
+    at: float | None = None
+    plant: str = "main"
+    health: PlantHealth = PlantHealth(NORMAL, "")
+    totals: PlantTotals = PlantTotals()
+    producers: dict[str, ProducerStatus] = {}
+    queues: dict[str, QueueStatus] = {}
+    nodes: dict[str, NodeStatus] = {}
+    hosts: dict[str, HostStatus] = {}
+    pipeline: PipelineStatus = PipelineStatus()
+    steered_by: PlantHolder | None = None
+    plants: dict[str, PlantStatus] = {}
+    deeds: list[RecentAction] = []
+    loops: dict[str, LoopStatus] = {}
+    overrides: list[OverrideStatus] = []
+    plans: list[PlanStatus] = []
+    runs: dict[str, RunStatus] = {}
+    forecasts: dict[str, LoadForecast] = {}
+    alerts: list[AlertStatus] = []
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return encoded(self)
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> "Snapshot":
+        """Read the stored form. Raises `BadDocument` naming the field."""
+        return decoded(cls, text, "snapshot")
+
+
+NOTHING_SEEN = Snapshot()

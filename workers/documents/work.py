@@ -1,0 +1,22 @@
+"""Open runs of batch tasks, and open alerts, as the snapshot has them."""
+
+from queues.stored_document import StoredDocument
+
+
+class RunStatus(StoredDocument, frozen=True, kw_only=True):
+    """share: how far it is, 0 to 1. working: workers at it now; workers_wanted: that it should
+    have.
+    """
+
+    task: str
+    state: str
+    share: float | None = None
+    rows: int = 0
+    chunks_done: int = 0
+    chunks_total: int | None = None
+    stages_done: int = 0
+    stages_total: int = 0
+    working: int = 0
+    workers_wanted: int = 0
+    started_at: float | None = None
+    deadline_at: float | None = None
