@@ -1,4 +1,4 @@
-"""The reference of what processes tell each other: a table for each type, made from the types themselves."""
+"""The reference of what processes say to each other: a table for each type, made from the types."""
 
 import inspect as about
 from collections.abc import Iterator

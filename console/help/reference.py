@@ -246,8 +246,8 @@ def stored_documents() -> str:
         for kind in documents.kinds()
     )
     return (
-        "# Documents\n\nWhat processes tell each other through the control server, as JSON. Unknown is null,"
-        " never 0. A reader ignores keys that it does not know, and has a value for each that an older"
+        "# Documents\n\nWhat processes say to each other through the control server, as JSON. Unknown is"
+        " null, never 0. A reader ignores keys that it does not know, and has a value for each that an older"
         " process leaves out.\n\n" + "\n".join(tables)
     )
 

@@ -77,6 +77,8 @@ ALLOWED_NAMES = {
     "looked_at",  # a column of the alerts' watch
     "spared_keys_share",  # a key of the pipeline's controls
     "under_way",  # work in progress
+    # Keys of stored and published documents.
+    *("deeds", "hindrance", "trouble", "quiet", "quiet_until", "spared", "kept_per_second"),
     "machine",  # the computer of a bench
 }
 

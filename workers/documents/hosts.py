@@ -16,7 +16,7 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
 
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
-    """slots: processes there are; busy: those at work. started_with: slots at its start. trouble:
+    """slots: processes there are; busy: those at work. started_with: slots at its start. `trouble`:
     why the pool is not what it was set to, "" where it is.
     """
 

@@ -40,8 +40,8 @@ class RecentAction(StoredDocument, frozen=True, kw_only=True):
 
 class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
     """A value in place of a loop's, a law's, a queue's loops' or a node's own. Times are seconds
-    since 1970; expires_at None: it has no end; notice_at: when its end is told ahead. instead_of:
-    the value it replaces.
+    since 1970; expires_at None: it has no end; notice_at: when people are notified of its end.
+    instead_of: the value it replaces.
     """
 
     id: int

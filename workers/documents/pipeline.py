@@ -1,5 +1,5 @@
 """What the pipeline says of itself (`weir:pipeline`), and the snapshot of it. What the figures mean
-is told in `workers.pipeline.status.status`.
+is said in `workers.pipeline.status.status`.
 """
 
 from msgspec import field
@@ -46,7 +46,7 @@ class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     """types: events/s it was given, by type; shed_per_second likewise, what it was not given.
-    expression: as one writes it. recall: None while nothing tells.
+    expression: as one writes it. recall: None while nothing is known.
     """
 
     operator: str = ""
@@ -189,9 +189,9 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
     offered_per_second: float | None = None
     shed_per_second: float | None = None
     result_free_bytes: int | None = None
-    late_events: int | None = None
-    outbox_events: int | None = None
-    shed_events: int | None = None
+    late_events: int = 0
+    outbox_events: int = 0
+    shed_events: int = 0
     patterns: dict[str, PatternCounts] = {}
     rules: list[RuleStatus] = []
     skipped_nodes: list[str] = []

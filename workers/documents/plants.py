@@ -1,4 +1,4 @@
-"""Registered plants, who steers one, and what is foreseen of what comes, as the snapshot has them."""
+"""Registered plants, who steers one, and the forecast of what comes, as the snapshot has them."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
-    """Another plant. state: seen, stale or unseen; error: what went wrong when it was looked at
+    """Another plant. state: seen, stale or unseen; error: what went wrong when it was observed
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
     `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
     """

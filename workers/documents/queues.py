@@ -35,7 +35,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     where they go. Figures are of all containers together. wait_seconds: how long what waits takes
     at the present rate. oldest_seconds: the age of the oldest event. latency_p95_seconds: from
     publishing to acknowledging. workers_at_once: on average; service_seconds: of one of them, for
-    one event. trouble: why a worker ended early.
+    one event. `trouble`: why a worker ended early.
     """
 
     kind: str | None = None

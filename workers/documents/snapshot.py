@@ -1,4 +1,4 @@
-"""The plant at one moment (`weir:snapshot`): composed by the observer each second, read by
+"""The plant at one instant (`weir:snapshot`): composed by the observer each second, read by
 everybody else.
 """
 
@@ -45,7 +45,7 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
     """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made.
     Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
-    first, alerts: the gravest first, deeds: the newest first.
+    first, alerts: the most severe first, `deeds`: the newest first.
     """
 
     seq: int = 0

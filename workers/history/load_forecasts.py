@@ -1,8 +1,8 @@
 """What will be offered to each application, forecast once a minute from what came (`controllers.design`).
 
 The past is what was measured (`metric_history`) and, before that, the newest set of `forecast_training` of
-the application's queues. It is read and foreseen in a thread of its own: the watcher, who asks each second,
-waits for nobody. What is foreseen stands in the snapshot, so that laws and pages see the same
+the application's queues. It is read and forecast in a thread of its own: the watcher, who asks each second,
+waits for nobody. The forecast stands in the snapshot, so that laws and pages see the same
 (`workers.documents.plants.LoadForecast`).
 """
 
@@ -62,7 +62,7 @@ class LoadForecasts:
         return cls(lambda queues, now: past_of(history, data, queues, now))
 
     def rows(self, applications: Queues, now_seconds: float) -> dict[str, LoadForecast]:
-        """Application → what was foreseen last; an application that has just come has none yet."""
+        """Application → what was forecast last; an application that has just come has none yet."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
         is_new = not applications.keys() <= self._documents.keys()
         if (is_due or is_new) and not (self._thread and self._thread.is_alive()):

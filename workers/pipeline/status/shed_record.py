@@ -63,7 +63,7 @@ class ShedRecord:
         return found.get(pattern, {})
 
     def recall(self, pattern: str) -> RecallEstimate | None:
-        """`recall.Recall` of a pattern; None while nothing tells."""
+        """`recall.Recall` of a pattern; None while nothing is known."""
         looks = list(self._of(pattern))
         if not any(each.control_events for each in looks):
             return None

@@ -391,7 +391,7 @@ class StatusBoard:
         return {each: self._rate([number], now) for each, number in sorted(types.items())}
 
     def _spared(self, count: PatternCount, now: float) -> RetainedKeys:
-        """What the spared keys' events were, and made of them; empty while nothing is shed."""
+        """What the control keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.control_matches, now)
         return RetainedKeys(types=self._by_type(bounded(count.control_types), now), out_per_second=matches)
 
