@@ -34,7 +34,7 @@ def keep(recorder: Recorder, first: float, count: int, step: float = 1.0, size: 
 def snapshot_text(at: float, size: int = 0) -> bytes:
     ballast = "".join(f"{hash((at, place)):x}" for place in range(size // 15))
     return orjson.dumps(
-        {"at": at, "unknown": None, "queues": {"alert": {"waiting_events": at % 7}}, "b": ballast}
+        {"at": at, "unknown": None, "queues": {"alert": {"waiting_events": int(at % 7)}}, "b": ballast}
     )
 
 

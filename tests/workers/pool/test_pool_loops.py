@@ -63,9 +63,9 @@ def test_in_auto_it_explores_at_once_and_rests_at_the_knee(plant):
         plant.tick()
         sizes.append(plant.rows[HOST]["slots"])
     loop = control_record(plant.now).loops[f"concurrency/{HOST}"]
-    assert loop["terms"]["phase"] == "steady" and 5 <= loop["actuator"] <= 7
+    assert loop.terms["phase"] == "steady" and 5 <= loop.actuator <= 7
     assert max(sizes) <= 16 and min(sizes) >= 1
-    assert plant.order().threads == loop["actuator"]
+    assert plant.order().threads == loop.actuator
 
 
 def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise(control, plant):
