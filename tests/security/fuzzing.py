@@ -204,6 +204,7 @@ class Tally:
     routes: set[str] = field(default_factory=set)
     roles: set[str] = field(default_factory=set)
     slowest: tuple[float, str] = (0.0, "")
+    failure: str = ""  # the first: what is found after it may be its consequence
     began: float = field(default_factory=time.monotonic)
 
     def count(self, route: str, role: str, status: int, seconds: float) -> None:
@@ -219,6 +220,7 @@ class Tally:
         return (
             f"{name}: {self.requests:,} requests in {seconds:.0f} s over {len(self.routes)} routes"
             f" as {len(self.roles)} callers; {said}; slowest {self.slowest[0]:.2f} s ({self.slowest[1]})"
+            f"{self.failure}"
         )
 
 
@@ -276,6 +278,8 @@ def send(tally: Tally, caller: Caller, route: str, work: Callable[[Client], Any]
     answer = taken_back(lambda: work(caller.browser()))
     seconds = time.monotonic() - begun
     tally.count(route, caller.name, answer.status_code, seconds)
+    if answer.status_code >= 500 and not tally.failure:
+        tally.failure = f"; {caller.name} was answered {answer.status_code} first for {route}"
     away = answer.status_code == 503 and route.endswith("readyz")
     assert answer.status_code < 500 or away, (route, caller.name, answer.status_code)
     assert seconds < MOST_SECONDS, (route, caller.name, seconds)

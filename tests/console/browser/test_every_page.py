@@ -1,12 +1,13 @@
 """Every page can be used by everybody: by its rules, on a phone, from the keyboard, without scripts."""
 
+import itertools
 import os
 import re
 from pathlib import Path
 
 import pytest
 from django.urls import reverse
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from console.pages.frame.frame import RAIL
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
@@ -34,16 +35,26 @@ PAGES = (
     "/help/reference/laws/flow/",
     "/help/?q=override",
 )
+VISITS = {"desk": (DESKTOP, "light"), "phone": (PHONE, "dark")}
 SCREENS = {"light": (DESKTOP, "light"), "dark": (DESKTOP, "dark"), "phone": (PHONE, "light")}
 PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")  # a folder for the pictures of every page
 
 
+@pytest.mark.parametrize(("path", "seen"), zip(PAGES, itertools.cycle(VISITS), strict=False))
+def test_a_page_can_be_used_by_everybody_and_fits(path, seen, open_page, observer):
+    """Half of the pages on a desk in light, half on a phone in dark; the slow proof sees each on both."""
+    used_by_everybody(open_page(path, viewport=DESKTOP, color_scheme="light"), path, VISITS[seen])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_can_be_used_by_everybody_and_fits(path, open_page, observer):
-    page = open_page(path, viewport=DESKTOP, color_scheme="light")
+def test_a_page_can_be_used_by_everybody_on_a_desk_and_on_a_phone(path, open_page, observer):
+    used_by_everybody(open_page(path, viewport=DESKTOP, color_scheme="light"), path, *VISITS.values())
+
+
+def used_by_everybody(page: Page, path: str, *visits: tuple[dict[str, int], str]) -> None:
     expect(page.locator("#connection")).not_to_have_attribute("data-connection", "reading")
-    # One visit, seen on a desk in light and on a phone in dark.
-    for viewport, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
+    for viewport, scheme in visits:
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         assert violations(page) == [], (path, scheme)
