@@ -1,70 +1,76 @@
-"""Worst first: one order for nodes and queues, so that a glance at the top is enough."""
+"""Worst first: one order for whatever has a state, so that a glance at the top is enough."""
 
-import math
 from typing import Any
 
 from django.urls import reverse
 
-from queues.nodes.node_state import BUSY, NORMAL, STATES
-from queues.waiting import BEHIND_SECONDS
-from workers.documents.nodes import NodeStatus
-from workers.documents.queues import QueueStatus
+from queues.nodes.node_state import STATES
 from workers.documents.snapshot import Snapshot
+from workers.documents.states import SEVERITIES, SubjectState
+from workers.snapshot.states.evaluate import states_of
 
-STATE_RANK = {state: rank for rank, state in enumerate(STATES)}
+LISTED = ("node", "queue")  # also while they are well; others where something is wrong
+Rank = tuple[int, int, float]
 
 
 def worst_first(snapshot: Snapshot | None) -> list[dict[str, Any]]:
-    """Nodes and queues as {kind, name, url, state, figure, unit, badness}, worst first; names break ties."""
+    """Subjects as {kind, name, url, state, word, stale, finding, figure, waits, rank}, worst first; names
+    break ties. What another subject explains is left out.
+    """
     if snapshot is None:
         return []
-    rows = [_node(*item) for item in snapshot.nodes.items()]
-    rows += [_queue(*item) for item in snapshot.queues.items()]
-    return sorted(rows, key=lambda row: (-row["badness"], row["kind"], row["name"]))
+    rows = [
+        _row(snapshot, state)
+        for state in states_of(snapshot).values()
+        if state.kind in LISTED or (state.finding and state.within is None)
+    ]
+    return sorted(rows, key=lambda row: (*(-part for part in row["rank"]), row["kind"], row["name"]))
 
 
-def _node(name: str, node: NodeStatus) -> dict[str, Any]:
-    utilisation = node.utilisation
+def rank(snapshot: Snapshot, kind: str, name: str) -> Rank:
+    """Of one subject: its severity, its sign, then how much of it is used or waits."""
+    state = states_of(snapshot).get(f"{kind}/{name}")
+    return _rank(snapshot, state) if state is not None else (0, 0, 0.0)
+
+
+def _row(snapshot: Snapshot, state: SubjectState) -> dict[str, Any]:
+    queue = snapshot.queues.get(state.name) if state.kind == "queue" else None
+    node = snapshot.nodes.get(state.name) if state.kind == "node" else None
     return {
-        "kind": "node",
-        "name": name,
-        "url": reverse("node", args=[name]),
-        "state": node.state,
-        "stale": node.stale,
-        "figure": utilisation,
-        "unit": "utilisation",
-        "badness": badness_of_node(node),
+        "kind": state.kind,
+        "name": state.name,
+        "subject": f"{state.kind}/{state.name}",
+        "url": url_of(snapshot, state.kind, state.name),
+        "state": state.sign,
+        "word": state.word,
+        "severity": state.severity,
+        "stale": state.stale,
+        "finding": state.finding,
+        "figure": node.utilisation if node else queue.wait_seconds if queue else None,
+        "waits": bool(queue and queue.waiting_events),
+        "rank": _rank(snapshot, state),
     }
 
 
-def badness_of_node(node: NodeStatus) -> float:
-    """Its state first, then how much of it is used; one in doubt is half a state worse."""
-    used = min(node.utilisation or 0.0, 1.0)
-    return STATE_RANK.get(node.state or "", 0) + used + 0.5 * bool(node.stale)
+def _rank(snapshot: Snapshot, state: SubjectState) -> Rank:
+    sign = STATES.index(state.sign) if state.sign in STATES else 0
+    return SEVERITIES.index(state.severity), sign, _amount(snapshot, state) + 0.5 * state.stale
 
 
-def _queue(name: str, queue: QueueStatus) -> dict[str, Any]:
-    wait, waits = queue.wait_seconds, bool(queue.waiting_events)
-    behind = _lateness(queue) >= 1.0
-    return {
-        "kind": "queue",
-        "name": name,
-        "url": reverse("queue", args=[name]),
-        "state": BUSY if behind else NORMAL,
-        "stale": False,
-        "figure": wait,
-        "unit": "seconds",
-        "waits": waits,
-        "badness": badness_of_queue(queue),
-    }
+def _amount(snapshot: Snapshot, state: SubjectState) -> float:
+    """A node's utilisation or a queue's wait, as a number below 1."""
+    if state.kind == "node" and state.name in snapshot.nodes:
+        return min(snapshot.nodes[state.name].utilisation or 0.0, 1.0)
+    queue = snapshot.queues.get(state.name) if state.kind == "queue" else None
+    wait = (queue.wait_seconds or 0.0) if queue else 0.0
+    return wait / (1.0 + wait)
 
 
-def badness_of_queue(queue: QueueStatus) -> float:
-    """A queue is as bad as a BUSY node at 10 s of waiting, and grows from there up to an OFFLINE one."""
-    return min(1.0 + _lateness(queue), 4.5) + (0.5 if queue.dead_letters else 0.0)
-
-
-def _lateness(queue: QueueStatus) -> float:
-    """One that waits for nobody knows how long is as late as can be."""
-    wait = queue.wait_seconds
-    return math.inf if wait is None and queue.waiting_events else (wait or 0.0) / BEHIND_SECONDS
+def url_of(snapshot: Snapshot, kind: str, name: str) -> str:
+    """The page where a subject is shown."""
+    if kind in ("node", "queue"):
+        return reverse(kind, args=[name])
+    if kind == "loop" and (loop := snapshot.loops.get(name)) is not None:
+        return reverse("loop", args=[loop.id])
+    pages = {"pipeline": "pipeline", "application": "pipeline", "host": "workers", "loop": "loops"}
+    return reverse(pages.get(kind, "overview"))

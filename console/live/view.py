@@ -18,6 +18,7 @@ PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
 HOST = frozenset({"role", "slots", "busy", "age_seconds"})
 LASTING = frozenset({"id", "mode", "verdict", "entry"})
+JUDGED = frozenset({"kind", "severity", "sign", "finding"})
 USE = frozenset(
     {
         "state",
@@ -74,6 +75,8 @@ class View:
             result["plants"] = _rows(document["plants"], self.plants)
         if self.loops is not None and document.get("loops"):
             result["loops"] = _rows(document["loops"], self.loops, self._is_about)
+        if self.loops is not None and document.get("states"):
+            result["states"] = _states(document["states"])
         if self.containers is not None and document.get("queues"):
             result["queues"] = {name: self._queue(name, row) for name, row in document["queues"].items()}
         return result
@@ -90,6 +93,12 @@ class View:
         """Whether a loop steers a container of the queue or node: law/queue/node."""
         _, *target = loop.split("/")
         return bool(target) and (target[0] == self.queue or target[-1] == self.node)
+
+
+def _states(states: Mapping[str, Any]) -> Document:
+    """Of loops, which may be hundreds, what a list of what is wrong needs; the others whole."""
+    loops = {key: row for key, row in states.items() if key.startswith("loop/")}
+    return {**states, **_rows(loops, JUDGED)} if loops else dict(states)
 
 
 def _rows(

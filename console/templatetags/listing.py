@@ -12,7 +12,7 @@ from typing import Any
 from django import template
 from django.template.context import Context
 
-from console.display.worst_first import badness_of_node, badness_of_queue
+from console.display.worst_first import rank
 from controllers.worker_rate import law as worker_rate
 from workers.documents.loops import LoopStatus
 from workers.documents.queues import ContainerStatus
@@ -50,24 +50,33 @@ def backlog_of(loop: LoopStatus) -> float:
 
 
 ORDERS: dict[str, Callable[[Any], Any]] = {
-    "nodes": badness_of_node,
-    "queues": badness_of_queue,
     "containers": lambda pair: wait_of(pair["container"]),
     "managers": backlog_of,
     # Of loops without a common measure: those a person holds in hand, then those of the whole plant.
     "loops": lambda loop: (len(loop["overrides"]), loop["law"] != WORKER_RATE),
 }
 
+BY_STATE = {"nodes": "node", "queues": "queue"}  # worst first, by their evaluated states
+
 
 @register.simple_tag(takes_context=True)
 def listed(context: Context, rows: Mapping[str, Any], order: str) -> Listing:
-    """Named rows in their own order while they are few; else the worst of them, by one of ORDERS."""
+    """Named rows in their own order while they are few; else the worst of them."""
     request = context.get("request")
     everything = list(rows.items())
     if len(everything) <= MOST_ROWS or (request is not None and request.GET.get("rows") == "all"):
         return Listing(everything, len(everything))
-    worst = sorted(everything, key=lambda row: ORDERS[order](row[1]), reverse=True)
+    by = _by_state(context["snapshot"], BY_STATE[order]) if order in BY_STATE else _by_row(ORDERS[order])
+    worst = sorted(everything, key=by, reverse=True)
     return Listing(worst[:MOST_ROWS], len(everything))
+
+
+def _by_state(snapshot: Snapshot, kind: str) -> Callable[[Row], Any]:
+    return lambda row: rank(snapshot, kind, row[0])
+
+
+def _by_row(order: Callable[[Any], Any]) -> Callable[[Row], Any]:
+    return lambda row: order(row[1])
 
 
 @register.filter

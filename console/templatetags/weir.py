@@ -15,6 +15,7 @@ from typing import Any
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -27,12 +28,15 @@ from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 from queues.stored_document import StoredDocument, value_at
 from workers.control.kinds.registry import display_of
 from workers.models import LedgerEntry
+from workers.plants.registry import LOCAL
+from workers.snapshot.states.evaluate import states_of
 from workers.steering.scope import Scope
 
 register = template.Library()
 register.filter("iso", iso)
 
 UNKNOWN = "—"
+NOT_KNOWN = "Not known yet"
 MINUS = "\u2212"
 STATE_WORDS = {
     IDLE: "Idle",
@@ -132,6 +136,23 @@ def at(mapping: Any, key: Any) -> Any:
 def words(name: Any) -> str:
     """A snake_case name as words: upper_limit → upper limit."""
     return str(name).replace("_", " ")
+
+
+@register.filter
+def hand_place(of: str) -> str:
+    """What a hand is on: queue/alert → queue alert."""
+    return of.replace("/", " ", 1)
+
+
+@register.filter
+def hand_url(of: str) -> str:
+    """The page where a hand was set, and where it ends."""
+    kind, _, name = of.partition("/")
+    if kind in ("queue", "node"):
+        return reverse(kind, args=[name])
+    if kind == "plant" and name != LOCAL:
+        return reverse("plant", args=[name])
+    return reverse("pipeline")
 
 
 @register.filter
@@ -261,6 +282,23 @@ def state(snapshot: Any, *path: Any) -> SafeString:
         name or "",
         SafeString(" data-stale") if stale else "",
         state_word(name) + (", stale" if stale else ""),
+    )
+
+
+@register.simple_tag
+def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
+    """Glyph and word of a subject's evaluated state; what is wrong with it stands in its title."""
+    key = f"{kind}/{name}"
+    row = at(states_of(snapshot), key) if snapshot else None
+    return format_html(
+        '<span class="state" data-bind="states.{}" data-format="judged" data-subject="{}" data-state="{}"{}'
+        ' title="{}"><i class="glyph" aria-hidden="true"></i><span class="word">{}</span></span>',
+        key,
+        key,
+        at(row, "sign") or "",
+        SafeString(" data-stale") if at(row, "stale") else "",
+        at(row, "finding") or "",
+        at(row, "word") or NOT_KNOWN,
     )
 
 

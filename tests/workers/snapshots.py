@@ -3,10 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from queues.stored_document import encoded
+from queues.stored_document import changed, encoded, plain
 from workers.documents.snapshot import Snapshot
+from workers.snapshot.health import health
+from workers.snapshot.states.evaluate import evaluated
 
 
 def snapshot_of(document: Mapping[str, Any]) -> Snapshot:
     """The snapshot of plain values, or of documents among them."""
     return Snapshot.from_json(encoded(document))
+
+
+def judged(snapshot: Snapshot) -> Snapshot:
+    """With the states of its subjects and the plant's, as the observer publishes it."""
+    snapshot = changed(snapshot, states=evaluated(snapshot, snapshot.states))
+    return changed(snapshot, health=health(snapshot))
+
+
+def judged_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of plain values."""
+    return plain(judged(snapshot_of(document)))

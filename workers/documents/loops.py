@@ -9,7 +9,8 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     """target: what it steers ({"queue", "node"}, {"application"}, …). mode: with an override of it
     in place. measured, setpoint, actuator: of its last decision, in the law's units; so are
     `terms`, those that pages follow. at: of that decision; entry: its number in the ledger.
-    overrides: how many are in force.
+    overrides: how many are in force. interval_seconds: between decisions. limited_by: what limited the
+    last; blind_since: since when each was for want of a valid measurement.
     """
 
     id: int = 0
@@ -25,6 +26,9 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     entry: int | None = None
     overrides: int = 0
     terms: dict[str, Any] = {}
+    interval_seconds: float | None = None
+    limited_by: str | None = None
+    blind_since: float | None = None
 
 
 class RecentAction(StoredDocument, frozen=True, kw_only=True):
@@ -59,3 +63,18 @@ class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
     created_at: float | None = None
     expires_at: float | None = None
     notice_at: float | None = None
+
+
+class HandStatus(StoredDocument, frozen=True, kw_only=True):
+    """What a person set that stands in for a loop or a part of the plant, and is no override of a loop.
+
+    kind: tasks, criterion, ladder cap, drain, cordon …; of: what it is set on ("kind/name"). value: in
+    words. owner: "" where only the audit says who. until: None where it has no end. Times are s since 1970.
+    """
+
+    kind: str
+    of: str
+    value: str = ""
+    owner: str = ""
+    reason: str = ""
+    until: float | None = None

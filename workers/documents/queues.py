@@ -1,6 +1,10 @@
 """Queues, their containers and who publishes to them, as the snapshot has them."""
 
+from typing import Literal
+
 from queues.stored_document import StoredDocument
+
+Trend = Literal["rising", "falling", "steady"]
 
 
 class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
@@ -32,8 +36,10 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     """kind: jobs or pipeline. handler, sink: of a jobs queue, what is done with its events, and
-    where they go. Figures are of all containers together. wait_seconds: how long what waits takes
-    at the present rate. oldest_seconds: the age of the oldest event. latency_p95_seconds: from
+    where they go. Figures are of all containers together. wait_seconds: for how long the
+    oldest event has waited; 0 while none waits, None while that is not known. clearing_seconds: how long
+    what waits takes at the present rate; None while nothing leaves. oldest_seconds: as the nodes said
+    it. trend: of the waiting events, over half a minute (`workers.snapshot.trend`). latency_p95_seconds: from
     publishing to acknowledging. workers_at_once: on average; service_seconds: of one of them, for
     one event. `trouble`: why a worker ended early.
     """
@@ -48,6 +54,8 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     waiting_events: int | None = None
     waiting_bytes: int | None = None
     wait_seconds: float | None = None
+    clearing_seconds: float | None = None
+    trend: Trend | None = None
     oldest_seconds: float | None = None
     latency_p95_seconds: float | None = None
     dead_letters: int | None = None

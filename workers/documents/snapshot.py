@@ -6,26 +6,32 @@ from queues.nodes.node_state import NORMAL
 from queues.stored_document import StoredDocument, decoded, encoded
 from workers.documents.alerts import AlertStatus
 from workers.documents.hosts import HostStatus
-from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
+from workers.documents.loops import HandStatus, LoopStatus, OverrideStatus, RecentAction
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
-from workers.documents.queues import ProducerStatus, QueueStatus
+from workers.documents.queues import ProducerStatus, QueueStatus, Trend
+from workers.documents.states import Severity, SubjectFinding, SubjectState
 from workers.documents.work import RunStatus
 
 
 class PlantHealth(StoredDocument, frozen=True):
-    """state: of what is worst; sentence: what that is, and what is being done."""
+    """state: the sign of what is worst; sentence: what that is. doing: what plans, loops and people do
+    about it. findings: all that is wrong, worst first; the sentence is of the first.
+    """
 
     state: str
     sentence: str
+    doing: str = ""
+    severity: Severity = "well"
+    findings: list[SubjectFinding] = []
 
 
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     """All queues, nodes and worker hosts of role jobs together. backlog_seconds: of the queue that
-    waits longest; backlog_change_events: over the last 30 s. shed_share: of what patterns could
-    use.
+    waits longest; backlog_change_events, backlog_trend: over the last half minute. shed_share: of
+    what patterns could use.
     """
 
     in_per_second: float | None = None
@@ -33,6 +39,7 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     latency_p95_seconds: float | None = None
     backlog_events: int | None = None
     backlog_change_events: int | None = None
+    backlog_trend: Trend | None = None
     backlog_seconds: float | None = None
     shed_share: float | None = None
     nodes_in_use: int | None = None
@@ -45,7 +52,8 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
     """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made.
     Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
-    first, alerts: the most severe first, `deeds`: the newest first.
+    first, alerts: the most severe first, `deeds`: the newest first. states: by "kind/name"; empty in
+    snapshots that are older than they. hands: what people set besides overrides.
     """
 
     seq: int = 0
@@ -63,6 +71,8 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     deeds: list[RecentAction] = []
     loops: dict[str, LoopStatus] = {}
     overrides: list[OverrideStatus] = []
+    hands: list[HandStatus] = []
+    states: dict[str, SubjectState] = {}
     plans: list[PlanStatus] = []
     runs: dict[str, RunStatus] = {}
     forecasts: dict[str, LoadForecast] = {}

@@ -4,23 +4,24 @@ from collections.abc import Iterator, Sequence
 
 from controllers.framework.reason import capitalised
 from queues.nodes.node_state import OVERLOADED
-from queues.waiting import UNHEALTHY_SECONDS
+from queues.stored_document import changed
 from workers.control.kinds.registry import display_of
 from workers.documents.snapshot import PlantHealth, PlantTotals, Snapshot
+from workers.documents.states import SEVERITIES, SubjectState
 from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
-from workers.snapshot.health import SEVERITY
 
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
 REPORTED_SECONDS = 2.0  # of backlog: below, its trend is noise
-STEADY_EVENTS, STEADY_SHARE = 50, 0.02  # a change that is less is none, as the page says it too
+TRENDS = {"rising": "more events wait", "falling": "fewer events wait", "steady": "the backlog is steady"}
+WARNING = SEVERITIES.index("warning")
 
 
 def with_action_summary(snapshot: Snapshot) -> PlantHealth:
-    """The snapshot's health, its sentence continued by the action summary."""
+    """The snapshot's health with what is being done about it."""
     health = snapshot.health
-    abnormal = SEVERITY.index(health.state) > 0
+    abnormal = SEVERITIES.index(health.severity) >= WARNING
     parts = [*_engaged(snapshot), *_plans(snapshot), *_recent_actions(snapshot, abnormal), *_held(snapshot)]
     if not parts and _loops_could_act(snapshot):
         parts = [f"no loop acted in the last {LATELY_SECONDS / 60:.0f} min"]
@@ -28,8 +29,7 @@ def with_action_summary(snapshot: Snapshot) -> PlantHealth:
         parts += _trend(snapshot.totals)
     if not parts:
         return health
-    summary = capitalised("; ".join(parts[:MOST_PARTS]))
-    return PlantHealth(health.state, f"{health.sentence} {summary}.")
+    return changed(health, doing=f"{capitalised('; '.join(parts[:MOST_PARTS]))}.")
 
 
 def _engaged(snapshot: Snapshot) -> Iterator[str]:
@@ -45,9 +45,13 @@ def _engaged(snapshot: Snapshot) -> Iterator[str]:
 
 def _loops_could_act(snapshot: Snapshot) -> bool:
     """A node with too much to do, or a queue that falls behind; dead letters wait for a person."""
-    busy = any(node.state in OVERLOADED for node in snapshot.nodes.values())
-    behind = (queue.wait_seconds for queue in snapshot.queues.values())
-    return busy or any((seconds or 0.0) > UNHEALTHY_SECONDS for seconds in behind)
+    rows = [each for each in snapshot.states.values() if SEVERITIES.index(each.severity) >= WARNING]
+    overloaded = any(each.kind == "node" and each.sign in OVERLOADED for each in rows)
+    return overloaded or any(each.kind == "queue" and _is_late(each) for each in rows)
+
+
+def _is_late(state: SubjectState) -> bool:
+    return "falls behind" in state.finding
 
 
 def _plans(snapshot: Snapshot) -> Iterator[str]:
@@ -82,12 +86,9 @@ def _held(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _trend(totals: PlantTotals) -> Sequence[str]:
-    change, now = totals.backlog_change_events, totals.backlog_events
-    if change is None or now is None or (totals.backlog_seconds or 0.0) < REPORTED_SECONDS:
+    if totals.backlog_trend is None or (totals.backlog_seconds or 0.0) < REPORTED_SECONDS:
         return []
-    if abs(change) <= max(STEADY_EVENTS, STEADY_SHARE * (now - change)):
-        return ["the backlog is steady"]
-    return ["the backlog falls" if change < 0 else "the backlog rises"]
+    return [TRENDS[totals.backlog_trend]]
 
 
 def ago(seconds: float) -> str:

@@ -17,7 +17,6 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineFigures, PipelineStatus
 from workers.documents.queues import ContainerStatus, ProducerStatus, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
-from workers.snapshot.health import health
 from workers.snapshot.readings import Readings, Workers
 
 PRODUCER_SHOWN_SECONDS = 300.0
@@ -71,7 +70,7 @@ def compose(
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
     nodes = {name: _node(inputs, spec, queues) for name, spec in topology.nodes.items()}
     hosts = _hosts(inputs)
-    snapshot = Snapshot(
+    return Snapshot(
         totals=_totals(inputs, queues, nodes, hosts),
         producers=_producers(inputs),
         queues=queues,
@@ -81,7 +80,6 @@ def compose(
         loops=loops,
         overrides=overrides,
     )
-    return changed(snapshot, health=health(snapshot))
 
 
 def total(values: Iterable[Number | None]) -> Number | None:
@@ -95,17 +93,19 @@ def longest(seconds: Iterable[float | None]) -> float | None:
     return max((each for each in seconds if each is not None), default=None)
 
 
-def wait_seconds(
-    waiting_events: int | None, out_per_second: float | None, oldest_seconds: float | None
-) -> float | None:
-    """How long what waits takes at the present rate: 0 when nothing waits, None when that can't be known.
+def wait_seconds(waiting_events: int | None, oldest_seconds: float | None) -> float | None:
+    """For how long the oldest event has waited: 0 when none waits, None when that isn't known.
 
-    While nothing leaves, it is at least as long as the oldest has waited already.
+    It is measured. What waits over the rate at which it leaves (`clearing_seconds`) is a forecast, and says
+    nothing where little leaves: one event that left in 15 s made the next wait 15 s, and 30,000 five days.
     """
-    if waiting_events == 0:
-        return 0.0
+    return 0.0 if waiting_events == 0 else oldest_seconds
+
+
+def clearing_seconds(waiting_events: int | None, out_per_second: float | None) -> float | None:
+    """How long what waits takes at the present rate (Little's law); None while nothing leaves."""
     if waiting_events is None or not out_per_second:
-        return oldest_seconds
+        return 0.0 if waiting_events == 0 else None
     return round(waiting_events / out_per_second, 3)
 
 
@@ -128,7 +128,8 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
         out_per_second=out_per_second,
         waiting_events=waiting_events,
         waiting_bytes=total(row.waiting_bytes for row in rows),
-        wait_seconds=wait_seconds(waiting_events, out_per_second, oldest_seconds),
+        wait_seconds=wait_seconds(waiting_events, oldest_seconds),
+        clearing_seconds=clearing_seconds(waiting_events, out_per_second),
         oldest_seconds=oldest_seconds,
         latency_p95_seconds=latencies.quantile(TAIL) if latencies else None,
         dead_letters=total(row.dead_letters for row in rows),
@@ -188,7 +189,7 @@ def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerS
         dead_per_second=_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
         load=_load(inputs, node, in_per_second, server_time_share),
         server_time_share=server_time_share,
-        oldest_seconds=read.oldest_seconds,
+        oldest_seconds=_oldest_seconds(inputs, node, read),
         inserted_events=by_work(counters, "inserted_events") if counters else None,
         removed_events=by_work(counters, "removed_events") if counters else None,
         leaving_blocks=read.leaving_blocks,
@@ -198,6 +199,14 @@ def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerS
         workers_started=workers.counts.get("started", 0),
         workers_busy=workers.busy,
     )
+
+
+def _oldest_seconds(inputs: SnapshotInputs, node: str, counters: ContainerCounters) -> float | None:
+    """At a node that is silent the oldest event grows older, though nobody says so."""
+    oldest, age = counters.oldest_seconds, inputs.watch.age_seconds(node)
+    if oldest is None or age is None or not inputs.watch.stale(node):
+        return oldest
+    return round(oldest + age, 3)
 
 
 def _waiting_bytes(counters: ContainerCounters) -> int | None:
@@ -250,9 +259,12 @@ def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStat
     )
 
 
-def _shed_share(inputs: SnapshotInputs) -> float:
-    """Of what the pipeline's patterns could use."""
-    status = inputs.readings.pipeline
+def _shed_share(inputs: SnapshotInputs) -> float | None:
+    """Of what the pipeline's patterns could use; None while a pipeline that is needed doesn't say."""
+    status, age = inputs.readings.pipeline, inputs.ages.get(("pipeline", ""))
+    silent = status is None or (age is not None and age > PIPELINE_OFFLINE_SECONDS)
+    if silent and any(spec.kind == "pipeline" for spec in inputs.readings.topology.queues.values()):
+        return None
     if status is None or not status.offered_per_second:
         return 0.0
     return round((status.shed_per_second or 0.0) / status.offered_per_second, 4)

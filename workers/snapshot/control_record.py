@@ -2,12 +2,16 @@
 they did lately, the overrides in force, the open plans, the open runs of batch tasks, the open alerts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import OuterRef, Q, Subquery
 
+from controllers.shedding import ladder
+from workers.alerts.conditions.control_conditions import STALE
+from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.batch.runs import OPEN
 from workers.control.kinds.registry import display_of
@@ -16,8 +20,9 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
 from workers.documents.plans import PlanStatus
 from workers.documents.work import RunStatus
-from workers.models import LedgerEntry, Run
+from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
+from workers.snapshot.states.limits import Limits, limits_of
 from workers.steering import override_document
 from workers.steering.overrides import by_loop, in_force, soonest_first
 from workers.steering.scope import active_loops
@@ -31,7 +36,9 @@ ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerE
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
     """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number,
-    `alerts`, the most severe first, `recent_actions`, the newest first; all as the snapshot has them.
+    `alerts`, the most severe first, `recent_actions`, the newest first; all as the snapshot has
+    them. `limits`: of the alert rules, which the states follow. `caps`: the highest level of ladders that
+    have one, by queue.
     """
 
     loops: dict[str, LoopStatus]
@@ -40,10 +47,12 @@ class ControlRecord:
     runs: dict[str, RunStatus]
     alerts: list[AlertStatus]
     recent_actions: list[RecentAction]
+    limits: Limits
+    caps: dict[str, str]
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this instant: eight queries, however many there are of each."""
+    """What is recorded at this instant: nine queries, however many there are of each."""
     rows = soonest_first(in_force(now).select_related("loop", "node", "owner"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
@@ -54,7 +63,11 @@ def control_record(now: datetime) -> ControlRecord:
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = override_document.statuses(rows)
-    return ControlRecord(documents, in_force_now, proposed, _runs(now), open_alerts(), _recent_actions(now))
+    limits = limits_of(AlertRule.objects.order_by("pk"))
+    acted = _recent_actions(now)
+    return ControlRecord(
+        documents, in_force_now, proposed, _runs(now), open_alerts(), acted, limits, _caps(loops)
+    )
 
 
 def _recent_actions(now: datetime) -> list[RecentAction]:
@@ -122,7 +135,28 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
         entry=entry.pk if entry else None,
         overrides=len(overridden),
         terms=_terms(display, entry),
+        interval_seconds=loop.interval_seconds,
+        limited_by=entry.limited_by if entry else None,
+        blind_since=_blind_since(entry) if entry and entry.limited_by == STALE else None,
     )
+
+
+def _caps(loops: Sequence[Loop]) -> dict[str, str]:
+    """A ladder that a person let reach less than every level."""
+    ladders = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
+    caps = {loop.target["queue"]: str(loop.parameters.get("cap", ladder.LEVELS[-1])) for loop in ladders}
+    return {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]}
+
+
+def _blind_since(entry: LedgerEntry) -> float:
+    """When the first of the decisions in a row was that had no valid measurement."""
+    entries = LedgerEntry.objects.filter(loop=entry.loop_id, at__lte=entry.at)
+    sound = entries.exclude(limited_by=STALE).order_by("-at").values("at")[:1]
+    blind = entries.filter(limited_by=STALE)
+    if last := sound.first():
+        blind = blind.filter(at__gt=last["at"])
+    first = blind.order_by("at").values_list("at", flat=True).first() or entry.at
+    return float(first.timestamp())
 
 
 def _terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:

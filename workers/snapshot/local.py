@@ -2,19 +2,21 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import redis
 
+from queues import keys
 from queues.nodes.membership import Membership
-from queues.stored_document import changed
+from queues.stored_document import BadDocument, changed
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import Snapshot
+from workers.documents.states import SubjectState
 from workers.history.load_forecasts import LoadForecasts
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import holder_of
@@ -23,11 +25,15 @@ from workers.plants.steered import SteeredPlant
 from workers.snapshot.action_summary import with_action_summary
 from workers.snapshot.compose import SnapshotInputs, Watch, by_work, compose
 from workers.snapshot.control_record import control_record
+from workers.snapshot.hands import hands
+from workers.snapshot.health import health
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.snapshot.readings import Readings, read
+from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.states.limits import Limits
+from workers.snapshot.trend import TrendWatch
 
 LATENCY_WINDOW_SECONDS = 15.0
-BACKLOG_WINDOW_SECONDS = 30.0
 COUNTED = {
     "inserted_events": WINDOW_SECONDS,
     "removed_events": LEAVING_WINDOW_SECONDS,
@@ -59,7 +65,8 @@ class LocalPlant(SteeredPlant):
         self._monotonic, self._name, self._others = monotonic, name, others
         self._load_forecasts = forecasts
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
-        self._backlogs: deque[tuple[float, int | None]] = deque()
+        self._trends: dict[str, TrendWatch] = {}
+        self._states: Mapping[str, SubjectState] | None = None
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
         self._seq = 0
 
@@ -71,14 +78,12 @@ class LocalPlant(SteeredPlant):
         inputs = self._inputs(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
-        composed = compose(inputs, record.loops, record.overrides)
-        change = self._backlog_change(composed.totals.backlog_events, monotonic_seconds)
+        composed = self._with_trends(compose(inputs, record.loops, record.overrides), monotonic_seconds)
         snapshot = changed(
             composed,
             seq=self._seq,
             at=now,
             plant=self._name,
-            totals=changed(composed.totals, backlog_change_events=change),
             plans=record.plans,
             runs=record.runs,
             alerts=record.alerts,
@@ -87,7 +92,36 @@ class LocalPlant(SteeredPlant):
             plants=self._plants(),
             forecasts=self._forecasts(composed.pipeline, now),
         )
+        return self._judged(changed(snapshot, hands=hands(snapshot, record.caps)), record.limits)
+
+    def _judged(self, snapshot: Snapshot, limits: Limits) -> Snapshot:
+        """With the states of its subjects, and what follows from them."""
+        before = self._before() if self._states is None else self._states
+        self._states = evaluated(snapshot, before, limits)
+        snapshot = changed(snapshot, states=self._states)
+        snapshot = changed(snapshot, health=health(snapshot))
         return changed(snapshot, health=with_action_summary(snapshot))
+
+    def _before(self) -> Mapping[str, SubjectState]:
+        """What was published last: a watcher that has just begun knows no other past."""
+        stored = self._control.get(keys.SNAPSHOT)
+        try:
+            return Snapshot.from_json(stored).states if stored else {}
+        except BadDocument:
+            return {}
+
+    def _with_trends(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
+        """The trends of what waits, of each queue and of all together."""
+        queues = {}
+        for name, queue in snapshot.queues.items():
+            watch = self._trends.setdefault(f"queue/{name}", TrendWatch())
+            watch.add(queue.waiting_events, at_seconds)
+            queues[name] = changed(queue, trend=watch.trend)
+        whole = self._trends.setdefault("plant", TrendWatch())
+        whole.add(snapshot.totals.backlog_events, at_seconds)
+        change = None if whole.change is None else round(whole.change)
+        totals = changed(snapshot.totals, backlog_change_events=change, backlog_trend=whole.trend)
+        return changed(snapshot, queues=queues, totals=totals)
 
     def _plants(self) -> dict[str, PlantStatus]:
         """The registered plants, with who holds each here."""
@@ -143,15 +177,6 @@ class LocalPlant(SteeredPlant):
     ) -> float | None:
         rate = self._rates.add(counter, value, at_seconds, window_seconds)
         return None if rate is None else round(rate, DIGITS)
-
-    def _backlog_change(self, events: int | None, at_seconds: float) -> int | None:
-        """Over the last BACKLOG_WINDOW_SECONDS; None until so long was watched, or while it is unknown."""
-        self._backlogs.append((at_seconds, events))
-        while len(self._backlogs) > 1 and self._backlogs[1][0] <= at_seconds - BACKLOG_WINDOW_SECONDS:
-            self._backlogs.popleft()
-        first_seconds, before = self._backlogs[0]
-        watched = at_seconds - first_seconds >= BACKLOG_WINDOW_SECONDS
-        return events - before if watched and events is not None and before is not None else None
 
     def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:
         """The latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""

@@ -23,14 +23,59 @@ from console.api.schemas.plans import PlanSummary
 from console.api.schemas.plants import PlantHolder, SnapshotPlant
 from queues.models import Queue
 from queues.nodes.node_state import STATES
+from workers.documents.states import KINDS, SEVERITIES
 from workers.models import LedgerEntry, Loop, Run
 
 NodeState = Annotated[str, one_of(STATES)]
+Severity = Annotated[str, one_of(SEVERITIES)]
+Trend = Annotated[str, one_of(("rising", "falling", "steady"))]
+
+
+class StateFinding(ApiAnswer):
+    """What is wrong with a subject."""
+
+    subject: str = Field(description='"kind/name"; "" of several alike.')
+    severity: Severity
+    sign: NodeState | None
+    sentence: str
+    step: str = Field(description="What to do first.")
+    since: Instant | None
 
 
 class PlantHealth(ApiAnswer):
     state: NodeState
-    sentence: str
+    sentence: str = Field(description="What is worst.")
+    doing: str = Field("", description="What plans, loops and people do about it.")
+    severity: Severity = "well"
+    findings: list[StateFinding] = Field([], description="The worst first.")
+
+
+class EvaluatedState(ApiAnswer):
+    """How a subject is: the one state that pages and alerts read."""
+
+    kind: Annotated[str, one_of(KINDS)]
+    name: str
+    severity: Severity
+    sign: NodeState | None = Field(description="The colour and the glyph that it is drawn with.")
+    word: str
+    stale: bool = Field(description="What is shown of it is old.")
+    since: Instant | None
+    finding: str
+    also: list[StateFinding] = Field(description="What else is wrong with it.")
+    step: str
+    within: str | None = Field(description="The subject that explains it.")
+    rules: list[str] = Field(description="The alert rules beyond whose threshold it is.")
+
+
+class Hand(ApiAnswer):
+    """What a person set that is no override of a loop."""
+
+    kind: str
+    of: str
+    value: str
+    owner: str
+    reason: str
+    until: Instant | None
 
 
 class PlantTotals(ApiAnswer):
@@ -41,8 +86,9 @@ class PlantTotals(ApiAnswer):
     latency_p95_seconds: Seconds | None
     backlog_events: Events | None
     backlog_change_events: Events | None = None
+    backlog_trend: Trend | None = None
     backlog_seconds: Seconds | None = Field(description="Of the queue that waits longest, s.")
-    shed_share: Share
+    shed_share: Share | None
     nodes_in_use: int
     nodes: int
     workers_busy: int
@@ -92,7 +138,11 @@ class SnapshotQueue(ApiAnswer):
     out_per_second: PerSecond | None
     waiting_events: Events | None
     waiting_bytes: Bytes | None
-    wait_seconds: Seconds | None = Field(description="How long what waits takes at the present rate, s.")
+    wait_seconds: Seconds | None = Field(description="For how long the oldest event has waited, s.")
+    clearing_seconds: Seconds | None = Field(
+        None, description="How long what waits takes at the present rate, s."
+    )
+    trend: Trend | None = Field(None, description="Of the waiting events.")
     oldest_seconds: Seconds | None
     latency_p95_seconds: Seconds | None
     dead_letters: int | None
@@ -165,6 +215,9 @@ class SnapshotLoop(ApiAnswer):
     entry: int | None = None
     overrides: int = 0
     terms: dict[str, Json] = {}
+    interval_seconds: Seconds | None = None
+    limited_by: str | None = None
+    blind_since: Instant | None = Field(None, description="Without a valid measurement since then.")
 
 
 class SnapshotRun(ApiAnswer):
@@ -222,6 +275,8 @@ class PlantSnapshot(ApiAnswer):
     pipeline: PipelineStatus
     loops: dict[str, SnapshotLoop]
     overrides: list[SnapshotOverride]
+    hands: list[Hand] = []
+    states: dict[str, EvaluatedState] = Field({}, description='By "kind/name".')
     plans: list[PlanSummary]
     runs: dict[str, SnapshotRun] = {}
     alerts: list[OpenAlert]

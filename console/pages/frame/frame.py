@@ -63,6 +63,8 @@ class HealthStrip:
 
     state: str | None
     sentence: str
+    doing: str
+    more: int  # findings besides the sentence's
     at: float | None  # seconds since the epoch
     seq: int | None
 
@@ -91,6 +93,7 @@ class Frame:
     rail: list[RailItem]
     tabs: list[RailItem]
     overrides: list[OverrideStatus]
+    hands: int  # overrides, and whatever else a person set (`workers.snapshot.hands`)
     alerts: list[AlertStatus]
     user: str
     role: str | None
@@ -137,6 +140,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             rail=rail,
             tabs=[item for item in rail if item.name in TABS],
             overrides=snapshot.overrides if snapshot else [],
+            hands=len(snapshot.overrides) + len(snapshot.hands) if snapshot else 0,
             alerts=calling(snapshot),
             user=actor.name,
             role=actor.role,
@@ -149,9 +153,10 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
 
 def _strip(snapshot: Snapshot | None) -> HealthStrip:
     if snapshot is None:
-        return HealthStrip(None, NO_SNAPSHOT, None, None)
+        return HealthStrip(None, NO_SNAPSHOT, "", 0, None, None)
     health = snapshot.health
-    return HealthStrip(health.state, health.sentence, snapshot.at, snapshot.seq)
+    more = max(0, len(health.findings) - 1)
+    return HealthStrip(health.state, health.sentence, health.doing, more, snapshot.at, snapshot.seq)
 
 
 def plants(snapshot: Snapshot | None) -> list[PlantChoice]:

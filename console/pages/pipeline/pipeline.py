@@ -25,6 +25,7 @@ from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
 from queues import keys
 from queues.errors import BadInput
+from queues.nodes.node_state import StateThresholds
 from queues.stored_document import plain
 from workers.documents.controls import CriterionHold
 from workers.documents.loops import LoopStatus
@@ -58,6 +59,7 @@ class PipelinePage(FormPage):
     operator: Document | None  # see `_opened`
     criteria: list[ShownCriterion]
     version: Document | None  # at work
+    thresholds: StateThresholds  # from where on a replica or an operator is drawn as busy
 
 
 @require_safe
@@ -116,6 +118,7 @@ def pipeline_page(
         operator=_opened(name, operator, row) if operator and row else None,
         criteria=_criteria(name, row) if row else [],
         version=versions_at_work().get(name),
+        thresholds=StateThresholds(),
         errors=errors or {},
         submitted=submitted or {},
     )

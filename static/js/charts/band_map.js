@@ -10,7 +10,7 @@ const EASE = 0.3, GRID = 8; // the part of a change that a width takes at once; 
 /**
  * Draws into `host`. columns: [{title, x, width, height}]. leastHeight: of the map; fill: share of it that the widest
  * column's bands take. Returns draw({boxes: one list a column, links: [{from, to, rate, state}], seq}).
- * A box: {id, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1), mark (0 … 1)}.
+ * A box: {id, subject, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1), mark (0 … 1)}.
  */
 export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
   const drawn = new Map(), eased = new Map(); // elements by their key; rates as they are drawn
@@ -70,8 +70,9 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
 
   function drawBox(svg, box) {
     const key = box.id, right = box.x + box.width - LEFT, left = box.x + LEFT;
-    const classes = [box.state ? `at-${box.state}` : "plain", ...(box.chosen ? ["chosen"] : [])].join(" ");
+    const classes = [box.state ? `at-${box.state}` : "plain", ...(box.chosen ? ["chosen"] : []), ...(box.stale ? ["stale"] : [])].join(" ");
     const group = element(svg, `box ${key}`, box.url ? "a" : "g", { class: classes, ...(box.url ? { href: box.url } : {}) });
+    if (box.subject) group.dataset.subject = box.subject;
     const frame = { x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 };
     element(group, `rect ${key}`, "rect", { class: "box", ...frame });
     if (box.stale) element(group, `hatch ${key}`, "rect", { class: "hatch", ...frame });
@@ -112,7 +113,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     for (const { title, x } of columns) if (title) label(svg, `heading ${title}`, x, 14, title, { class: "heading" });
     const bands = element(svg, "bands", "g", { "aria-hidden": "true" });
     for (const link of shown) {
-      if (link.width) element(bands, `band ${link.from}>${link.to}`, "path", { d: link.path, class: `band${link.state ? ` to-${link.state}` : ""}` });
+      if (link.width) element(bands, `band ${link.from}>${link.to}`, "path", { d: link.path, class: `band${link.state ? ` to-${link.state}` : ""}${link.old ? " old" : ""}` });
     }
     for (const box of placed.values()) drawBox(svg, box);
     for (const [key, found] of drawn) if (found.used !== latest && key !== "defs") { found.remove(); drawn.delete(key); }

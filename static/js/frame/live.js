@@ -3,7 +3,7 @@ import { logIn } from "../forms/sending.js";
 import { connect, merged, replace, store } from "../values/store.js";
 
 const POLL_SECONDS = 2;
-const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 15;
+const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 3;
 const FAILURES_BEFORE_POLLING = 2;
 const SILENT_AFTER_SECONDS = 3, BELIEVABLE_SECONDS = 2;
 const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;

@@ -6,7 +6,8 @@ import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
 
-const WORDS = { live: "Live", polling: "Polling", reading: "As of", starting: "Starting" };
+const WORDS = { live: "Live", polling: "Polling", reading: "As of", starting: "Starting", silent: "Silent", down: "Offline" };
+const AGED = ["live", "polling", "silent", "down"]; // their slot holds the age of what the page shows
 const connection = document.getElementById("connection");
 
 export function start() {
@@ -25,30 +26,45 @@ function show() {
     document.body.dataset.connection = state;
   }
   const seconds = ageSeconds();
-  write(connection.querySelector(".word"), word ?? sentence(state, seconds, since));
-  const aged = state === "live" || state === "polling";
-  write(connection.querySelector(".age"), aged && seconds !== null ? `· ${age(seconds)}` : "");
+  write(connection.querySelector(".word"), WORDS[state] ?? state);
+  write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? `· ${age(seconds)}` : "");
+  connection.title = word ?? "";
+  showBar(state, seconds, since, word);
+}
+
+/** Across the page, while what it shows is old: since when, and of what time it is. */
+function showBar(state, seconds, since, word) {
+  const bar = document.getElementById("disconnected"), old = state === "down" || state === "silent";
+  if (!bar) return;
+  bar.hidden = !old;
+  if (old) write(bar, `${word ?? sentence(state, seconds, since)}. ${asOf(seconds)}`);
+}
+
+function asOf(seconds) {
+  if (seconds === null || !store.snapshot) return "Nothing is known yet.";
+  const at = new Date(store.snapshot.at * 1000).toLocaleTimeString("en-GB");
+  return `Everything on this page is as of ${at}.`;
 }
 
 function sentence(state, seconds, since) {
   if (state === "silent") return `Observer silent for ${age(seconds ?? 0)}`;
-  if (state === "down") return `Disconnected since ${new Date(since).toLocaleTimeString("en-GB")}`;
-  return WORDS[state] ?? state;
+  return `Disconnected since ${new Date(since).toLocaleTimeString("en-GB")}`;
 }
 
 function overrides(snapshot) {
-  const found = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
+  const held = snapshot.overrides ?? [], place = document.getElementById("strip-overrides");
+  const found = [...held, ...(snapshot.hands ?? []).map((hand) => ({ ...hand, expires_at: hand.until }))];
   const nearest = Math.min(...found.map((override) => override.expires_at ?? Infinity));
-  const soon = found.find((override) => override.expires_at === nearest && override.notice_at && override.notice_at <= snapshot.at);
+  const soon = held.find((override) => override.expires_at === nearest && override.notice_at && override.notice_at <= snapshot.at);
   const signature = `${found.length} ${nearest} ${Boolean(soon)}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
-  place.classList.toggle("wide", !found.length);
-  place.innerHTML = found.length ? `${clockIcon()}${soon ? reverting(nearest) : counted(found.length, nearest)}` : '<span class="quiet">No overrides</span>';
+  place.innerHTML = found.length ? `${clockIcon()}${soon ? reverting(nearest) : counted(found.length, nearest)}` : none("overrides");
   if (soon) place.querySelector("b").textContent = words(soon.name);
   countDown();
 }
 
+const none = (what) => `<span class="quiet"><span class="wide">No ${what}</span><span class="narrow">0</span></span>`;
 const counted = (count, nearest) => `<span><b>${count}</b> <span class="wide">override${count === 1 ? "" : "s"}${Number.isFinite(nearest) ? " ·" : ""}</span>${Number.isFinite(nearest) ? ` <span class="n" data-until="${nearest}"></span>` : ""}</span>`;
 const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i class="glyph" aria-hidden="true"></i></span><span><span class="wide"><b></b> reverts in</span> <span class="n" data-until="${nearest}"></span></span>`;
 
@@ -57,10 +73,9 @@ function alerts(snapshot) {
   const signature = `${found.length} ${found[0]?.severity}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
-  place.classList.toggle("wide", !found.length);
   place.innerHTML = found.length
     ? `<span class="state bare" data-state="${SEVERITY_STATES[found[0].severity]}"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
-    : '<span class="quiet">No alerts</span>';
+    : none("alerts");
 }
 
 /** The clock sign out of the sprite that the page already names. */

@@ -4,7 +4,7 @@ import { folded } from "../values/fold.js";
 
 const MOST_PRODUCERS = 6, MOST_QUEUES = 9, MOST_NODES = 9, MOST_SINKS = 7;
 const TROUBLE = ["BUSY", "TOOBUSY"], RANKS = { OFFLINE: 3, TOOBUSY: 2, BUSY: 1 };
-const BEHIND_SECONDS = 10; // a queue that waits longer is worth a box of its own
+const SEVERITIES = { critical: 3, warning: 2, notice: 1, unknown: 1 }; // a subject that is well has none
 
 /** {boxes: five columns, links}. `shown` is rate, waiting or latency: the second line of what has one. */
 export function model(snapshot, shown) {
@@ -12,16 +12,10 @@ export function model(snapshot, shown) {
   for (const [name, row] of Object.entries(snapshot.producers ?? {})) {
     for (const [queue, rate] of Object.entries(row.queues ?? {})) bands.add(places.producer(name), places.queue(queue), rate);
   }
-  for (const [name, queue] of Object.entries(snapshot.queues)) {
-    for (const [node, container] of Object.entries(queue.containers ?? {})) {
-      const state = snapshot.nodes[node]?.state, alone = places.node(node) !== "2:";
-      bands.add(places.queue(name), places.node(node), container.in_per_second, alone && TROUBLE.includes(state) ? state : null);
-      bands.add(places.node(node), `3:${queue.kind}`, container.out_per_second);
-    }
-  }
+  for (const [name, queue] of Object.entries(snapshot.queues)) addContainers(bands, snapshot, places, name, queue);
   const ends = sinks(snapshot, Object.entries(snapshot.queues));
-  for (const sink of ends) bands.add(`3:${sink.of}`, sink.id, sink.rate);
-  const boxes = [producerBoxes(parts.producers), queueBoxes(parts.queues, shown), nodeBoxes(parts.nodes), consumers(snapshot, shown), ends];
+  for (const sink of ends) bands.add(`3:${sink.of}`, sink.id, sink.rate, null, Boolean(sink.stale));
+  const boxes = [producerBoxes(parts.producers), queueBoxes(parts.queues, shown, snapshot.states ?? {}), nodeBoxes(parts.nodes), consumers(snapshot, shown), ends];
   const present = new Set(boxes.flat().map((box) => box.id));
   // In the order of the columns' boxes, so that the bands of one box do not cross.
   const order = new Map(boxes.flat().map((box, place) => [box.id, place]));
@@ -30,12 +24,23 @@ export function model(snapshot, shown) {
   return { boxes, links };
 }
 
+/** From a queue to its nodes, and from there to who consumes it. */
+function addContainers(bands, snapshot, places, name, queue) {
+  const old = queue.kind === "pipeline" && Boolean(snapshot.states?.["pipeline/main"]?.stale);
+  for (const [node, container] of Object.entries(queue.containers ?? {})) {
+    const state = snapshot.nodes[node]?.state, alone = places.node(node) !== "2:";
+    bands.add(places.queue(name), places.node(node), container.in_per_second, alone && TROUBLE.includes(state) ? state : null);
+    bands.add(places.node(node), `3:${queue.kind}`, container.out_per_second, null, old);
+  }
+}
+
 /** Bands by their ends: what goes the same way is one band; its rate is unknown only while no part of it is known. */
 class Bands {
   #bands = new Map();
 
-  add(from, to, rate, state = null) {
-    const key = `${from}>${to}`, band = this.#bands.get(key) ?? { from, to, rate: null, state };
+  /** old: its rate is of when the pipeline last worked. */
+  add(from, to, rate, state = null, old = false) {
+    const key = `${from}>${to}`, band = this.#bands.get(key) ?? { from, to, rate: null, state, old };
     if (typeof rate === "number") band.rate = (band.rate ?? 0) + rate;
     this.#bands.set(key, band);
   }
@@ -45,21 +50,21 @@ class Bands {
   }
 }
 
-function folds({ producers = {}, queues, nodes }) {
+function folds({ producers = {}, queues, nodes, states = {} }) {
+  const badnessOf = new Map(Object.entries(queues).map(([name, queue]) => [queue, queueBadness(queue, states[`queue/${name}`])]));
   return {
     producers: folded("producers", Object.entries(producers), MOST_PRODUCERS, (row) => (row.in_per_second ?? 0) * 1e-12),
-    queues: folded("queues", Object.entries(queues), MOST_QUEUES, queueBadness),
+    queues: folded("queues", Object.entries(queues), MOST_QUEUES, (queue) => badnessOf.get(queue)),
     nodes: folded("nodes", Object.entries(nodes), MOST_NODES, nodeBadness),
   };
 }
 
 const nodeBadness = (node) => (RANKS[node.state] ?? 0) + Math.min(node.utilisation ?? 0, 0.99) * (RANKS[node.state] ? 1 : 0.5);
 
-/** What waits for nobody knows how long is as bad as the longest; of queues that keep up the largest are shown. */
-function queueBadness(queue) {
-  if (queue.wait_seconds == null) return queue.waiting_events ? 9 : 0;
-  const late = queue.wait_seconds / BEHIND_SECONDS;
-  return late >= 1 ? Math.min(late, 9) : 0.9 * (1 - 1 / (1 + (queue.in_per_second ?? 0)));
+/** By its state; of queues that are well the largest are shown. */
+function queueBadness(queue, state) {
+  const below = (value) => 0.9 * (1 - 1 / (1 + (value ?? 0))), severity = SEVERITIES[state?.severity];
+  return severity ? severity + below(queue.wait_seconds) : below(queue.in_per_second);
 }
 
 function placesOf({ producers, queues, nodes }) {
@@ -76,14 +81,14 @@ function producerBoxes({ single, rest }) {
   return boxes;
 }
 
-function queueBoxes({ single, rest }, shown) {
+function queueBoxes({ single, rest }, shown, states) {
   const boxes = single.map(([name, queue]) => {
     const second = {
       rate: ["waiting", unit(queue.wait_seconds, "seconds", "s")],
       waiting: ["waiting", unit(queue.waiting_events, "integer", "")],
       latency: ["p95", unit(queue.latency_p95_seconds, "seconds", "s")],
     }[shown];
-    return { id: `1:${name}`, name, rate: queue.in_per_second, second, url: `/queues/${name}/` };
+    return { id: `1:${name}`, name, rate: queue.in_per_second, second, ...drawn(states, `queue/${name}`), url: `/queues/${name}/` };
   });
   if (!rest.length) return boxes;
   const of = (field, measure) => known(rest.map(([, queue]) => queue[field]), measure);
@@ -97,7 +102,7 @@ function queueBoxes({ single, rest }, shown) {
 
 function nodeBoxes({ single, rest }) {
   const boxes = single.map(([name, node]) => ({
-    id: `2:${name}`, name, rate: node.in_per_second, state: node.state ?? "UNKNOWN", stale: node.stale, url: `/nodes/${name}/`,
+    id: `2:${name}`, subject: `node/${name}`, name, rate: node.in_per_second, state: node.state ?? "UNKNOWN", stale: node.stale, url: `/nodes/${name}/`,
     figure: unit(node.utilisation, "percent", "%"), second: [STATE_WORDS[node.state] ?? "Unknown", formatted(node.in_per_second ?? null, "rate")],
   }));
   if (!rest.length) return boxes;
@@ -112,8 +117,9 @@ function consumers(snapshot, shown) {
   const of = (kind) => queues.filter((queue) => queue.kind === kind);
   const rate = (kind) => known(of(kind).map((queue) => queue.out_per_second));
   const boxes = [];
-  const pipelineSecond = { rate: ["", pipeline?.state ?? "not heard of"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
-  if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, url: "/pipeline/" });
+  const state = snapshot.states?.["pipeline/main"];
+  const pipelineSecond = { rate: ["", state?.word ?? "not heard of"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
+  if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, ...drawn(snapshot.states ?? {}, "pipeline/main"), url: "/pipeline/" });
   const slots = `${formatted(totals.workers_busy ?? null, "integer")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
   const waiting = known(of("jobs").map((queue) => queue.waiting_events)), p95 = known(of("jobs").map((queue) => queue.latency_p95_seconds), Math.max);
   const workersSecond = { rate: ["", slots], waiting: ["waiting", unit(waiting, "integer", "")], latency: ["p95", unit(p95, "seconds", "s")] }[shown];
@@ -125,7 +131,7 @@ function consumers(snapshot, shown) {
 function sinks(snapshot, queues) {
   const boxes = [];
   if (queues.some(([, queue]) => queue.kind === "pipeline")) {
-    boxes.push({ id: "4:complex", of: "pipeline", name: "Complex events", rate: snapshot.pipeline?.alerts_per_second });
+    boxes.push({ id: "4:complex", of: "pipeline", name: "Complex events", rate: snapshot.pipeline?.alerts_per_second, stale: snapshot.states?.["pipeline/main"]?.stale });
   }
   const bySink = Map.groupBy(queues.filter(([, queue]) => queue.kind === "jobs"), ([, queue]) => queue.sink ?? queue.handler ?? "handler");
   const rates = [...bySink].map(([sink, rows]) => [sink, { rate: known(rows.map(([, queue]) => queue.out_per_second)) }]);
@@ -133,6 +139,12 @@ function sinks(snapshot, queues) {
   for (const [sink, { rate }] of single) boxes.push({ id: `4:of ${sink}`, of: "jobs", name: sink, rate });
   if (rest.length) boxes.push({ id: "4:", of: "jobs", name: `and ${rest.length} more`, rate: known(rest.map(([, row]) => row.rate)) });
   return boxes;
+}
+
+/** How a subject's box is drawn: with its sign only where something is wrong, hatched where it is old. */
+function drawn(states, subject) {
+  const state = states[subject], wrong = state && state.sign !== "NORMAL" && state.severity !== "well";
+  return { subject, stale: state?.stale ?? false, ...(wrong ? { state: state.sign ?? "UNKNOWN" } : {}) };
 }
 
 const sum = (...values) => values.reduce((total, value) => total + value, 0);

@@ -3,7 +3,9 @@ import { bandMap } from "../charts/band_map.js";
 import { STATE_WORDS, UNKNOWN, formatted } from "../values/format.js";
 import { resolve, subscribe } from "../values/store.js";
 
-const BUSY = 0.7, TOOBUSY = 0.9;
+const host = document.getElementById("pipeline-map");
+// From where on a part is busy: as nodes are (queues/nodes/node_state.py).
+const BUSY = Number(host?.dataset.busy), TOOBUSY = Number(host?.dataset.toobusy);
 const WIDTHS = { source: 126, replicas: 150, result: 152, combiner: 152, operators: 152, sinks: 126 };
 const LEAST_WIDTH = 1200, LEAST_GAP = 44;
 
@@ -65,9 +67,21 @@ export function model(snapshot, name, row, chosen) {
     }))),
     sinks(row),
   ];
-  // What does not move shows what it did last: the hatch says that this is old.
-  if (row.state === "stalled") for (const box of boxes.slice(1, -1).flat()) box.stale = true;
-  return { boxes, links: links(row, replicas, operators), levels };
+  const state = snapshot.states?.[`application/${name}`], made = links(row, replicas, operators);
+  if (state?.stale) markOld(state, boxes.slice(1).flat(), made);
+  return { boxes, links: made, levels };
+}
+
+/** What does not move shows what it did last: hatched, under the word of the application's own state. */
+function markOld(state, boxes, made) {
+  for (const box of boxes) {
+    box.stale = true;
+    if (box.state) {
+      box.state = state.sign ?? "UNKNOWN";
+      box.lines = [...box.lines.slice(0, -1), [state.word, box.lines.at(-1)[1]]];
+    }
+  }
+  for (const link of made) Object.assign(link, { old: true, state: null });
 }
 
 function sinks(row) {
@@ -97,7 +111,6 @@ function links(row, replicas, operators) {
   return made;
 }
 
-const host = document.getElementById("pipeline-map");
 if (host) {
   host.replaceChildren();
   const { application, operator } = host.dataset;

@@ -3,6 +3,7 @@ import { FORMATS, STATE_WORDS, VERDICT_WORDS, formatted, moment, utc } from "./f
 import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
+const NOT_JUDGED = { sign: "", stale: false, finding: "", word: "Not known yet" };
 const SPECIAL = {
   text: (element, value) => write(element, value ?? "—"),
   state: (element, row) => {
@@ -11,6 +12,14 @@ const SPECIAL = {
     element.toggleAttribute("data-stale", Boolean(row?.stale));
     element.closest("tr[data-row]")?.toggleAttribute("data-stale", Boolean(row?.stale));
     write(element.querySelector(".word"), element.closest("h1") ? `${word}: ` : word);
+  },
+  judged: (element, row) => {
+    const { sign, stale, finding, word } = { ...NOT_JUDGED, ...row };
+    if (element.dataset.state !== (sign ?? "")) element.dataset.state = sign ?? "";
+    element.toggleAttribute("data-stale", stale);
+    element.closest("tr[data-row]")?.toggleAttribute("data-stale", stale);
+    if (element.title !== finding) element.title = finding;
+    write(element.querySelector(".word"), word);
   },
   bar: (element, value) => {
     const { busy, toobusy } = element.dataset;
@@ -33,6 +42,9 @@ export function update(snapshot, root = document) {
     const value = resolve(snapshot, element.dataset.bind), format = element.dataset.format;
     if (SPECIAL[format]) SPECIAL[format](element, value);
     else write(element, formatted(value, format in FORMATS ? format : "number"));
+  }
+  for (const element of root.querySelectorAll("[data-old]")) {
+    element.toggleAttribute("data-stale", Boolean(resolve(snapshot, "states")?.[element.dataset.old]?.stale));
   }
   for (const element of root.querySelectorAll("[data-derived]")) {
     derived[element.dataset.derived]?.(element, snapshot);

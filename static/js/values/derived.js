@@ -1,10 +1,8 @@
 // Short sentences under the figures, made of several values of the snapshot. A merge patch removes what became
 // unknown, so unknown is null or absent: `== null` asks for both.
 import { STATE_WORDS, UNKNOWN, age, formatted } from "./format.js";
-import { ago } from "./store.js";
 
-const TREND_SECONDS = 30;
-const STEADY_EVENTS = 50;
+const TRENDS = { rising: "more events wait", falling: "fewer events wait", steady: "steady" };
 
 export const derived = {
   in_out(element, { totals }) {
@@ -29,8 +27,7 @@ export const derived = {
     set(element, "end to end");
   },
   backlog(element, { totals }) {
-    const { backlog_events: now, backlog_change_events: change } = totals;
-    set(element, trendOf(now, change == null || now == null ? null : now - change));
+    set(element, TRENDS[totals.backlog_trend] ?? "");
   },
   shed(element, { totals }) {
     set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what patterns use" : "nothing shed");
@@ -81,7 +78,7 @@ export const derived = {
     element.replaceChildren(...parts.map(([name, points, state]) => part(name, points, state)));
   },
   trend(element, { queues }) {
-    set(element, trendOf(queues[element.dataset.queue]?.waiting_events, ago(TREND_SECONDS)?.queues[element.dataset.queue]?.waiting_events));
+    set(element, queues[element.dataset.queue]?.trend ?? "");
   },
   node_flags(element, { nodes }) {
     const { drained, cordoned } = nodes[element.dataset.node] ?? {};
@@ -141,6 +138,17 @@ export const derived = {
     const containers = jobs(queues).flatMap((queue) => Object.values(queue.containers));
     set(element, formatted(sum(containers.map((container) => container.waiting_to_run)), "integer"));
   },
+  findings_more(element, { health }) {
+    const more = Math.max(0, (health.findings?.length ?? 0) - 1);
+    set(element, `${more} more`);
+    element.closest("details").hidden = !more;
+  },
+  findings(element, { health }) {
+    const found = health.findings ?? [], shown = JSON.stringify(found.map(({ sign, sentence, step }) => [sign, sentence, step]));
+    if (element.dataset.shown === shown) return;
+    element.dataset.shown = shown;
+    element.replaceChildren(...found.map(finding));
+  },
   kept(element, { pipeline }) {
     const share = pipeline?.in_per_second ? pipeline.kept_per_second / pipeline.in_per_second : null;
     set(element, share === null ? "" : `${formatted(share, "percent")} % of what came in`);
@@ -153,14 +161,6 @@ export const calling = (snapshot) => (snapshot?.alerts ?? []).filter(({ quiet })
 const alertOf = (alerts, element) => alerts.find((alert) => alert.id === Number(element.dataset.alert));
 
 const planOf = (plans, element) => plans.find((plan) => plan.id === Number(element.dataset.plan));
-
-/** How what waits goes on from what waited TREND_SECONDS ago. */
-function trendOf(now, then) {
-  if (then == null || now == null) return "";
-  const change = now - then;
-  if (Math.abs(change) <= Math.max(STEADY_EVENTS, 0.02 * then)) return "steady";
-  return change > 0 ? "rising" : `empty in ${age((now / -change) * TREND_SECONDS)}`;
-}
 
 /** A node's part of a split bar; only a node in trouble gives it a colour. */
 function part(name, points, state) {
@@ -183,6 +183,21 @@ function sum(values) {
 function badge(element, number, of) {
   set(element, number ? String(number) : "");
   if (element.ariaLabel !== null && element.ariaLabel !== `${number} ${of}`) element.ariaLabel = `${number} ${of}`;
+}
+
+/** A line of the headline's list: the sign, what is wrong, what to do. */
+function finding({ sign, sentence, step }) {
+  const line = document.createElement("li"), mark = document.createElement("span"), glyph = document.createElement("i");
+  const said = document.createElement("span"), first = document.createElement("small");
+  mark.className = "state bare";
+  mark.dataset.state = sign ?? "";
+  glyph.className = "glyph";
+  glyph.ariaHidden = "true";
+  mark.append(glyph);
+  first.textContent = step;
+  said.append(`${sentence} `, first);
+  line.append(mark, said);
+  return line;
 }
 
 function block(state) {

@@ -15,6 +15,7 @@ const SIGNATURES = {
   value: (snapshot, path) => String(resolve(snapshot, path) ?? ""),
   decisions: (snapshot) => acted(snapshot).join(),
   overrides: (snapshot) => (snapshot.overrides ?? []).map((row) => `${row.id}@${row.expires_at}`).join(),
+  hands: (snapshot) => (snapshot.hands ?? []).map((hand) => `${hand.kind}${hand.of}${hand.value}${hand.until}`).join(),
   places: (snapshot) => Object.keys(snapshot.nodes).sort().join() + Object.entries(snapshot.queues)
     .map(([name, queue]) => name + Object.keys(queue.containers).sort().join()).sort().join(),
   node: (snapshot, name) => `${snapshot.nodes[name]?.drained} ${snapshot.nodes[name]?.cordoned}`,
@@ -25,7 +26,7 @@ const SIGNATURES = {
   tried: (snapshot, id) => SIGNATURES.alert(snapshot, id) + acted(snapshot).join(),
   silences: (snapshot) => (snapshot.alerts ?? []).map((alert) => alert.id + String(alert.quiet)).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
-  standing: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.alerts(snapshot),
+  standing: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.hands(snapshot) + SIGNATURES.alerts(snapshot),
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
   runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, { state }]) => id + state).join(),
@@ -33,8 +34,8 @@ const SIGNATURES = {
   every: (snapshot, seconds) => String(Math.floor(snapshot.at / Number(seconds))),
   never: () => "", // only when a hand asks
   rules: (snapshot) => JSON.stringify(snapshot.pipeline?.rules ?? null),
-  worst: (snapshot) => Object.entries(snapshot.nodes).map(([name, node]) => name + node.state + node.stale).join()
-    + Object.keys(snapshot.queues) + Math.floor(snapshot.at / WORST_SECONDS),
+  worst: (snapshot) => Object.entries(snapshot.states ?? {}).filter(([, state]) => state.kind !== "loop" || state.finding)
+    .map(([key, state]) => key + state.severity + state.sign + state.stale).join() + Math.floor(snapshot.at / WORST_SECONDS),
 };
 
 const acted = (snapshot) => Object.values(snapshot.loops ?? {})

@@ -15,6 +15,7 @@ from playwright.sync_api import Locator, Page
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.waiting import until
+from tests.workers.snapshots import judged_document
 from workers.coordination.merge_patch import difference
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -29,16 +30,19 @@ Snapshot = dict[str, Any]
 
 
 class Observer:
-    """Publishes snapshots as the real one does: stored, and sent with what changed since the last."""
+    """Publishes snapshots as the real one does: states evaluated, stored, and sent with what changed since
+    the last.
+    """
 
     def __init__(self, control: redis.Redis, snapshot: Snapshot) -> None:
-        self.control, self.snapshot = control, snapshot
-        self.control.set(keys.SNAPSHOT, orjson.dumps({**snapshot, "at": time.time()}))
+        self.control, self.snapshot = control, judged_document({**snapshot, "at": time.time()})
+        self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
 
     def publish(self, change: Callable[[Snapshot], Any] = lambda snapshot: None, skip: int = 0) -> None:
         after = deepcopy(self.snapshot)
         change(after)
         after |= {"seq": self.snapshot["seq"] + 1 + skip, "at": time.time()}
+        after = judged_document(after)
         delta = difference(self.snapshot, after)
         message = {
             "seq": after["seq"],

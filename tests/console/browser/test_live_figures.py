@@ -40,7 +40,7 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
     live(page, observer)
     colour = "element => getComputedStyle(element).color"
     fresh = figure(page, "totals.in_per_second").evaluate(colour)
-    expect(page.locator("#connection")).to_contain_text("Observer silent for", timeout=8_000)
+    expect(page.locator("#disconnected")).to_contain_text("Observer silent for", timeout=8_000)
     assert figure(page, "totals.in_per_second").evaluate(colour) != fresh
 
 
@@ -72,9 +72,13 @@ def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
 
     page = open_page("/", before=breakable)
     live(page, observer)
-    page.route("**/api/v1/live", lambda route: route.abort())
+    page.route("**/api/v1/live?*", lambda route: route.abort())
     sockets[0].close()
-    expect(page.locator("#connection")).to_contain_text("Disconnected since", timeout=15_000)
+    bar = page.locator("#disconnected")
+    expect(bar).to_contain_text("Disconnected since", timeout=15_000)
+    expect(bar).to_contain_text(re.compile(r"Everything on this page is as of \d\d:\d\d:\d\d\."))
+    main = page.locator("main").bounding_box()
+    assert bar.bounding_box()["width"] >= main["width"], "the bar is as wide as the page"
 
 
 def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page, control):

@@ -1,6 +1,5 @@
 """What each page is given to show."""
 
-import math
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -19,6 +18,7 @@ from queues.models import Node
 from queues.stored_document import plain
 from tests.console.conftest import PASSWORD, sample_snapshot
 from tests.workers.snapshots import snapshot_of
+from workers.documents.states import SEVERITIES
 from workers.models import LedgerEntry, Loop, Override
 from workers.snapshot.local import LocalPlant
 
@@ -99,17 +99,18 @@ def test_the_overview_shows_what_acted_or_was_limited(viewer, loop, stored_snaps
 def test_the_worst_comes_first():
     snapshot = sample_snapshot()
     snapshot["nodes"]["n2"] = {**snapshot["nodes"]["n1"], "state": "OFFLINE", "utilisation": None}
-    snapshot["queues"]["late"] = {**snapshot["queues"]["alert"], "wait_seconds": 25.0}
+    snapshot["queues"]["late"] = {**snapshot["queues"]["alert"], "wait_seconds": 35.0}
     names = [row["name"] for row in worst_first(snapshot_of(snapshot))]
     assert names[:2] == ["n2", "late"]
 
 
-def test_an_unknown_wait_is_the_longest_only_where_something_waits():
+def test_an_unknown_wait_stands_before_a_known_one_that_is_well():
     snapshot = {**sample_snapshot(), "nodes": {}}
     late = {**snapshot["queues"]["alert"], "wait_seconds": 25.0}
     stuck = {**late, "wait_seconds": None}
     snapshot["queues"] = {"empty": {**stuck, "waiting_events": 0}, "late": late, "stuck": stuck}
-    assert [row["name"] for row in worst_first(snapshot_of(snapshot))] == ["stuck", "late", "empty"]
+    rows = worst_first(snapshot_of(snapshot))
+    assert [row["name"] for row in rows if row["kind"] == "queue"] == ["stuck", "late", "empty"]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=1, max_size=6))
@@ -117,11 +118,12 @@ def test_a_queue_that_waits_longer_never_stands_behind(waits):
     snapshot = {**sample_snapshot(), "nodes": {}}
     template = snapshot["queues"]["alert"]
     snapshot["queues"] = {f"q{n}": {**template, "wait_seconds": wait} for n, wait in enumerate(waits)}
-    # 12 events wait in each: one that nobody knows the wait of waits longest.
-    rows = worst_first(snapshot_of(snapshot))
-    badness = [(math.inf if row["figure"] is None else row["figure"], row["badness"]) for row in rows]
-    for (one, first), (other, second) in pairwise(badness):
+    rows = [row for row in worst_first(snapshot_of(snapshot)) if row["kind"] == "queue"]
+    known = [(row["figure"], row["rank"]) for row in rows if row["figure"] is not None]
+    for (one, first), (other, second) in pairwise(known):
         assert first >= second and (one >= other or first == second)
+    severities = [row["severity"] for row in rows]
+    assert severities == sorted(severities, key=SEVERITIES.index, reverse=True)
 
 
 def test_an_unknown_node_queue_loop_or_entry_is_404(viewer, control):

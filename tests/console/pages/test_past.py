@@ -28,7 +28,7 @@ def past(settings, tmp_path: Path, stored_snapshot) -> dict[str, Any]:
     settings.WEIR_DATA = tmp_path
     was = deepcopy(sample_snapshot())
     was["at"] = THEN.timestamp() - 0.8
-    was["health"] = {"state": "TOOBUSY", "sentence": "Node n1 is too busy: 97 % of its capacity."}
+    was["health"] |= {"state": "TOOBUSY", "sentence": "Node n1 is too busy: 97 % of its capacity."}
     was["nodes"]["n1"].update(state="TOOBUSY", utilisation=0.97, in_per_second=None)
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
     Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")

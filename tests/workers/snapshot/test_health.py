@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from queues.waiting import UNHEALTHY_SECONDS
-from tests.workers.snapshots import snapshot_of
+from tests.workers.snapshots import judged, snapshot_of
 from workers.documents.snapshot import PlantHealth, Snapshot
-from workers.snapshot.compose import longest, wait_seconds
-from workers.snapshot.health import health
+from workers.snapshot.compose import clearing_seconds, longest, wait_seconds
 
 
 def node(**changed: Any) -> dict[str, Any]:
@@ -31,23 +29,60 @@ def plant(**changed: Any) -> Snapshot:
     return snapshot_of({**calm, **changed})
 
 
+def health(snapshot: Snapshot) -> PlantHealth:
+    """As the observer publishes it."""
+    return judged(snapshot).health
+
+
 def test_a_calm_plant_says_so():
     assert health(plant()) == PlantHealth("NORMAL", "All 3 nodes normal; every queue keeps up; nothing shed.")
 
 
-def test_a_queue_that_waits_longer_than_three_intervals_falls_behind():
-    behind = {"alert": queue(waiting_events=63_517, wait_seconds=UNHEALTHY_SECONDS + 25)}
+def test_a_queue_whose_oldest_event_waits_as_long_as_its_alert_says_falls_behind():
+    behind = {"alert": queue(waiting_events=63_517, wait_seconds=40.0)}
     found = health(plant(queues=behind))
-    assert found.state == "TOOBUSY"
-    assert "Queue alert falls behind: 63,517 events wait 40 s." in found.sentence
+    assert (found.state, found.severity) == ("BUSY", "warning")
+    assert found.sentence == "Queue alert falls behind: its oldest event has waited 40 s."
 
 
-def test_a_queue_that_nothing_leaves_has_waited_as_long_as_its_oldest_event():
-    assert wait_seconds(63_517, 0.0, 48.0) == 48.0
-    assert wait_seconds(63_517, None, 48.0) == 48.0
-    assert wait_seconds(100, 50.0, 48.0) == 2.0
-    assert wait_seconds(0, 0.0, None) == 0.0
-    assert wait_seconds(None, 5.0, None) is None
+def test_a_wait_is_what_the_oldest_event_has_waited_whatever_the_rate_promises():
+    assert wait_seconds(30_000, 48.0) == 48.0
+    assert wait_seconds(1, 0.8) == 0.8
+    assert wait_seconds(0, None) == 0.0
+    assert wait_seconds(5, None) is None
+    assert wait_seconds(None, None) is None
+
+
+def test_how_long_what_waits_takes_is_unknown_while_nothing_leaves():
+    assert clearing_seconds(100, 50.0) == 2.0
+    assert clearing_seconds(0, 0.0) == 0.0
+    assert clearing_seconds(100, 0.0) is None
+    assert clearing_seconds(None, 5.0) is None
+
+
+def test_nobody_says_that_every_queue_keeps_up_while_one_fills():
+    found = health(plant(queues={"alert": queue(waiting_events=74_412, wait_seconds=3.0, in_per_second=9.0)}))
+    assert found.sentence == "Queue alert fills: 74,412 events wait."
+    assert (found.state, found.severity) == ("NORMAL", "notice")
+
+
+def test_what_is_not_known_yet_is_said_and_is_not_well():
+    found = health(plant(queues={"alert": queue(waiting_events=None, wait_seconds=None)}))
+    assert found.sentence == "Nothing is wrong; not known yet: alert."
+
+
+def test_the_headline_is_one_finding_and_the_others_are_its_list():
+    nodes = {"n1": node(state="BUSY", utilisation=0.8), "n2": node(state="OFFLINE", age_seconds=5.0)}
+    found = health(plant(nodes=nodes, queues={"alert": queue(dead_letters=3)}))
+    assert [each.subject for each in found.findings] == ["node/n2", "node/n1", "queue/alert"]
+    assert found.sentence == found.findings[0].sentence
+    assert "n1 is busy" not in found.sentence
+
+
+def test_nine_loops_of_one_trouble_are_one_finding():
+    loop = {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0}
+    found = health(plant(at=200.0, loops={f"rebalancing/{number}": loop for number in range(9)}))
+    assert [each.sentence for each in found.findings] == ["9 loops have stopped."]
 
 
 def test_the_backlog_is_that_of_the_queue_that_waits_longest():
@@ -65,8 +100,8 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         ({"pipeline": {"state": "starting", "age_seconds": 1.0, "error": None}}, "BUSY", "starting;"),
         ({"pipeline": {"state": "starting", "age_seconds": 1.0, "error": "x"}}, "BUSY", "after it failed: x"),
         ({"pipeline": {"state": "stalled", "age_seconds": 1.0, "hindrance": "n1"}}, "TOOBUSY", "stalled: n1"),
-        ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "TOOBUSY", "12 s"),
-        ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "TOOBUSY", "boom"),
+        ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "OFFLINE", "12 s"),
+        ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "OFFLINE", "boom"),
         ({"totals": {"worker_slots": 0}}, "TOOBUSY", "No worker host"),
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},
@@ -74,6 +109,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
             "12.3 % of the events that patterns could use",
         ),
         ({"queues": {"alert": queue(dead_letters=3)}}, "BUSY", "3 dead letters"),
+        ({"queues": {"alert": queue(dead_letters=1)}}, "BUSY", "1 dead letter."),
     ],
 )
 def test_what_is_wrong_is_named(changed, state, words):

@@ -22,9 +22,8 @@ def _touched(queue: QueueStatus) -> dict[str, Any]:
 
 def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
-        wait, waiting = queue.wait_seconds, queue.waiting_events
-        events = "an unknown number of events waits" if waiting is None else f"{waiting:,} events wait"
-        said = f"Queue {name}: {events}, {_seconds(wait)} at the present rate."
+        wait = queue.wait_seconds
+        said = f"Queue {name}: its oldest event has waited {_seconds(wait)}."
         yield Reading({"queue": name}, wait, said, _touched(queue))
 
 
@@ -112,8 +111,15 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         "The pipeline has never reported." if age is None else f"The pipeline last reported {age:,.0f} s ago."
     )
     if pipeline.state == "failed":
-        said, age = f"The pipeline failed: {pipeline.error}", evidence.now
+        said, age = f"The pipeline failed: {pipeline.error}", _failed_seconds(evidence)
     yield Reading({"pipeline": "main"}, age, said)
+
+
+def _failed_seconds(evidence: Evidence) -> float:
+    """For how long it has been down, as its state says; unknown counts from now."""
+    state = evidence.plant.states.get("pipeline/main")
+    since = state.since if state is not None and state.severity == "critical" else None
+    return 0.0 if since is None else max(0.0, evidence.now - since)
 
 
 def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -154,7 +160,7 @@ def _observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Read
 CONDITIONS = (
     Condition(
         "queue_wait",
-        "How long the waiting events of a queue take at the present rate.",
+        "For how long the oldest event of a queue has waited.",
         "s",
         "queue",
         _queue_wait,

@@ -1,12 +1,12 @@
 """What an alert means for the events, and what to do first, in plain words."""
 
 from queues.nodes.node_state import OFFLINE, SILENT
-from queues.waiting import BEHIND_SECONDS
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
 
+BAD = ("warning", "critical")
 SAFE = "Nothing acknowledged is lost."
 
 
@@ -15,8 +15,8 @@ class Impacts:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._queues, self._nodes = snapshot.queues, snapshot.nodes
-        waits = {name: row.wait_seconds or 0 for name, row in self._queues.items()}
-        self._behind = [name for name, seconds in waits.items() if seconds > BEHIND_SECONDS]
+        states = snapshot.states.values()
+        self._behind = [each.name for each in states if each.kind == "queue" and each.severity in BAD]
 
     def of(self, alert: Alert) -> str:
         if "node" in alert.labels and alert.condition.startswith("node_"):

@@ -49,7 +49,7 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
     observation = {
         "demand_per_second": round(demand, 3),
         "capacity_per_second": round(_capacity(name, row, demand, snapshot), 3),
-        "backlog_seconds": row.wait_seconds or 0.0,
+        "backlog_seconds": _late_seconds(row),
         "saturated": saturated(name, row, snapshot),
     }
     return Sensed(observation, _measured(name, row, snapshot, now_seconds), {})
@@ -72,12 +72,20 @@ def _capacity(name: str, row: QueueStatus, demand: float, snapshot: Snapshot) ->
         used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
         return demand * FULL / max([LEAST_UTILISATION, *used])
     out = row.out_per_second or 0.0
-    if (row.wait_seconds or 0.0) > AT_CAPACITY_SECONDS:
+    if _late_seconds(row) > AT_CAPACITY_SECONDS:
         return float(out)
     totals = snapshot.totals
     slots = totals.worker_slots or 0
     busy = (totals.workers_busy or 0) / slots if slots else 1.0
     return max(out, demand) / max(busy, 1 / max(1, slots))
+
+
+def _late_seconds(row: QueueStatus) -> float:
+    """How far behind: no longer than the oldest event has waited (a rate says little where little leaves),
+    nor than what waits takes at the present rate (one event may wait for its next try).
+    """
+    known = [each for each in (row.wait_seconds, row.clearing_seconds) if each is not None]
+    return min(known, default=0.0)
 
 
 def applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:

@@ -1,0 +1,176 @@
+"""In trouble a page says of each subject what it was evaluated to be, or marks what it shows as old."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, Snapshot, live, overhang
+from tests.waiting import until
+
+pytestmark = BROWSER
+WIDTHS = (390, 1024, 1280, 1440, 1920)
+# Of every element that says how a subject is: which, the sign it is drawn with, whether it is marked old.
+SAID = """() => [...document.querySelectorAll('[data-subject]')].filter((each) => each.checkVisibility())
+  .map((each) => {
+  const classes = [...each.classList], { subject, state } = each.dataset;
+  if (!each.closest('svg')) return { subject, drawn: state, stale: each.hasAttribute('data-stale') };
+  const at = classes.find((name) => name.startsWith('at-'));
+  return { subject, drawn: at ? at.slice(3) : 'plain', stale: classes.includes('stale') };
+})"""
+CUT_OFF = """() => [...document.querySelectorAll('#connection, #connection .word, #connection .age')]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).display !== 'inline')
+  .map((each) => each.textContent)"""
+
+
+def calm(snapshot: Snapshot) -> None:
+    """Nothing is wrong."""
+    fresh = {"state": "NORMAL", "utilisation": 0.2, "stale": False, "age_seconds": 0.4}
+    node = {**snapshot["nodes"]["n1"], **fresh}
+    snapshot["nodes"] = {name: dict(node) for name in ("n1", "n2", "n3")}
+    waits = {"waiting_events": 12, "wait_seconds": 0.4, "out_per_second": 30.0, "trend": "steady"}
+    snapshot["queues"]["alert"] |= waits
+    snapshot["pipeline"] |= {"state": "running", "error": None}
+    snapshot["loops"] = {}
+
+
+def burst(snapshot: Snapshot) -> None:
+    """30,000 events wait, and one left in the last 15 s."""
+    calm(snapshot)
+    waits = {"waiting_events": 30_000, "wait_seconds": 42.0, "out_per_second": 0.067, "trend": "rising"}
+    snapshot["queues"]["alert"] |= waits
+    snapshot["totals"] |= {"backlog_events": 30_000, "backlog_seconds": 42.0, "backlog_trend": "rising"}
+
+
+def frozen_node(snapshot: Snapshot) -> None:
+    """n2 has not reported for 14 s."""
+    calm(snapshot)
+    snapshot["nodes"]["n2"] |= {"state": "OFFLINE", "stale": True, "age_seconds": 14.0}
+
+
+def failed_pipeline(snapshot: Snapshot) -> None:
+    """The process has failed; its application's figures are those of before."""
+    calm(snapshot)
+    snapshot["pipeline"] |= {"state": "failed", "error": "Spark's workers timed out"}
+
+
+def unknown(snapshot: Snapshot) -> None:
+    """Nobody knows what waits."""
+    calm(snapshot)
+    snapshot["queues"]["alert"] |= {"waiting_events": None, "wait_seconds": None, "oldest_seconds": None}
+
+
+TROUBLES: tuple[Callable[[Snapshot], None], ...] = (calm, burst, frozen_node, failed_pipeline, unknown)
+
+
+def wrong(page: Page, observer: Observer) -> list[Any]:
+    """What the page says of a subject that isn't what it was evaluated to be, nor marked old."""
+    states = observer.snapshot["states"]
+    return [said for said in page.evaluate(SAID) if not _true(said, states.get(said["subject"]))]
+
+
+def _true(said: dict[str, Any], state: dict[str, Any] | None) -> bool:
+    if state is None:
+        return False
+    # A map draws no sign at what is well.
+    plain = said["drawn"] == "plain" and state["severity"] in ("well", "notice")
+    unknown = state["sign"] is None and said["drawn"] in ("", "UNKNOWN", "plain")
+    return said["stale"] == state["stale"] and (plain or unknown or said["drawn"] == state["sign"])
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/pipeline/"])
+def test_whatever_the_trouble_a_page_says_what_was_evaluated(path, open_page, observer):
+    page = open_page(path)
+    live(page, observer)
+    for trouble in TROUBLES:
+        observer.publish(trouble)
+
+        def says_so() -> bool:
+            return not wrong(page, observer)
+
+        try:
+            until(says_so, 8, every_seconds=0.25)
+        except AssertionError:
+            pytest.fail(f"{path} in {trouble.__name__}: {wrong(page, observer)}")
+        said = page.evaluate(SAID)
+        assert said, f"{path} names no subject"
+    if path != "/":
+        expect(page.locator(".strip .sentence")).to_have_text(observer.snapshot["health"]["sentence"])
+
+
+def test_a_burst_is_said_with_its_true_wait(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    observer.publish(burst)
+    expect(page.locator("h1 .finding")).to_have_text(
+        "Queue alert falls behind: its oldest event has waited 42 s."
+    )
+    expect(page.locator('[data-derived="backlog"]')).to_have_text("more events wait")
+    assert "447" not in page.locator("main").inner_text()
+
+
+def test_a_failed_pipeline_is_drawn_as_failed_and_its_replicas_are_not_idle(open_page, observer):
+    page = open_page("/pipeline/")
+    live(page, observer)
+    observer.publish(failed_pipeline)
+    title = page.locator(".title [data-subject]")
+    expect(title).to_have_text("Failed")
+    boxes = page.locator("#pipeline-map .at-OFFLINE")
+    expect(boxes.first).to_contain_text("Failed")
+    expect(page.locator("#pipeline-map")).not_to_contain_text("Idle")
+    assert page.locator("#pipeline-map .band.old").count() > 0
+    assert page.locator("#pipeline-map .band:not(.old)").count() == 0
+    expect(page.locator("section.figures")).to_have_attribute("data-stale", "")
+
+
+def test_the_headline_is_two_lines_and_moves_nothing(open_page, observer):
+    for viewport in (DESKTOP, PHONE):
+        page = open_page("/", viewport=viewport)
+        live(page, observer)
+        tops = []
+        for trouble in TROUBLES:
+            observer.publish(trouble)
+            expect(page.locator("h1 .finding")).to_have_text(observer.snapshot["health"]["sentence"])
+            tops.append(page.locator("section.figures").bounding_box()["y"])
+        assert len(set(tops)) == 1, tops
+        observer.publish(lambda snapshot: (burst(snapshot), snapshot["nodes"]["n2"].update(state="BUSY")))
+        page.locator("#findings summary").click()
+        expect(page.locator("#findings li")).to_have_count(2)
+        page.context.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_connection_and_the_age_are_never_cut_off(width, open_page, observer):
+    page = open_page("/nodes/", viewport={"width": width, "height": 900})
+    live(page, observer)
+    slot = page.locator("#connection").bounding_box()
+    observer.publish(lambda snapshot: snapshot["queues"]["alert"].update(trouble="no such handler " * 20))
+    for words in (("Live", "· 0.4 s"), ("Polling", "· 59 min"), ("Silent", "· 12 min"), ("Starting", "")):
+        page.evaluate(
+            "([word, age]) => { document.querySelector('#connection .word').textContent = word;"
+            " document.querySelector('#connection .age').textContent = age; }",
+            words,
+        )
+        assert page.evaluate(CUT_OFF) == [], (width, words)
+        assert page.locator("#connection").bounding_box()["width"] == slot["width"]
+    assert overhang(page) <= 0
+
+
+def test_what_a_hand_set_is_counted_as_an_override(open_page, observer):
+    hand = {
+        "kind": "tasks",
+        "of": "plant/main",
+        "value": "its loops of parallelism hold",
+        "owner": "anna",
+        "reason": "",
+        "until": 4_000_000_000.0,
+    }
+    page = open_page("/overrides/")
+    live(page, observer)
+    expect(page.locator("#strip-overrides")).to_contain_text("No overrides")
+    observer.publish(lambda snapshot: snapshot.update(hands=[hand]))
+    expect(page.locator("#strip-overrides")).to_contain_text(re.compile(r"1\s+override"))
+    page.reload()
+    expect(page.locator("#hands")).to_contain_text("Tasks of plant main: its loops of parallelism hold")

@@ -1,0 +1,160 @@
+"""One state a subject: its alert's thresholds, with hysteresis, since when, and unknown where it is."""
+
+from typing import Any
+
+import pytest
+
+from queues.stored_document import changed
+from tests.workers.snapshots import judged, snapshot_of
+from workers.alerts.lifecycle.models import AlertRule
+from workers.documents.snapshot import Snapshot
+from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.states.limits import SHIPPED, limits_of
+
+RUNNING: dict[str, Any] = {
+    "state": "running",
+    "age_seconds": 0.5,
+    "applications": {"performance": {"state": "running"}},
+}
+
+
+def plant(**parts: Any) -> Snapshot:
+    return snapshot_of(
+        {"at": 1_000.0, "totals": {"worker_slots": 2}, "nodes": {"n1": {"state": "NORMAL"}}, **parts}
+    )
+
+
+def queue(wait: float | None, waiting: int | None = 5, **more: Any) -> dict[str, Any]:
+    return {"alert": {"kind": "jobs", "wait_seconds": wait, "waiting_events": waiting, **more}}
+
+
+def after(*waits: float | None) -> Any:
+    """The state of a queue after these waits, a second each."""
+    states: dict[str, Any] = {}
+    for second, wait in enumerate(waits):
+        states = evaluated(plant(at=1_000.0 + second, queues=queue(wait)), states)
+    return states["queue/alert"]
+
+
+def test_below_its_alerts_threshold_a_queue_is_well_everywhere():
+    """One event waited 16 s: red in the strip, amber in the list, and no alert."""
+    found = after(16.0)
+    assert (found.severity, found.sign, found.finding) == ("well", "NORMAL", "")
+
+
+def test_between_the_two_thresholds_a_state_is_what_it_was():
+    assert after(31.0).severity == "warning"
+    assert after(31.0, 16.0).severity == "warning"
+    assert after(31.0, 16.0, 14.0).severity == "well"
+    assert after(14.0, 16.0).severity == "well"
+
+
+def test_since_is_when_it_became_so_severe():
+    assert after(31.0, 32.0, 33.0).since == 1_000.0
+    assert after(31.0, 10.0, 9.0).since == 1_001.0
+
+
+def test_a_state_follows_the_rule_that_people_set():
+    rule = AlertRule(
+        name="queue-behind", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical"
+    )
+    found = evaluated(plant(queues=queue(6.0)), limits=limits_of([rule]))["queue/alert"]
+    assert (found.severity, found.sign, found.rules) == ("critical", "TOOBUSY", ["queue-behind"])
+
+
+def test_a_second_rule_adds_a_level_and_matchers_narrow_it():
+    rules = [
+        AlertRule(name="late", condition="queue_wait", threshold=30, clear_threshold=15, severity="warning"),
+        AlertRule(
+            name="very-late", condition="queue_wait", threshold=300, clear_threshold=200, severity="critical",
+            matchers=[{"label": "queue", "is": "=", "value": "alert"}],
+        ),
+    ]  # fmt: skip
+    queues = {**queue(400.0), "other": {"kind": "jobs", "wait_seconds": 400.0, "waiting_events": 5}}
+    found = evaluated(plant(queues=queues), limits=limits_of(rules))
+    assert found["queue/alert"].severity == "critical"
+    assert found["queue/other"].severity == "warning"
+
+
+def test_a_disabled_rule_notifies_nobody_and_the_state_has_the_shipped_threshold():
+    rule = AlertRule(
+        name="queue-behind", condition="queue_wait", threshold=5, clear_threshold=2, enabled=False
+    )
+    assert limits_of([rule]).by_condition["queue_wait"] == SHIPPED.by_condition["queue_wait"]
+
+
+def test_what_is_unknown_is_not_known_yet_and_never_well():
+    found = after(None)
+    assert (found.severity, found.sign, found.word) == ("unknown", None, "Not known yet")
+
+
+def test_what_becomes_unknown_stays_as_bad_as_it_was():
+    assert after(40.0, None).severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("state", "severity", "sign"),
+    [("NORMAL", "well", "NORMAL"), ("BUSY", "warning", "BUSY"), ("TOOBUSY", "critical", "TOOBUSY"),
+     ("OFFLINE", "critical", "OFFLINE"), (None, "critical", "OFFLINE")],
+)  # fmt: skip
+def test_a_node_is_drawn_with_its_own_state(state, severity, sign):
+    nodes = {"n1": {"state": state, "utilisation": 0.8, "age_seconds": 4.0}}
+    found = evaluated(plant(nodes=nodes))["node/n1"]
+    assert (found.severity, found.sign) == (severity, sign)
+
+
+def pipeline(**changes: Any) -> Snapshot:
+    queues = {"telemetry": {"kind": "pipeline", "wait_seconds": 1.0, "waiting_events": 3}}
+    return plant(queues=queues, pipeline={**RUNNING, **changes})
+
+
+def test_a_failed_pipeline_is_failed_with_all_its_applications_and_named_once():
+    states = evaluated(pipeline(state="failed", error="no memory"))
+    assert states["pipeline/main"].finding == "The pipeline failed: no memory."
+    application = states["application/performance"]
+    assert (application.sign, application.word, application.stale) == ("OFFLINE", "Failed", True)
+    assert application.within == "pipeline/main"
+    sentences = [
+        each.sentence for each in judged(pipeline(state="failed", error="no memory")).health.findings
+    ]
+    assert sentences == ["The pipeline failed: no memory."]
+
+
+def test_an_application_that_stalls_is_named_itself():
+    stalled = {"performance": {"state": "stalled", "hindrance": "iap1 has not finished"}}
+    found = judged(pipeline(state="stalled", hindrance="iap1 has not finished", applications=stalled))
+    assert [each.subject for each in found.health.findings] == ["application/performance"]
+    assert found.states["application/performance"].stale
+    assert found.states["pipeline/main"].within == "application/performance"
+
+
+def test_a_silent_pipeline_is_not_reporting_and_its_figures_are_old():
+    states = evaluated(pipeline(state="offline", age_seconds=22.0))
+    assert states["pipeline/main"].finding == "The pipeline has not reported for 22 s."
+    assert states["application/performance"].word == "Not reporting"
+
+
+def test_a_pipeline_that_never_reported_is_starting_before_it_is_down():
+    snapshot = pipeline(state=None, age_seconds=None, applications={})
+    first = evaluated(snapshot)
+    assert first["pipeline/main"].severity == "notice"
+    later = evaluated(changed(snapshot, at=1_100.0), first)
+    assert later["pipeline/main"].severity == "critical"
+    assert evaluated(changed(snapshot, at=1_101.0), later)["pipeline/main"].severity == "critical"
+
+
+def test_a_host_that_stops_reporting_is_named_for_a_while_and_then_has_left():
+    here = evaluated(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
+    gone = evaluated(plant(at=1_011.0), here)
+    assert gone["host/jobs@here"].finding == "Worker host jobs@here has stopped reporting."
+    assert "host/jobs@here" not in evaluated(plant(at=1_400.0), gone)
+
+
+def test_a_loop_without_a_valid_measurement_for_as_long_as_its_alert_says_is_a_finding():
+    loop = {"law": "rebalancing", "at": 999.0, "interval_seconds": 5.0, "limited_by": "stale measurement"}
+    seconds = {"rebalancing": {**loop, "blind_since": 960.0}}
+    assert "no valid measurement for 39 s" in evaluated(plant(loops=seconds))["loop/rebalancing"].finding
+    assert (
+        evaluated(plant(loops={"rebalancing": {**loop, "blind_since": 980.0}}))["loop/rebalancing"].finding
+        == ""
+    )

@@ -1,0 +1,53 @@
+"""Every hand on the plant that is no override of a loop: what a person or another controller set, as long as
+it stands.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from controllers.framework.reason import number
+from workers.documents.loops import HandStatus
+from workers.documents.snapshot import Snapshot
+
+
+def hands(snapshot: Snapshot, caps: Mapping[str, str]) -> list[HandStatus]:
+    """The soonest to end first. caps: of remedy ladders that may not reach every level, by queue."""
+    found = [*_tasks(snapshot), *_criteria(snapshot), *_caps(caps), *_nodes(snapshot)]
+    return sorted(found, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
+
+
+def _tasks(snapshot: Snapshot) -> Iterator[HandStatus]:
+    """The loops of parallelism hold meanwhile."""
+    holders = {snapshot.plant: snapshot.steered_by}
+    holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
+    for plant, holder in holders.items():
+        if holder is not None:
+            value, owner = "its loops of parallelism hold", holder.holder or ""
+            yield HandStatus(kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until)
+
+
+def _criteria(snapshot: Snapshot) -> Iterator[HandStatus]:
+    now = snapshot.at or 0.0
+    for application, row in snapshot.pipeline.applications.items():
+        for name, held in row.controls.held_criteria.items():
+            if held.until_seconds is None or held.until_seconds > now:
+                yield HandStatus(
+                    kind="criterion",
+                    of=f"application/{application}",
+                    value=f"{name} = {number(held.value)}",
+                    owner=held.owner,
+                    reason=held.reason,
+                    until=held.until_seconds,
+                )
+
+
+def _caps(caps: Mapping[str, str]) -> Iterator[HandStatus]:
+    for queue, cap in caps.items():
+        yield HandStatus(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
+
+
+def _nodes(snapshot: Snapshot) -> Iterator[HandStatus]:
+    for name, node in snapshot.nodes.items():
+        if node.drained:
+            yield HandStatus(kind="drain", of=f"node/{name}", value="takes no points")
+        elif node.cordoned:
+            yield HandStatus(kind="cordon", of=f"node/{name}", value="takes nothing new")

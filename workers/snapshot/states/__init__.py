@@ -1,0 +1,1 @@
+"""One evaluated state a subject: its thresholds, since when, and what is wrong in a sentence."""

@@ -1,0 +1,58 @@
+"""All states of a snapshot, from the states a second before. Pure: what was shown can be shown again."""
+
+from collections.abc import Iterator, Mapping
+
+from queues.nodes.node_state import OFFLINE
+from workers.documents.snapshot import Snapshot
+from workers.documents.states import SubjectState
+from workers.snapshot.states.host import host_states
+from workers.snapshot.states.judgement import Fault, Watched
+from workers.snapshot.states.limits import SHIPPED, Limits
+from workers.snapshot.states.loop import loop_state
+from workers.snapshot.states.node import node_state
+from workers.snapshot.states.pipeline import pipeline_states
+from workers.snapshot.states.queue import queue_state
+
+NOTHING_BEFORE: Mapping[str, SubjectState] = {}
+
+
+def evaluated(
+    snapshot: Snapshot, before: Mapping[str, SubjectState] = NOTHING_BEFORE, limits: Limits = SHIPPED
+) -> dict[str, SubjectState]:
+    """By "kind/name". A state holds between the two thresholds of a rule, which `before` remembers."""
+    watched = Watched(snapshot, before, limits, snapshot.at or 0.0)
+    return {f"{each.kind}/{each.name}": each for each in _states(watched)}
+
+
+def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:
+    """Those it was published with; of one from the archive that has none, what it comes to by itself."""
+    return snapshot.states or evaluated(snapshot)
+
+
+def _states(watched: Watched) -> Iterator[SubjectState]:
+    snapshot = watched.snapshot
+    yield from _plant(watched)
+    yield from (node_state(watched, *each) for each in snapshot.nodes.items())
+    yield from (queue_state(watched, *each) for each in snapshot.queues.items())
+    yield from pipeline_states(watched)
+    yield from host_states(watched)
+    yield from (loop_state(watched, *each) for each in snapshot.loops.items())
+
+
+def _plant(watched: Watched) -> Iterator[SubjectState]:
+    """What is of the whole plant and of no part of it."""
+    snapshot = watched.snapshot
+    if not snapshot.nodes:
+        fault = Fault("critical", "No node is configured yet.")
+        yield watched.state("plant", "nodes", [fault], sign=OFFLINE)
+    slots = snapshot.totals.worker_slots
+    if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
+        missing = "No worker host of role jobs reports; events of the jobs queues are not handled."
+        yield watched.state(
+            "plant", "workers", watched.fault("plant", "workers", "workers_missing", slots, missing, {})
+        )
+    share = snapshot.totals.shed_share
+    if share is not None:
+        lost = f"Events are shed: {100 * share:.1f} % of the events that patterns could use."
+        faults = watched.fault("plant", "shedding", "shedding", 100 * share, lost, {})
+        yield watched.state("plant", "shedding", faults)

@@ -1,0 +1,35 @@
+"""The state of a worker host: whether it reports, and whether its pool is as it was set."""
+
+from collections.abc import Iterator
+
+from queues.nodes.node_state import OFFLINE
+from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.documents.hosts import HostStatus
+from workers.documents.states import SubjectState
+from workers.snapshot.states.judgement import Fault, Watched
+
+GONE_SECONDS = 300.0  # a host that reports no longer is named for so long; then it has left
+
+
+def host_states(watched: Watched) -> Iterator[SubjectState]:
+    """Hosts that report, and those that did until lately."""
+    hosts = watched.snapshot.hosts
+    for name, host in hosts.items():
+        yield _state(watched, name, host)
+    for before in watched.before.values():
+        if before.kind == "host" and before.name not in hosts and (silent := _silent(watched, before)):
+            yield silent
+
+
+def _state(watched: Watched, name: str, host: HostStatus) -> SubjectState:
+    trouble = host.trouble or ""
+    sentence = f"The pool of {name} is not as it was set: {trouble.rstrip('.')}."
+    faults = watched.fault("host", name, "pool_refuses", 1.0 if trouble else 0.0, sentence)
+    return watched.state("host", name, faults)
+
+
+def _silent(watched: Watched, before: SubjectState) -> SubjectState | None:
+    name = before.name
+    fault = Fault("warning", f"Worker host {name} has stopped reporting.", FIRST_STEPS["workers_missing"])
+    state = watched.state("host", name, [fault], sign=OFFLINE, word="Not reporting", stale=True)
+    return None if watched.at - (state.since or watched.at) > GONE_SECONDS else state

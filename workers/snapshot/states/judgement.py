@@ -1,0 +1,117 @@
+"""What is wrong with one subject, and the state that it comes to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controllers.framework.reason import capitalised
+from queues.nodes.node_state import BUSY, NORMAL, TOOBUSY
+from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.documents.snapshot import Snapshot
+from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
+from workers.snapshot.states.limits import Limits, RuleLimit
+
+# How bad something is, as the colours of nodes have it; a node has its own, from its agent.
+SIGNS: Mapping[Severity, str | None] = {
+    "well": NORMAL,
+    "unknown": None,
+    "notice": NORMAL,
+    "warning": BUSY,
+    "critical": TOOBUSY,
+}
+WORDS: Mapping[Severity, str] = {
+    "well": "Normal",
+    "unknown": "Not known yet",
+    "notice": "Notice",
+    "warning": "Warning",
+    "critical": "Critical",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong. rules: of the alerts that say so, too."""
+
+    severity: Severity
+    sentence: str
+    step: str = ""
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A snapshot without states, the states before it, and the limits; at: s since 1970."""
+
+    snapshot: Snapshot
+    before: Mapping[str, SubjectState]
+    limits: Limits
+    at: float
+
+    def beyond(
+        self, kind: str, name: str, condition: str, value: float | None, labels: Mapping[str, str]
+    ) -> list[RuleLimit]:
+        """The limits that a value is beyond, with hysteresis."""
+        before = self.before.get(f"{kind}/{name}")
+        return self.limits.beyond(condition, labels, value, before.rules if before else ())
+
+    def fault(
+        self,
+        kind: str,
+        name: str,
+        condition: str,
+        value: float | None,
+        sentence: str,
+        labels: Mapping[str, str] | None = None,
+    ) -> list[Fault]:
+        """The fault of a value beyond a limit: as severe as the most severe of them."""
+        given = {kind: name} if labels is None else labels
+        found = self.beyond(kind, name, condition, value, given)
+        if not found:
+            return []
+        severity = max((each.severity for each in found), key=SEVERITIES.index)
+        rules = tuple(each.rule for each in found)
+        return [Fault(severity, sentence, FIRST_STEPS.get(condition, ""), rules)]
+
+    def since(self, kind: str, name: str, severity: Severity) -> float:
+        """Since when it is as severe as now."""
+        before = self.before.get(f"{kind}/{name}")
+        unchanged = before is not None and before.severity == severity and before.since is not None
+        return before.since if unchanged and before and before.since is not None else self.at
+
+    def state(
+        self,
+        kind: str,
+        name: str,
+        faults: Sequence[Fault] = (),
+        *,
+        sign: str | None = None,
+        word: str = "",
+        stale: bool = False,
+        within: str | None = None,
+        known: bool = True,
+    ) -> SubjectState:
+        """The state that these faults come to. sign, word: where the subject has its own."""
+        ordered = sorted(faults, key=lambda fault: -SEVERITIES.index(fault.severity))
+        severity: Severity = ordered[0].severity if ordered else "well" if known else "unknown"
+        return SubjectState(
+            kind=kind,
+            name=name,
+            severity=severity,
+            sign=sign or SIGNS[severity],
+            word=word or WORDS[severity],
+            stale=stale,
+            since=self.since(kind, name, severity),
+            finding=ordered[0].sentence if ordered else "",
+            also=[
+                SubjectFinding(
+                    subject=f"{kind}/{name}",
+                    severity=fault.severity,
+                    sign=SIGNS[fault.severity],
+                    sentence=capitalised(fault.sentence),
+                    step=fault.step,
+                )
+                for fault in ordered[1:]
+            ],
+            step=ordered[0].step if ordered else "",
+            within=within,
+            rules=sorted({rule for fault in ordered for rule in fault.rules}),
+        )

@@ -1,0 +1,83 @@
+"""Where a value begins to be bad: the thresholds of the alert rules, which are the only ones.
+
+A rule that a person changes changes the state with it, and one that is added adds a level. Where every rule
+of a condition is disabled nobody is notified; the state still follows what the condition is shipped with.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.lifecycle.automaton import Thresholds
+from workers.alerts.lifecycle.models import AlertRule
+from workers.alerts.rules.matching import Matcher, matches
+from workers.alerts.rules.shipped import FIRST_RULES
+from workers.documents.states import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLimit:
+    """What one rule says: from where on a value is bad, how bad, and of which subjects."""
+
+    rule: str
+    thresholds: Thresholds
+    severity: Severity
+    matchers: Sequence[Matcher] = ()
+
+    def is_beyond(self, value: float | None, was_beyond: bool) -> bool:
+        """Whether a value is bad; between the thresholds, and while it is unknown, it is what it was."""
+        signal = self.thresholds.signal(value)
+        return was_beyond if signal in ("between", "unknown") else signal == "on"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """By condition."""
+
+    by_condition: Mapping[str, Sequence[RuleLimit]]
+
+    def beyond(
+        self, condition: str, labels: Mapping[str, str], value: float | None, held: Collection[str]
+    ) -> list[RuleLimit]:
+        """The limits that a subject's value is beyond; held: the rules that it was beyond a second ago."""
+        limits = self.by_condition.get(condition, ())
+        found = [each for each in limits if matches(each.matchers, labels)]
+        return [each for each in found if each.is_beyond(value, each.rule in held)]
+
+
+def limits_of(rules: Iterable[AlertRule]) -> Limits:
+    """Of the rules there are; conditions without an enabled one have what they are shipped with."""
+    found: dict[str, list[RuleLimit]] = {}
+    for rule in rules:
+        if rule.enabled:
+            limit = _limit(
+                rule.name, rule.condition, rule.threshold, rule.clear_threshold, rule.severity, rule.matchers
+            )
+            found.setdefault(rule.condition, []).append(limit)
+    return Limits({**SHIPPED.by_condition, **found})
+
+
+def _limit(
+    name: str, condition: str, threshold: float, clear: float, severity: Any, matchers: Sequence[Matcher]
+) -> RuleLimit:
+    return RuleLimit(name, Thresholds(threshold, clear, CONDITIONS[condition].above), severity, matchers)
+
+
+def _shipped() -> Limits:
+    found: dict[str, list[RuleLimit]] = {}
+    for name, rule in FIRST_RULES.items():
+        condition, severity = rule["condition"], rule.get("severity", "warning")
+        limit = _limit(
+            name,
+            condition,
+            rule["threshold"],
+            rule["clear_threshold"],
+            severity,
+            rule.get("matchers", ()),
+        )
+        found.setdefault(condition, []).append(limit)
+    return Limits(found)
+
+
+SHIPPED = _shipped()

@@ -1,0 +1,32 @@
+"""The state of a loop: whether it ticks, whether it has a valid measurement, and who steers."""
+
+from collections.abc import Iterator, Mapping
+
+from workers.alerts.conditions.control_conditions import STALE
+from workers.alerts.conditions.loop_words import loop_words
+from workers.documents.loops import LoopStatus
+from workers.documents.states import SubjectState
+from workers.snapshot.states.judgement import Fault, Watched
+
+WORDS: Mapping[str, str] = {"hold": "On hold", "manual": "In manual", "advise": "Advises", "auto": "Steers"}
+
+
+def loop_state(watched: Watched, name: str, loop: LoopStatus) -> SubjectState:
+    """The state of one loop."""
+    word = WORDS.get(loop.mode, loop.mode)
+    return watched.state("loop", name, list(_faults(watched, name, loop)), word=word)
+
+
+def _faults(watched: Watched, name: str, loop: LoopStatus) -> Iterator[Fault]:
+    labels = {"loop": name, **loop.target}
+    if loop.at is None or not loop.interval_seconds:
+        return
+    # The distance: a clock set back must not make a loop seem busy for as long as it was set back.
+    late = abs(watched.at - loop.at)
+    silent = f"{loop_words(name)} has not decided for {late:.0f} s."
+    faults = watched.fault("loop", name, "loop_silent", late / loop.interval_seconds, silent, labels)
+    yield from faults
+    if loop.blind_since is not None and not faults:
+        seconds = max(0.0, loop.at - loop.blind_since) if loop.limited_by == STALE else 0.0
+        blind = f"{loop_words(name)} has had no valid measurement for {seconds:.0f} s."
+        yield from watched.fault("loop", name, "loop_stale", seconds, blind, labels)

@@ -1,0 +1,77 @@
+"""The state of a node: what its agent says, and whether the agent is heard.
+
+The thresholds of BUSY and TOOBUSY are the node's own, since its laws act on them (`queues.nodes.node_state`);
+an alert on the same load may have others.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from controllers.framework.reason import counted
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, SILENT, TOOBUSY
+from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.documents.nodes import NodeStatus
+from workers.documents.states import SubjectState
+from workers.snapshot.states.judgement import Fault, Watched
+
+WORDS: Mapping[str, str] = {
+    IDLE: "Idle",
+    NORMAL: "Normal",
+    BUSY: "Busy",
+    TOOBUSY: "Too busy",
+    OFFLINE: "Offline",
+}
+
+
+def node_state(watched: Watched, name: str, node: NodeStatus) -> SubjectState:
+    """The state of one node."""
+    return watched.state(
+        "node",
+        name,
+        list(_faults(watched, name, node)),
+        sign=node.state or OFFLINE,
+        word=WORDS.get(node.state or "", "Never reported"),
+        stale=node.stale,
+    )
+
+
+def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
+    if node.state is None:
+        yield Fault(
+            "critical",
+            f"Node {name} has never reported; start its agent.",
+            "Start its agent: python -m queues.nodes.agent.",
+        )
+        return
+    if node.state == OFFLINE:
+        yield _silent(watched, name, node)
+        return
+    if node.state in OVERLOADED:
+        severity, word = ("warning", "busy") if node.state == BUSY else ("critical", "too busy")
+        sentence = f"Node {name} is {word}: {100 * (node.utilisation or 0.0):.0f} % of its capacity."
+        yield Fault(severity, sentence, FIRST_STEPS["node_toobusy"])  # type: ignore[arg-type]
+    used, capacity = node.memory_bytes, node.memory_capacity_bytes
+    if used is not None and capacity and not node.stale:
+        share = 100 * used / capacity
+        sentence = f"Node {name} uses {share:.0f} % of its memory."
+        yield from watched.fault("node", name, "node_memory", share, sentence)
+
+
+def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
+    age = node.age_seconds
+    silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
+    held = "it has no points; its waiting events are handled when it returns"
+    if node.points:
+        held = f"its {counted(node.points, 'point')} are {_served(watched)}"
+    rules = watched.beyond("node", name, "node_lost", age, {"node": name})
+    step = FIRST_STEPS["node_lost"]
+    return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(each.rule for each in rules))
+
+
+def _served(watched: Watched) -> str:
+    nodes = watched.snapshot.nodes
+    serving = [name for name, node in nodes.items() if node.state not in SILENT]
+    return f"served by {_list(serving)}" if serving else "not served by any node"
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

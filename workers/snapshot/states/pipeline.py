@@ -1,0 +1,113 @@
+"""The states of the pipeline's process and of its applications.
+
+What is wrong is named once: by the application, where one fails or stalls while the process reports; by the
+process, where it is silent or failed, and then all its applications show old figures.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
+from queues.stored_document import changed
+from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.documents.pipeline import ApplicationStatus, PipelineStatus
+from workers.documents.states import SEVERITIES, Severity, SubjectState
+from workers.snapshot.states.judgement import Fault, Watched
+
+SUBJECT = "main"  # as its alerts name it
+START_SECONDS = 60.0  # Spark's start, on a slow machine
+# As a state's name → the sign it is drawn with, its word.
+SIGNS: Mapping[str, tuple[str, str]] = {
+    "running": (NORMAL, "Running"),
+    "starting": (BUSY, "Starting"),
+    "stopping": (BUSY, "Stopping"),
+    "stalled": (TOOBUSY, "Stalled"),
+    "failed": (OFFLINE, "Failed"),
+    "offline": (OFFLINE, "Not reporting"),
+}
+OLD = ("stalled", "failed", "offline")  # its figures are of when it last worked
+
+
+def pipeline_states(watched: Watched) -> Iterator[SubjectState]:
+    """The process, where a queue needs it, and each application."""
+    snapshot = watched.snapshot
+    needed = any(queue.kind == "pipeline" for queue in snapshot.queues.values())
+    if not needed and not snapshot.pipeline.applications:
+        return
+    applications = [_application(watched, name, row) for name, row in snapshot.pipeline.applications.items()]
+    yield _process(watched, snapshot.pipeline, applications)
+    yield from applications
+
+
+def _is_down(pipeline: PipelineStatus) -> bool:
+    """The process as a whole: no application has said so."""
+    own = [row.state for row in pipeline.applications.values()]
+    return pipeline.state in ("offline", None) or (pipeline.state == "failed" and "failed" not in own)
+
+
+def _process(watched: Watched, row: PipelineStatus, applications: list[SubjectState]) -> SubjectState:
+    sign, word = SIGNS.get(row.state or "", (None, "Not known yet"))
+    of_application = [each for each in applications if each.finding]
+    within = None
+    if not _is_down(row) and of_application:
+        worst = max(of_application, key=lambda each: SEVERITIES.index(each.severity))
+        within = f"application/{worst.name}"
+    faults = list(_faults_of_process(watched, row))
+    stale, known = row.state in OLD, row.state is not None
+    state = watched.state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
+    return changed(state, within=within)
+
+
+def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]:
+    since = watched.before.get(f"pipeline/{SUBJECT}")
+    seconds = watched.at - since.since if since is not None and since.since is not None else 0.0
+    if row.state is None:
+        never: Severity = "critical" if seconds > START_SECONDS or _was(since, "critical") else "notice"
+        yield Fault(never, "The pipeline has not reported yet.", FIRST_STEPS["pipeline_down"])
+    elif row.state == "offline":
+        yield _down(
+            watched, row.age_seconds, f"The pipeline has not reported for {row.age_seconds or 0:.0f} s."
+        )
+    elif row.state == "failed":
+        yield _down(watched, seconds, f"The pipeline failed: {_sentence(row.error)}.")
+    else:
+        yield from _faults_of(row.state, "The pipeline", row.error, row.hindrance)
+        lag = row.watermark_lag_seconds
+        late = f"The pipeline lags behind: event time is {lag or 0:,.0f} s late."
+        yield from watched.fault("pipeline", SUBJECT, "pipeline_lag", lag, late)
+
+
+def _was(before: SubjectState | None, severity: Severity) -> bool:
+    return before is not None and before.severity == severity
+
+
+def _down(watched: Watched, seconds: float | None, sentence: str) -> Fault:
+    rules = watched.beyond("pipeline", SUBJECT, "pipeline_down", seconds, {"pipeline": SUBJECT})
+    return Fault("critical", sentence, FIRST_STEPS["pipeline_down"], tuple(each.rule for each in rules))
+
+
+def _application(watched: Watched, name: str, row: ApplicationStatus) -> SubjectState:
+    pipeline = watched.snapshot.pipeline
+    if _is_down(pipeline):
+        down_sign, down_word = SIGNS[pipeline.state or "offline"]
+        fault = Fault("critical", f"{name} is down with the pipeline.")
+        state = watched.state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
+        return changed(state, within=f"pipeline/{SUBJECT}")
+    sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
+    faults = list(_faults_of(row.state, name, row.error, row.hindrance))
+    return watched.state("application", name, faults, sign=sign, word=word, stale=row.state in OLD)
+
+
+def _faults_of(state: str | None, name: str, error: str | None, stall: str | None) -> Iterator[Fault]:
+    if state == "failed":
+        yield Fault("critical", f"{name} failed: {_sentence(error)}.", FIRST_STEPS["pipeline_down"])
+    elif state == "stalled":
+        yield Fault("critical", f"{name} is stalled: {_sentence(stall)}.", FIRST_STEPS["pipeline_stalled"])
+    elif state == "starting":
+        again = f" again, after it failed: {_sentence(error)}" if error else ""
+        yield Fault("warning" if error else "notice", f"{name} is starting{again}; its queues wait for it.")
+    elif state == "stopping":
+        yield Fault("notice", f"{name} is stopping; its queues wait for it.")
+
+
+def _sentence(text: str | None) -> str:
+    return (text or "no reason was given").rstrip(".")

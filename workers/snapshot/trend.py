@@ -1,0 +1,55 @@
+"""Whether what waits rises or falls, from several samples: one that is odd decides nothing."""
+
+from collections import deque
+from statistics import median
+
+from workers.documents.queues import Trend
+
+WINDOW_SECONDS = 30.0
+LEAST_SECONDS = 15.0  # of samples, before anything is said
+LEAST_SAMPLES = 9
+BEGINS_EVENTS, BEGINS_SHARE = 50.0, 0.02  # a change that is less is none
+ENDS = 0.5  # and one that is said ends below half of it
+
+
+class TrendWatch:
+    """The change of a quantity: the median of the newest third of its samples, less that of the oldest."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque()
+        self._trend: Trend | None = None
+
+    def add(self, value: float | None, at_seconds: float) -> None:
+        """A sample, about one a second, by a clock that can't jump. An unknown one begins anew."""
+        if value is None:
+            self._samples.clear()
+            self._trend = None
+            return
+        self._samples.append((at_seconds, value))
+        while self._samples[0][0] < at_seconds - WINDOW_SECONDS:
+            self._samples.popleft()
+        self._trend = self._judged()
+
+    @property
+    def change(self) -> float | None:
+        """Over the window; None while too little was watched."""
+        samples = self._samples
+        if len(samples) < LEAST_SAMPLES or samples[-1][0] - samples[0][0] < LEAST_SECONDS:
+            return None
+        third = len(samples) // 3
+        values = [value for _, value in samples]
+        return median(values[-third:]) - median(values[:third])
+
+    @property
+    def trend(self) -> Trend | None:
+        """None while too little was watched."""
+        return self._trend
+
+    def _judged(self) -> Trend | None:
+        change = self.change
+        if change is None:
+            return None
+        begins = max(BEGINS_EVENTS, BEGINS_SHARE * (self._samples[-1][1] - change))
+        found: Trend = "rising" if change > 0 else "falling"
+        limit = ENDS * begins if found == self._trend else begins
+        return found if abs(change) > limit else "steady"
