@@ -33,6 +33,7 @@ def published(node: Server, queue: str, blocks: int) -> None:
     Segment(node.client(), queue).publish(cut(events, BlockIds(), BLOCK))
 
 
+@pytest.mark.slow
 def test_workers_that_go_ahead_run_first_then_by_the_priority_of_their_queue(
     control: redis.Redis, host: CeleryWorker, nodes: dict[str, Server], plant_topology: Topology
 ) -> None:
