@@ -38,7 +38,7 @@ def _row(snapshot: Snapshot, state: SubjectState) -> dict[str, Any]:
     node = snapshot.nodes.get(state.name) if state.kind == "node" else None
     return {
         "kind": state.kind,
-        "name": state.name,
+        "name": state.kind if state.kind == "pipeline" else state.name,
         "subject": f"{state.kind}/{state.name}",
         "url": url_of(snapshot, state.kind, state.name),
         "state": state.sign,

@@ -59,12 +59,12 @@ function overrides(snapshot) {
   const signature = `${found.length} ${nearest} ${Boolean(soon)}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
-  place.innerHTML = found.length ? `${clockIcon()}${soon ? reverting(nearest) : counted(found.length, nearest)}` : none("overrides");
+  place.innerHTML = found.length ? `${icon("clock")}${soon ? reverting(nearest) : counted(found.length, nearest)}` : none("overrides", "clock");
   if (soon) place.querySelector("b").textContent = words(soon.name);
   countDown();
 }
 
-const none = (what) => `<span class="quiet"><span class="wide">No ${what}</span><span class="narrow">0</span></span>`;
+const none = (what, sign) => `<span class="quiet"><span class="wide">No ${what}</span><span class="narrow">${icon(sign)} 0</span></span>`;
 const counted = (count, nearest) => `<span><b>${count}</b> <span class="wide">override${count === 1 ? "" : "s"}${Number.isFinite(nearest) ? " ·" : ""}</span>${Number.isFinite(nearest) ? ` <span class="n" data-until="${nearest}"></span>` : ""}</span>`;
 const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i class="glyph" aria-hidden="true"></i></span><span><span class="wide"><b></b> reverts in</span> <span class="n" data-until="${nearest}"></span></span>`;
 
@@ -75,13 +75,13 @@ function alerts(snapshot) {
   place.dataset.shown = signature;
   place.innerHTML = found.length
     ? `<span class="state bare" data-state="${SEVERITY_STATES[found[0].severity]}"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
-    : none("alerts");
+    : none("alerts", "alerts");
 }
 
-/** The clock sign out of the sprite that the page already names. */
-function clockIcon() {
+/** A sign out of the sprite that the page already names. */
+function icon(name) {
   const sprite = document.querySelector(".icon use")?.getAttribute("href").split("#")[0];
-  return `<svg class="icon" aria-hidden="true"><use href="${sprite}#clock"></use></svg>`;
+  return `<svg class="icon" aria-hidden="true"><use href="${sprite}#${name}"></use></svg>`;
 }
 
 /** Countdowns run by the plant's clock, as far as this browser's differs from it. */

@@ -2,7 +2,7 @@
 // unknown, so unknown is null or absent: `== null` asks for both.
 import { STATE_WORDS, UNKNOWN, age, formatted } from "./format.js";
 
-const TRENDS = { rising: "more events wait", falling: "fewer events wait", steady: "steady" };
+const TRENDS = { rising: "more wait", falling: "fewer wait", steady: "steady" };
 
 export const derived = {
   in_out(element, { totals }) {

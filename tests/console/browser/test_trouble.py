@@ -107,7 +107,7 @@ def test_a_burst_is_said_with_its_true_wait(open_page, observer):
     expect(page.locator("h1 .finding")).to_have_text(
         "Queue alert falls behind: its oldest event has waited 42 s."
     )
-    expect(page.locator('[data-derived="backlog"]')).to_have_text("more events wait")
+    expect(page.locator('[data-derived="backlog"]')).to_have_text("more wait")
     assert "447" not in page.locator("main").inner_text()
 
 
@@ -117,7 +117,7 @@ def test_a_failed_pipeline_is_drawn_as_failed_and_its_replicas_are_not_idle(open
     observer.publish(failed_pipeline)
     title = page.locator(".title [data-subject]")
     expect(title).to_have_text("Failed")
-    boxes = page.locator("#pipeline-map .at-OFFLINE")
+    boxes = page.locator("#pipeline-map .at-TOOBUSY")
     expect(boxes.first).to_contain_text("Failed")
     expect(page.locator("#pipeline-map")).not_to_contain_text("Idle")
     assert page.locator("#pipeline-map .band.old").count() > 0

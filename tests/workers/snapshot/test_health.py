@@ -101,7 +101,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         ({"pipeline": {"state": "starting", "age_seconds": 1.0, "error": "x"}}, "BUSY", "after it failed: x"),
         ({"pipeline": {"state": "stalled", "age_seconds": 1.0, "hindrance": "n1"}}, "TOOBUSY", "stalled: n1"),
         ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "OFFLINE", "12 s"),
-        ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "OFFLINE", "boom"),
+        ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "TOOBUSY", "boom"),
         ({"totals": {"worker_slots": 0}}, "TOOBUSY", "No worker host"),
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},

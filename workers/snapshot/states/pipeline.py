@@ -21,7 +21,7 @@ SIGNS: Mapping[str, tuple[str, str]] = {
     "starting": (BUSY, "Starting"),
     "stopping": (BUSY, "Stopping"),
     "stalled": (TOOBUSY, "Stalled"),
-    "failed": (OFFLINE, "Failed"),
+    "failed": (TOOBUSY, "Failed"),
     "offline": (OFFLINE, "Not reporting"),
 }
 OLD = ("stalled", "failed", "offline")  # its figures are of when it last worked

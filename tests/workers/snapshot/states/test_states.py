@@ -112,7 +112,7 @@ def test_a_failed_pipeline_is_failed_with_all_its_applications_and_named_once():
     states = evaluated(pipeline(state="failed", error="no memory"))
     assert states["pipeline/main"].finding == "The pipeline failed: no memory."
     application = states["application/performance"]
-    assert (application.sign, application.word, application.stale) == ("OFFLINE", "Failed", True)
+    assert (application.sign, application.word, application.stale) == ("TOOBUSY", "Failed", True)
     assert application.within == "pipeline/main"
     sentences = [
         each.sentence for each in judged(pipeline(state="failed", error="no memory")).health.findings
