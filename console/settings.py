@@ -9,7 +9,6 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import dj_database_url
-import plotly
 from django.core.exceptions import ImproperlyConfigured
 
 from console.accounts import identity_settings
@@ -211,11 +210,7 @@ USE_I18N = False
 
 STATIC_URL = "/static/"
 STATIC_ROOT = WEIR_DATA / "static"
-STATICFILES_DIRS = [
-    BASE_DIR / "static",
-    # Plotly's own bundle, served from our origin out of the installed package.
-    ("plotly", Path(plotly.__file__).parent / "package_data"),
-]
+STATICFILES_DIRS = [BASE_DIR / "static"]
 # Collected static files lie in the data folder, too: Django would set 0644 whatever the umask.
 FILE_UPLOAD_PERMISSIONS = 0o600
 STORAGES = {

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
 from django.templatetags.static import static
@@ -26,7 +27,9 @@ from controllers.patterns.expression import Expression, render
 from queues import checks
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 from queues.stored_document import StoredDocument, value_at
+from workers.alerts.conditions.loop_words import loop_words
 from workers.control.kinds.registry import display_of
+from workers.control.ledger.runs import Run, lateness_of
 from workers.models import LedgerEntry
 from workers.plants.registry import LOCAL
 from workers.snapshot.states.evaluate import states_of
@@ -200,6 +203,26 @@ def brief(value: float) -> str:
 def did(entry: LedgerEntry) -> str:
     """A decision's action in a few words: its kind's where it has some, else its values."""
     return display_of(entry.loop.law).brief(entry.action) or compact(entry.action)
+
+
+@register.filter
+def loop_title(name: str) -> str:
+    """What a loop is called: its law and its target, so that no two are alike."""
+    words = loop_words(str(name))
+    return words[:1].upper() + words[1:]
+
+
+@register.filter
+def ticks_of(run: Run, asked: str = "") -> str:
+    """The address of the ledger that lists each tick of a run. asked: the query that chose them."""
+    span = urlencode({"each": 1, "from": iso(run.since), "to": iso(run.end)})
+    return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{span}"
+
+
+@register.filter
+def lateness(entry: LedgerEntry) -> float:
+    """By how many seconds a tick came late; 0: it did not."""
+    return lateness_of(entry)
 
 
 @register.filter

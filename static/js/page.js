@@ -8,6 +8,7 @@ import * as live from "./frame/live.js";
 import * as notices from "./frame/notices.js";
 import * as notifications from "./frame/notifications.js";
 import * as past from "./frame/past.js";
+import * as pause from "./values/pause.js";
 import * as points from "./forms/points.js";
 import * as prediction from "./charts/prediction.js";
 import * as previews from "./forms/previews.js";
@@ -21,5 +22,5 @@ import * as themeSwitch from "./frame/theme_switch.js";
 import { replace } from "./values/store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, notices, points, prediction, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
+for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, notices, pause, points, prediction, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
 if (!past.isPast()) live.start();

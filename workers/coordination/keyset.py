@@ -3,12 +3,25 @@
 The thousandth page costs what the first does, and rows that come meanwhile move nobody's page.
 """
 
+from collections.abc import Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from django.db.models import QuerySet
 
 MOST_COUNTED = 10_000
+
+
+class Listed(Protocol):
+    """A page of a list."""
+
+    @property
+    def rows(self) -> Sized:
+        """Its rows."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether they are all there are."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +76,7 @@ def _rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
     return [by_id[each] for each in ids if each in by_id]
 
 
-def counted(chosen: QuerySet[Any], listed: KeysetPage) -> int:
+def counted(chosen: QuerySet[Any], listed: Listed) -> int:
     """How many there are, up to one more than MOST_COUNTED: nobody reads the difference beyond that."""
     if listed.alone:
         return len(listed.rows)

@@ -1,6 +1,6 @@
 """A page of the ledger or the audit: its place and its filter, read from the address, and the rows there."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from console.input.form_values import time_of
 from console.input.row_id import id_of
 from console.pages.frame.page import Errors
 from queues.errors import BadInput
+from workers.control.ledger.runs import RunPage
 from workers.coordination import keyset
 
 PLACES = ("before", "after")
@@ -25,7 +26,7 @@ class FilteredList:
     query: what the links to the pages beside it keep.
     """
 
-    listed: keyset.KeysetPage
+    listed: keyset.KeysetPage | RunPage
     counted: int  # at most one more than most_counted
     most_counted: int
     filters: QueryDict
@@ -33,11 +34,16 @@ class FilteredList:
     query: str
 
 
-def listing(request: HttpRequest, read: Any, rows: QuerySet[Any]) -> FilteredList:
+def listing(
+    request: HttpRequest,
+    read: Any,
+    rows: QuerySet[Any],
+    page: Callable[..., keyset.KeysetPage | RunPage] = keyset.page,
+) -> FilteredList:
     """The list that an address asks for. `read` makes a filter of a query; a refused one lists nothing."""
     wanted, errors = chosen_or_refused(read, request.GET)
     chosen = rows.none() if wanted is None else wanted.choose(rows)
-    listed = keyset.page(chosen, PAGE_ROWS, **place_of(request.GET))
+    listed = page(chosen, PAGE_ROWS, **place_of(request.GET))
     return FilteredList(
         listed=listed,
         counted=keyset.counted(chosen, listed),

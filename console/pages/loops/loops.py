@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -42,12 +41,14 @@ from controllers.shedding import ladder
 from controllers.shedding.law import LAW as SHEDDING
 from queues.errors import BadInput
 from workers.control.kinds.registry import display_of
+from workers.control.ledger import runs
+from workers.control.ledger.runs import Run
 from workers.control.parts.kind import Lanes
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import Scope
 
-LATEST_ENTRIES = 50
+LATEST_LINES = 12
 WOULD = "would-"  # the loop page's fields: one for each parameter
 
 
@@ -76,7 +77,7 @@ class LoopPage(FormPage):
     ladder: LadderSteps | None
     parallelism: ShownParallelism | None
     exploration: ShownExploration | None
-    entries: QuerySet[LedgerEntry]  # the latest
+    entries: list[LedgerEntry | Run]  # the latest lines of its ledger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +137,7 @@ def loop_page(
             found, seen_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=exploration.shown(found, effective, _asked(request)),
-        entries=found.entries.order_by("-at", "-id")[:LATEST_ENTRIES],
+        entries=runs.latest(found, LATEST_LINES),
         errors={**(errors or {}), **unasked},
         submitted=submitted or {},
     )

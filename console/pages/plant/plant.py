@@ -26,11 +26,13 @@ from console.pages.frame.page import (
 )
 from console.pages.frame.past import time_shown
 from queues.models import Node
+from workers.control.ledger import runs
+from workers.control.ledger.runs import Run
 from workers.documents.nodes import NodeStatus
 from workers.models import LedgerEntry, Override
 from workers.steering.overrides import in_force
 
-LATEST_DECISIONS = 8
+LATEST_DECISIONS = 5
 WORST = 5
 
 
@@ -40,7 +42,7 @@ class OverviewPage(ConsolePage):
 
     TEMPLATE, NAME = "plant/overview.html", "overview"
 
-    decisions: QuerySet[LedgerEntry]  # the latest that acted or were limited
+    decisions: list[LedgerEntry | Run]  # the latest acts, under what has ticked since
     worst: list[Document]  # nodes and queues, the worst first
     worst_queues: list[Document]  # for a phone, which lists the nodes above
 
@@ -76,10 +78,9 @@ class WorkersPage(ConsolePage):
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
     """What is worst, and what the loops did last."""
-    acted = LedgerEntry.objects.filter(at__lte=time_shown(request)).exclude(action=None, limited_by=None)
     worst = worst_first(snapshot_of(request))
     page = OverviewPage(
-        decisions=acted.select_related("loop").order_by("-at")[:LATEST_DECISIONS],
+        decisions=runs.news(time_shown(request), LATEST_DECISIONS),
         worst=worst[:WORST],
         worst_queues=[row for row in worst if row["kind"] == "queue"][:WORST],
     )

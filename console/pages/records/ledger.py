@@ -1,7 +1,7 @@
 """What was decided: the ledger, filtered by the URL, page by page; and one entry with its replay."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import QuerySet
@@ -17,10 +17,20 @@ from controllers.framework import guard
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.control.ledger import ledger as ledger_of_loops
+from workers.control.ledger import runs
 from workers.control.ledger.ledger_filter import ANY_LIMIT, LedgerFilter
+from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
 
 ACTED = {"1": True, "0": False}
+EACH = "each"  # of the address: every tick is a line
+NARROW = (
+    "acted",
+    "verdict",
+    "limited_by",
+    "text",
+    EACH,
+)  # who asks for these wants each tick that they choose
 TEXTS = ("loop", "law", "queue", "node", "verdict", "mode", "limited_by", "text")
 
 
@@ -46,6 +56,7 @@ class LedgerListPage(FilteredList, ConsolePage):
     verdicts: Sequence[str]
     modes: Sequence[str]
     limits: Sequence[str]
+    live: bool  # the newest page, which new decisions come to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +74,10 @@ class EntryPage(ConsolePage):
 @requires("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
     """The list that the address asks for."""
+    pages = every_tick if any(request.GET.get(name) for name in NARROW) else runs.page
     page = LedgerListPage(
-        **vars(listing(request, filter_of, LedgerEntry.objects.select_related("loop"))),
+        **vars(listing(request, filter_of, LedgerEntry.objects.select_related("loop"), pages)),
+        live=not any(request.GET.get(name) for name in ("before", "after", "to")),
         loops=Loop.objects.order_by("name"),
         laws=list(catalog.LAWS),
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
@@ -74,6 +87,14 @@ def ledger(request: HttpRequest) -> HttpResponse:
         limits=(ANY_LIMIT, *guard.LIMITS),
     )
     return render_page(request, page, "frame")
+
+
+def every_tick(
+    chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
+) -> keyset.KeysetPage:
+    """The ticks chosen, each with how late it came."""
+    found = keyset.page(chosen, lines, before, after)
+    return replace(found, rows=runs.entries_of([entry.pk for entry in found.rows]))
 
 
 @require_safe

@@ -3,9 +3,10 @@
 import { UNKNOWN, formatted } from "../values/format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const TOP = 40, GAP = 12, LEAST_BAND = 1, LEFT = 9;
+const TOP = 40, GAP = 12, LEAST_GAP = 4, LEAST_BAND = 1, LEFT = 9, PADDING = 8;
 const MOST_GLIDING = 40; // bands
 const EASE = 0.3, GRID = 8; // the part of a change that a width takes at once; the step of a box's height
+const SHRUNK = 0.92, REGROWN = 1.6; // of the scale that fits: what is left free when it shrinks; when it grows again
 
 /**
  * Draws into `host`. columns: [{title, x, width, height}]. leastHeight: of the map; fill: share of it that the widest
@@ -14,7 +15,7 @@ const EASE = 0.3, GRID = 8; // the part of a change that a width takes at once; 
  */
 export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
   const drawn = new Map(), eased = new Map(); // elements by their key; rates as they are drawn
-  let unitHeight = null, latest = null;
+  let scale = null, latest = null; // pixels for an event a second
 
   function element(parent, key, tag, attributes) {
     let found = drawn.get(key);
@@ -38,12 +39,12 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
   /** Places for boxes and bands. The scale only changes when it must, so that bands don't breathe with every second. */
   function layout({ boxes, links }) {
     const height = Math.max(leastHeight, ...boxes.map((column, index) => column.length * (columns[index].height + 20) + GAP * column.length));
-    const through = (side, column) => links.filter((link) => column.some((box) => box.id === link[side])).reduce((total, link) => total + (link.rate ?? 0), 0);
-    const widest = Math.max(1e-6, ...boxes.map((column) => Math.max(through("from", column), through("to", column))));
-    const fitting = fill * height / widest;
-    if (unitHeight === null || fitting < unitHeight * 0.98 || fitting > unitHeight * 1.6) unitHeight = fitting;
+    ease(links);
+    const fitting = fittingScale(boxes, columns, links, height, fill);
+    if (scale === null || fitting < scale) scale = fitting * SHRUNK;
+    else if (fitting > scale * REGROWN) scale = fitting;
+    for (const link of links) link.width = link.rate || link.eased * scale > LEAST_BAND ? Math.max(LEAST_BAND, link.eased * scale) : 0;
     const placed = new Map();
-    for (const link of links) link.width = widthOf(link);
     boxes.forEach((column, index) => placeColumn(column, columns[index], height, placed, links));
     const sides = { out: new Map(), in: new Map() };
     for (const link of links) {
@@ -54,11 +55,16 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     return { placed, height: TOP + height };
   }
 
-  /** Workers take thousands of events at once: a width follows its rate in steps, so that the map doesn't breathe. */
-  function widthOf({ from, to, rate }) {
-    const key = `${from}>${to}`, before = eased.get(key) ?? rate ?? 0, now = before + EASE * ((rate ?? 0) - before);
-    eased.set(key, now);
-    return rate || now * unitHeight > LEAST_BAND ? Math.max(LEAST_BAND, now * unitHeight) : 0;
+  /** Workers take thousands of events at once: a width follows its rate in steps, so that the map doesn't breathe. What
+   * is drawn is the eased rate, so the scale is made for it: after a burst it is far above the rate. */
+  function ease(links) {
+    const before = new Map(eased);
+    eased.clear();
+    for (const link of links) {
+      const key = `${link.from}>${link.to}`, rate = link.rate ?? 0, was = before.get(key) ?? rate;
+      link.eased = was + EASE * (rate - was);
+      eased.set(key, link.eased);
+    }
   }
 
   function hatch(svg) {
@@ -121,12 +127,26 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
   };
 }
 
+/** The greatest scale (pixels for an event a second) at which no column is higher than the map: with every box at its
+ * least height beside its bands, gaps at their least, and bands that are never thinner than one can see. */
+function fittingScale(boxes, columns, links, height, fill) {
+  const through = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.eased, 0);
+  const scales = boxes.map((column, index) => {
+    const ids = new Set(column.map((box) => box.id)), ends = links.filter((link) => ids.has(link.from) || ids.has(link.to)).length;
+    const flow = column.reduce((total, box) => total + Math.max(through("from", box.id), through("to", box.id)), 1e-6);
+    const least = column.length * (columns[index].height + LEAST_GAP) + LEAST_BAND * ends;
+    return Math.max(0, Math.min(fill * height, height - least)) / flow;
+  });
+  return Math.min(...scales);
+}
+
 function placeColumn(column, { x, width, height: least }, height, placed, links) {
   const held = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
   const grid = (size) => Math.ceil(size / GRID) * GRID; // less than a step moves nothing
-  const sizes = column.map((box) => Math.max(least, grid(held("from", box.id) + 8), grid(held("to", box.id) + 8)));
+  const most = height - (column.length - 1) * (least + LEAST_GAP); // the others keep their least height
+  const sizes = column.map((box) => Math.min(most, Math.max(least, grid(Math.max(held("from", box.id), held("to", box.id)) + PADDING))));
   const total = sizes.reduce((sum, size) => sum + size, 0);
-  const gap = column.length > 1 ? Math.min(28, Math.max(4, (height - total) / (column.length - 1))) : 0;
+  const gap = column.length > 1 ? Math.min(28, Math.max(LEAST_GAP, (height - total) / (column.length - 1))) : 0;
   let y = TOP + Math.max(0, (height - total - gap * (column.length - 1)) / 2);
   column.forEach((box, place) => {
     placed.set(box.id, { ...box, x, width, y, height: sizes[place] });

@@ -56,7 +56,7 @@ export function refreshAll() {
 }
 
 function look(snapshot) {
-  for (const element of document.querySelectorAll("[data-refresh][id]")) {
+  for (const element of document.querySelectorAll("[data-refresh][id]:not([data-paused])")) {
     const [kind, path] = split(element.dataset.refresh);
     const signature = SIGNATURES[kind](snapshot, path);
     // The first look has the snapshot the server wrote the page with.
@@ -108,6 +108,7 @@ function replaceParts(ids, text, asked) {
     // Nothing is taken from under a hand: a part with the focus, a selection, or the pointer on its rows waits, unless the
     // hand itself asked for the change. A part without rows, which offers what can be done now, minds no pointer.
     const pointed = old.matches(":hover") && !("eager" in old.dataset), chosen = old.querySelector("[data-choice]:checked, [data-all]:checked");
+    if ("paused" in old.dataset) continue;
     if (!asked && (pointed || chosen || old.contains(document.activeElement))) due.add(id);
     else swap(old, part);
   }

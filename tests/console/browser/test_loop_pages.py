@@ -4,12 +4,13 @@ from contextlib import closing
 
 import orjson
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, live
 from tests.console.served import Served
 
 pytestmark = BROWSER
+MOST_COLD_BYTES = 600_000
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +59,29 @@ def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop)
     expect(page.get_by_role("button", name="Hold", exact=True)).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="End now").click()
     expect(page.locator("[data-override]")).to_have_count(0)
+
+
+def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, worker_loop):
+    """What comes over the wire, headers included, into a browser that has nothing of it yet."""
+    weights: dict[str, int] = {}
+
+    def weigh(page: Page) -> None:
+        addresses: dict[str, str] = {}
+        wire = page.context.new_cdp_session(page)
+        wire.send("Network.enable")
+        wire.on(
+            "Network.requestWillBeSent",
+            lambda sent: addresses.update({sent["requestId"]: sent["request"]["url"]}),
+        )
+        wire.on(
+            "Network.loadingFinished",
+            lambda done: weights.update({addresses[done["requestId"]]: int(done["encodedDataLength"])}),
+        )
+
+    page = open_page(worker_loop, before=weigh)
+    live(page, observer)
+    assert any("plotly" in address for address in weights), (
+        "the charts' library has come, or this measures nothing"
+    )
+    heaviest = sorted(weights.items(), key=lambda item: -item[1])[:5]
+    assert sum(weights.values()) <= MOST_COLD_BYTES, heaviest

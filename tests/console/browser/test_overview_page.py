@@ -1,6 +1,8 @@
 """The overview: the map of the flow."""
 
-from playwright.sync_api import expect
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, Snapshot, live
 
@@ -67,3 +69,65 @@ def test_who_gets_into_trouble_comes_out_of_the_crowd_and_nobody_else_moves(open
     after = {each.get_attribute("href") for each in boxes.all()}
     assert {"/nodes/n007/", "/nodes/n150/", "/nodes/n123/"} <= after and len(after) == 9
     assert before != after
+
+
+def arrivals(per_second: float) -> Callable[[Snapshot], None]:
+    """All queues and nodes take as many events a second."""
+
+    def arrive(snapshot: Snapshot) -> None:
+        for queue in snapshot["queues"].values():
+            for row in queue["containers"].values():
+                row |= {"in_per_second": per_second, "out_per_second": per_second}
+
+    return arrive
+
+
+def outside_the_map(page: Page) -> list[str]:
+    """Boxes and bands that reach beyond the map's frame as it is drawn, and boxes that stand over another."""
+    return page.evaluate(
+        """() => {
+          const svg = document.querySelector("#flow svg"), frame = svg.viewBox.baseVal, found = [];
+          const boxes = [...svg.querySelectorAll("rect.box")].map((box) => {
+            const of = (name) => Number(box.getAttribute(name));
+            return { x: of("x"), top: of("y"), bottom: of("y") + of("height") };
+          });
+          for (const { top, bottom } of boxes) {
+            if (top < 0 || bottom > frame.height) found.push(`box ${top} ${bottom}`);
+          }
+          for (const one of boxes) for (const two of boxes) {
+            const below = one !== two && one.x === two.x && one.top <= two.top;
+            if (below && two.top < one.bottom) found.push(`over ${two.top}`);
+          }
+          for (const band of svg.querySelectorAll(".band")) {
+            const numbers = band.getAttribute("d").match(/-?[\\d.]+/g).map(Number).filter((_, at) => at % 2);
+            const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
+            if (least < 0 || most > frame.height) found.push(`band ${numbers}`);
+          }
+          return found;
+        }"""
+    )
+
+
+def test_a_burst_never_draws_anything_larger_than_the_map(open_page, observer):
+    """What is drawn follows the rates late: when a burst is over, it is still high."""
+    page = open_page("/")
+    live(page, observer)
+    for rate in (20.0, 30_000.0, 30_000.0, 20.0, 0.0, 20.0, 300_000.0, 1.0):
+        observer.publish(arrivals(rate))
+        sequence = str(observer.snapshot["seq"])
+        page.wait_for_function(
+            """(seq) => document.querySelector("#flow svg")?.used === Number(seq)""", arg=sequence
+        )
+        assert outside_the_map(page) == [], rate
+
+
+def test_a_burst_in_a_large_plant_fits_the_map_too(open_page, observer):
+    page = open_page("/")
+    live(page, observer)
+    for change in (large, arrivals(30_000.0), arrivals(1.0)):
+        observer.publish(change)
+        sequence = str(observer.snapshot["seq"])
+        page.wait_for_function(
+            """(seq) => document.querySelector("#flow svg")?.used === Number(seq)""", arg=sequence
+        )
+        assert outside_the_map(page) == []

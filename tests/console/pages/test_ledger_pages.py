@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.actions.exports import newest_first, streamed
+from console.templatetags.weir import ticks_of
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +90,7 @@ def entries(loop) -> list[LedgerEntry]:
 
 @pytest.mark.parametrize("query", FILTERS)
 def test_page_api_and_export_choose_the_same_entries(query, viewer, entries):
-    page = viewer.get(f"/ledger/?{query}")
+    page = viewer.get(f"/ledger/?each=1&{query}")
     shown = [entry.pk for entry in page.context["listed"].rows]
     assert (page.context["counted"], len(shown), page.context["errors"]) == (FILTERS[query], len(shown), {})
     over_api = viewer.get(f"/api/v1/ledger?{query}").json()["entries"]
@@ -120,12 +121,35 @@ def test_pages_keep_the_filter_and_lead_both_ways_without_a_gap(viewer, loop):
     assert (first.newer, listed.newer is not None) == (None, True)
     newer = viewer.get(f"/ledger/?acted=0&after={listed.newer}").context["listed"]
     assert [entry.pk for entry in newer.rows] == made[::-1][50:100]
-    assert viewer.get(f"/ledger/?after={newer.newer}").context["listed"].rows[0].pk == made[-1]
+    assert viewer.get(f"/ledger/?each=1&after={newer.newer}").context["listed"].rows[0].pk == made[-1]
+
+
+def test_without_a_question_about_single_ticks_what_did_nothing_is_counted_and_leads_to_its_ticks(
+    viewer, loop
+):
+    act = entry_of(loop, action={"start": 2}, at=FIRST)
+    for second in range(1, 8):
+        entry_of(loop, at=FIRST + timedelta(seconds=second))
+    page = viewer.get("/ledger/?queue=alert")
+    run, line = page.context["listed"].rows
+    assert (run.count, line.pk) == (7, act.pk)
+    assert "No action × 7" in " ".join(page.content.decode().split())
+    ticks = viewer.get(ticks_of(run, "queue=alert")).context["listed"].rows
+    assert [entry.at.second for entry in ticks] == [7, 6, 5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "live"), [("", True), ("law=flow", True), ("before=7", False), ("to=2026-05-02T00:00", False)]
+)
+def test_only_the_newest_page_follows_live(query, live, viewer, entries):
+    page = viewer.get(f"/ledger/?{query}")
+    assert page.context["live"] is live
+    assert (b'data-pause="ledger-rows"' in page.content) is live
 
 
 @pytest.mark.parametrize("place", ["before=x", "before=", "after=-3", f"before={'9' * 30}"])
 def test_an_odd_place_is_the_first_page(place, viewer, entries):
-    assert len(viewer.get(f"/ledger/?{place}").context["listed"].rows) == 5
+    assert len(viewer.get(f"/ledger/?each=1&{place}").context["listed"].rows) == 5
 
 
 def test_an_export_is_a_table_that_no_spreadsheet_computes(viewer, loop):

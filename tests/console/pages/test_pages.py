@@ -88,12 +88,14 @@ def test_what_one_may_do_is_named_for_the_page(browsers, stored_snapshot):
     assert browsers["operator"].get("/").context["frame"].can["override_set"]
 
 
-def test_the_overview_shows_what_acted_or_was_limited(viewer, loop, stored_snapshot):
+def test_the_overview_shows_acts_and_counts_what_has_ticked_since(viewer, loop, stored_snapshot):
     acted = entry_of(loop, action={"start": 2})
     entry_of(loop)
-    limited = entry_of(loop, limited_by="slew_up")
-    decisions = viewer.get("/").context["decisions"]
-    assert [entry.pk for entry in decisions] == [limited.pk, acted.pk]
+    entry_of(loop, limited_by="slew_up")
+    page = viewer.get("/")
+    run, entry = page.context["decisions"]
+    assert (run.count, entry.pk) == (2, acted.pk)
+    assert "No action × 2" in " ".join(page.content.decode().split())
 
 
 def test_the_worst_comes_first():

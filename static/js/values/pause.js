@@ -1,0 +1,11 @@
+// A list that follows live stands still while somebody reads it: a button names the part that it pauses.
+
+export function start() {
+  document.addEventListener("click", ({ target }) => {
+    const button = target.closest("button[data-pause]");
+    if (!button) return;
+    const part = document.getElementById(button.dataset.pause), paused = part.toggleAttribute("data-paused");
+    button.setAttribute("aria-pressed", String(paused));
+    button.textContent = paused ? "Follow live" : "Pause";
+  });
+}

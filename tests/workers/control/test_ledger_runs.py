@@ -1,0 +1,115 @@
+"""The ledger's lines: what changed stands alone, the rest is counted."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from workers.control.ledger import runs
+from workers.control.ledger.runs import Run
+from workers.models import LedgerEntry, Loop
+
+pytestmark = pytest.mark.django_db
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    return loop_of("worker_rate")
+
+
+def loop_of(law: str, interval_seconds: float = 2.0) -> Loop:
+    return Loop.objects.create(name=f"{law}/alert/n1", law=law, interval_seconds=interval_seconds)
+
+
+def tick(loop: Loop, at_seconds: float, **values: Any) -> LedgerEntry:
+    at = NOON + timedelta(seconds=at_seconds)
+    return LedgerEntry.objects.create(
+        **{"loop": loop, "at": at, "mode": "auto", "parameters": {}, "reason": "calm", **values}
+    )
+
+
+def lines(most: int = 50, **place: int) -> list[Any]:
+    """An entry as its id, a run as its count."""
+    page = runs.page(LedgerEntry.objects.all(), most, **place)
+    return [row.count if isinstance(row, Run) else -row.pk for row in page.rows]
+
+
+def test_ticks_without_action_are_one_line_with_their_count_and_their_times(loop):
+    for second in range(0, 10, 2):
+        tick(loop, second)
+    (row,) = runs.page(LedgerEntry.objects.all(), 50).rows
+    assert (row.count, row.no_action, row.since, row.until) == (5, 5, NOON, NOON + timedelta(seconds=8))
+
+
+def test_an_act_stands_alone_between_two_runs(loop):
+    tick(loop, 0), tick(loop, 2)
+    act = tick(loop, 4, action={"start": 1})
+    tick(loop, 6)
+    assert lines() == [1, -act.pk, 2]
+
+
+def test_a_change_of_the_mode_or_of_the_limit_is_a_line_and_what_stays_so_is_not(loop):
+    tick(loop, 0)
+    held = tick(loop, 2, mode="hold")
+    tick(loop, 4, mode="hold")
+    limited = tick(loop, 6, mode="hold", limited_by="stale")
+    tick(loop, 8, mode="hold", limited_by="stale")
+    assert lines() == [1, -limited.pk, 1, -held.pk, 1]
+
+
+def test_a_law_that_acts_at_every_tick_is_counted_but_not_where_it_did_harm(loop):
+    flow = loop_of("flow")
+    for second in range(0, 8, 2):
+        tick(flow, second, action={"admit": 10.0}, verdict="effective")
+    harmful = tick(flow, 8, action={"admit": 10.0}, verdict="harmful")
+    page = runs.page(LedgerEntry.objects.all(), 50)
+    assert page.rows[0] == harmful
+    assert (page.rows[1].routine, page.rows[1].no_action) == (4, 0)
+
+
+def test_a_run_goes_over_all_loops_and_knows_how_many(loop):
+    other = loop_of("rebalancing")
+    tick(loop, 0), tick(other, 1), tick(loop, 2)
+    (row,) = runs.page(LedgerEntry.objects.all(), 50).rows
+    assert (row.count, len(row.loops)) == (3, 2)
+
+
+def test_late_ticks_are_counted_with_the_longest_delay_and_marked_on_their_own_line(loop):
+    for second in (0, 2, 4, 18, 20, 25):
+        tick(loop, second)
+    act = tick(loop, 35, action={"start": 1})
+    page = runs.page(LedgerEntry.objects.all(), 50)
+    assert page.rows[0] == act and runs.lateness_of(page.rows[0]) == 8.0
+    assert (page.rows[1].late, page.rows[1].late_seconds) == (2, 12.0)
+
+
+def test_pages_go_on_where_the_last_one_ended_and_lose_nothing(loop):
+    acts = [tick(loop, 4 * place, action={"start": 1} if place % 3 == 0 else None) for place in range(20)]
+    seen, before = [], None
+    while True:
+        page = runs.page(LedgerEntry.objects.all(), 4, before)
+        assert len(page.rows) <= 4
+        seen += [row.count if isinstance(row, Run) else 1 for row in page.rows]
+        if page.older is None:
+            break
+        before = page.older
+    assert sum(seen) == len(acts)
+
+
+def test_what_is_read_for_a_page_is_bounded(loop, monkeypatch):
+    monkeypatch.setattr(runs, "MOST_READ", 10)
+    for second in range(25):
+        tick(loop, 2 * second)
+    first = runs.page(LedgerEntry.objects.all(), 50)
+    assert [row.count for row in first.rows] == [10]
+    second = runs.page(LedgerEntry.objects.all(), 50, before=first.older)
+    assert [row.count for row in second.rows] == [10]
+    third = runs.page(LedgerEntry.objects.all(), 50, before=second.older)
+    assert [row.count for row in third.rows] == [5] and third.older is None
+    back = runs.page(LedgerEntry.objects.all(), 50, after=third.newer)
+    assert back.rows[0].until == second.rows[0].until
+
+
+def test_an_empty_ledger_has_no_lines():
+    assert runs.page(LedgerEntry.objects.all(), 50) == runs.RunPage([], None, None)

@@ -1,0 +1,202 @@
+"""The ledger as people read it: what changed line by line, and between it how often nothing did.
+
+Most ticks do nothing, and some laws set their actuator at every tick. A line is a decision that is news:
+
+- it acted, and its law does not act at every tick (`Display.is_news`);
+- it was judged harmful;
+- its mode, or what limited it, is another than at the tick before of the same loop.
+
+All others between two lines are one run: counted, with the time of its first and its last. What is read for
+it is in one index (`ledger_filters`), at most `MOST_READ` entries a page, so a page costs the same on a busy
+plant.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+
+from workers.control.kinds.registry import display_of
+from workers.models import LedgerEntry, Loop
+
+MOST_READ, MOST_OF_A_LOOP = 10_000, 500
+MOST_SEARCHED = 200_000  # entries in which acts are looked for
+LATE_INTERVALS = 2.0  # a tick that comes later than so many intervals after the one before is late
+COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at")
+
+
+class Tick(NamedTuple):
+    """What the index has of an entry."""
+
+    pk: int
+    loop: int
+    verdict: str
+    mode: str
+    limited_by: str | None
+    acted: bool
+    at: datetime
+
+
+@dataclass
+class Run:
+    """Ticks side by side that are no news. routine: those that set what their law sets at every tick; late:
+    how many came late, and late_seconds by how much at most.
+    """
+
+    newest: int
+    oldest: int
+    since: datetime
+    until: datetime
+    no_action: int = 0
+    routine: int = 0
+    late: int = 0
+    late_seconds: float = 0.0
+    loops: set[int] = field(default_factory=set)
+
+    @property
+    def count(self) -> int:
+        """Its ticks."""
+        return self.no_action + self.routine
+
+    @property
+    def end(self) -> datetime:
+        """The first whole second after it, for an address that asks for its ticks."""
+        return self.until.replace(microsecond=0) + timedelta(seconds=1)
+
+    def add(self, tick: Tick, late_seconds: float) -> None:
+        """One more, older than all before."""
+        self.oldest, self.since = tick.pk, tick.at
+        self.no_action += not tick.acted
+        self.routine += tick.acted
+        self.late += late_seconds > 0.0
+        self.late_seconds = max(self.late_seconds, late_seconds)
+        self.loops.add(tick.loop)
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """Lines, newest first: entries and runs. older, newer: what to give as `before` and `after`, None at the
+    ends.
+    """
+
+    rows: list[LedgerEntry | Run]
+    older: int | None
+    newer: int | None
+    alone: bool = False  # these are all there are
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Of all loops: how often each ticks (s), and which act at every tick."""
+
+    intervals: Mapping[int, float]
+    routine: frozenset[int]
+
+
+def page(
+    chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
+) -> RunPage:
+    """The newest lines; or those older than the id `before`; or those that end above the id `after`."""
+    if after is not None:
+        above = list(chosen.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:MOST_READ])
+        before = above[-1] + 1 if len(above) == MOST_READ else None
+    older = chosen if before is None else chosen.filter(pk__lt=before)
+    read = [Tick(*row) for row in older.order_by("-pk").values_list(*COLUMNS)[: MOST_READ + 1]]
+    rows, last = _folded(read[:MOST_READ], lines)
+    left = bool(read) and last != read[-1].pk
+    newest = read[0].pk if read and before is not None else None
+    return RunPage(entries_of(rows), last if left else None, newest)
+
+
+def latest(loop: Loop, lines: int) -> list[LedgerEntry | Run]:
+    """The newest lines of one loop."""
+    read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
+    return entries_of(_folded([Tick(*row) for row in read], lines)[0])
+
+
+def news(until: datetime, lines: int) -> list[LedgerEntry | Run]:
+    """The newest acts until an instant, and above them one run of what has ticked since."""
+    newest = (
+        LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
+    )
+    searched = LedgerEntry.objects.filter(pk__lte=newest, pk__gt=newest - MOST_SEARCHED).order_by("-pk")
+    is_news = ~Q(loop__in=_loops().routine) | Q(verdict=LedgerEntry.Verdict.HARMFUL)
+    acts = list(searched.filter(is_news, acted=True).values_list("pk", flat=True)[:lines])
+    above = searched.filter(pk__gt=acts[0]) if acts else searched
+    ticks = [Tick(*row) for row in above.values_list(*COLUMNS)[:MOST_OF_A_LOOP]]
+    if not ticks:
+        return entries_of(acts)
+    run = Run(ticks[0].pk, ticks[0].pk, ticks[0].at, ticks[0].at)
+    for tick in ticks:
+        run.add(tick, 0.0)
+    return entries_of([run, *acts])
+
+
+def late_by(interval_seconds: float, at: datetime, before: datetime | None) -> float:
+    """By how many seconds a tick came late after the one before; 0: it did not, or nobody knows."""
+    gap = 0.0 if before is None else (at - before).total_seconds()
+    return gap - interval_seconds if gap > LATE_INTERVALS * interval_seconds else 0.0
+
+
+def with_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
+    """With `before_at`, the time of the tick before of the same loop, for `lateness_of`."""
+    earlier = LedgerEntry.objects.filter(loop=OuterRef("loop"), at__lt=OuterRef("at")).order_by("-at")
+    return entries.annotate(before_at=Subquery(earlier.values("at")[:1]))
+
+
+def lateness_of(entry: LedgerEntry) -> float:
+    """`late_by` of an entry that was read `with_lateness`; 0 for others."""
+    return late_by(entry.loop.interval_seconds, entry.at, getattr(entry, "before_at", None))
+
+
+def _folded(ticks: Sequence[Tick], lines: int) -> tuple[list[int | Run], int | None]:
+    """The first so many lines of ticks, newest first: entries' ids and runs; and the last id in them."""
+    rows: list[int | Run] = []
+    last, loops = None, _loops()
+    for tick, before in zip(ticks, _ticks_before(ticks), strict=True):
+        news = _is_news(tick, before, loops)
+        run = rows[-1] if rows and isinstance(rows[-1], Run) and not news else None
+        if run is None and len(rows) == lines:
+            break
+        if news:
+            rows.append(tick.pk)
+        else:
+            if run is None:
+                run = Run(tick.pk, tick.pk, tick.at, tick.at)
+                rows.append(run)
+            run.add(tick, late_by(loops.intervals[tick.loop], tick.at, before and before.at))
+        last = tick.pk
+    return rows, last
+
+
+def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
+    """Whether a tick is a line of its own. before: the tick before of the same loop, None: not known."""
+    if tick.verdict == LedgerEntry.Verdict.HARMFUL or (tick.acted and tick.loop not in loops.routine):
+        return True
+    return before is not None and (tick.mode, tick.limited_by) != (before.mode, before.limited_by)
+
+
+def _ticks_before(ticks: Sequence[Tick]) -> list[Tick | None]:
+    """Of each tick, the one before of the same loop."""
+    found: list[Tick | None] = []
+    latest: dict[int, Tick] = {}
+    for tick in reversed(ticks):
+        found.append(latest.get(tick.loop))
+        latest[tick.loop] = tick
+    return found[::-1]
+
+
+def _loops() -> _Loops:
+    rows = list(Loop.objects.values_list("pk", "law", "interval_seconds"))
+    routine = frozenset(pk for pk, law, _ in rows if not display_of(law).is_news)
+    return _Loops({pk: interval for pk, _, interval in rows}, routine)
+
+
+def entries_of(rows: Sequence[int | Run]) -> list[LedgerEntry | Run]:
+    """The same, each id as its entry; one that was deleted meanwhile is left out."""
+    ids = [row for row in rows if isinstance(row, int)]
+    by_id = with_lateness(LedgerEntry.objects.select_related("loop")).in_bulk(ids)
+    found = [row if isinstance(row, Run) else by_id.get(row) for row in rows]
+    return [row for row in found if row is not None]
