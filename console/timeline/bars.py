@@ -24,6 +24,8 @@ class Bar:
     state: str = ""
     row: int = 0
     phone_row: int = 0
+    space: float = 1.0  # share of the plot that its label may take before it would touch the next one
+    phone_space: float = 1.0
 
     @property
     def width(self) -> float:
@@ -61,9 +63,11 @@ def in_rows(bars: Iterable[Bar]) -> list[Bar]:
     bars = list(bars)
     rows = _rows(bars, 1.0, MOST_ROWS)
     phone_rows = _rows(bars, PHONE_STRETCH, MOST_PHONE_ROWS)
+    spaces, phone_spaces = _spaces(bars, rows, 1.0), _spaces(bars, phone_rows, PHONE_STRETCH)
+    placed = zip(bars, rows, phone_rows, spaces, phone_spaces, strict=True)
     return [
-        replace(bar, row=row, phone_row=phone_row)
-        for bar, row, phone_row in zip(bars, rows, phone_rows, strict=True)
+        replace(bar, row=row, phone_row=phone_row, space=space, phone_space=phone_space)
+        for bar, row, phone_row, space, phone_space in placed
     ]
 
 
@@ -80,6 +84,36 @@ def _rows(bars: Sequence[Bar], stretch: float, most: int) -> list[int]:
         ends[row] = max(ends[row], end) if free >= most else end
         rows.append(row)
     return rows
+
+
+def _spaces(bars: Sequence[Bar], rows: Sequence[int], stretch: float) -> list[float]:
+    """What each label may take at most: a plot is as wide as the screen has it, and characters are not all
+    as wide, so the page cuts a label there, whatever was estimated.
+    """
+    spaces = [0.0] * len(bars)
+    for row in set(rows):
+        places = sorted(
+            (place for place in range(len(bars)) if rows[place] == row), key=lambda p: bars[p].begin
+        )
+        before: int | None = None
+        for place in [*places, None]:
+            edge = _edge(bars, before, place, stretch)
+            if before is not None and not bars[before].before:
+                spaces[before] = max(0.0, edge - bars[before].label_begin)
+            if place is not None and bars[place].before:
+                spaces[place] = max(0.0, bars[place].begin - edge)
+            before = place
+    return spaces
+
+
+def _edge(bars: Sequence[Bar], left: int | None, right: int | None, stretch: float) -> float:
+    """Where the label of one bar must have ended, and that of the next may begin."""
+    if right is None:
+        return 1.0
+    own = bars[right].begin - (bars[right].room(stretch) if bars[right].before else 0.0)
+    if left is None or not bars[right].before:
+        return max(0.0, own)
+    return max(bars[left].end, own)
 
 
 def height(rows: Iterable[int]) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from console.input.form_values import iso
 from console.models import Mark
 from console.templatetags.weir import compact, words
 from console.timeline.bars import Bar, in_rows
+from console.timeline.restarts import PLANT, Restart, restarts
 from console.timeline.window import Window
 from queues.nodes.node_state import BUSY
 from workers.alerts.lifecycle.models import Alert
@@ -121,6 +123,20 @@ def _mark(window: Window, mark: Mark) -> Bar:
     begin, end = window.shown(mark.at, mark.until or mark.at)
     title = f"{mark.title}, by {mark.author}{'. ' + mark.text if mark.text else ''}"
     return Bar(begin, end, mark.kind, mark.title, title, mark.at, mark.until)
+
+
+def restarts_of(window: Window, data: Path) -> list[Bar]:
+    """Processes that started again."""
+    found = restarts(data, window.since, window.until)[-MOST_BARS:]
+    return in_rows([_restart(window, each) for each in found])
+
+
+def _restart(window: Window, restart: Restart) -> Bar:
+    share = window.share(restart.at)
+    label = "Weir started" if restart.name == PLANT else restart.name
+    how = f" after {restart.how}" if restart.how else ""
+    title = label if restart.name == PLANT else f"{restart.name} started again{how}"
+    return Bar(share, share, "restart", label, title, restart.at, None)
 
 
 def overrides_of(window: Window) -> list[Bar]:

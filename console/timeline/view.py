@@ -11,6 +11,7 @@ from console.timeline import happenings
 from console.timeline.axis import AxisTick, time_ticks
 from console.timeline.bars import Bar, height
 from console.timeline.happenings import TimelineLane
+from console.timeline.restarts import has_log
 from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
 from queues.models import Node
@@ -87,6 +88,8 @@ def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo
         BarLane("alerts", "Alerts", happenings.alerts_of(window)),
         BarLane("overrides", "Overrides", happenings.overrides_of(window)),
     ]
+    if has_log(data):
+        bars.insert(1, BarLane("restarts", "Restarts", happenings.restarts_of(window, data)))
     return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window))
 
 

@@ -18,6 +18,7 @@ from workers.history import metric_history
 router = Router(tags=["plant"])
 MAXIMUM_POINTS = 5_000
 MAXIMUM_SERIES = 100
+MAXIMUM_SECONDS = 400 * 86_400
 
 
 @router.get("/history", response=HistorySeries, summary="Series over time")
@@ -50,5 +51,7 @@ def _check(series: list[str], since: float, until: float, points: int) -> None:
         raise BadInput("from", "takes seconds since 1970.")
     if not math.isfinite(until) or until <= since:
         raise BadInput("to", "takes seconds since 1970, after from.")
+    if until - since > MAXIMUM_SECONDS:
+        raise BadInput("from", f"lies more than {MAXIMUM_SECONDS // 86_400} days before to.")
     if not 2 <= points <= MAXIMUM_POINTS:
         raise BadInput("points", f"takes a whole number from 2 to {MAXIMUM_POINTS}, not {points}.")

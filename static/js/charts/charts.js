@@ -4,12 +4,14 @@ import { decisions, watch } from "./decisions.js";
 import { VERDICT_WORDS } from "../values/format.js";
 import { history } from "../values/history.js";
 import { BOTTOM, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
+import * as ranges from "./range.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24;
 const LEAST_GAP_SECONDS = 10;
-const KEPT_SECONDS = 7200, MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
+const KEPT_SECONDS = 7200; // as long the live snapshots continue a line; a longer one is asked for anew, pixel by pixel
+const MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
 // Up to four areas are told apart by their labels and two greys; more by their hues.
@@ -24,10 +26,11 @@ class Chart {
     this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
     this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
     // A figure of a time that is over stands still; one that names its own length doesn't follow the address.
-    this.until = figure.dataset.end ? Number(figure.dataset.end) : null;
-    this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) : null;
-    this.seconds = (this.own ?? rangeOfUrl()) * 60;
+    this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) * 60 : null;
+    this.end = figure.dataset.end ? Number(figure.dataset.end) : null;
+    this.ranged();
     this.time = [];
+    this.before = null; // the same a day or a week earlier, moved to the times of this one
     this.columns = new Map(this.series.map((series) => [series.path, []]));
     this.signs = null;
     this.acted = watch();
@@ -38,9 +41,19 @@ class Chart {
     this.load();
   }
 
+  /** What the address asks for, unless the figure says it. */
+  ranged() {
+    const { seconds, until, before } = ranges.range();
+    this.seconds = this.own ?? seconds;
+    this.until = this.end ?? (this.own === null ? until : null);
+    this.compared = this.own === null ? before : null;
+  }
+
   async load() {
     this.decided();
     const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
+    this.asked = to;
+    this.compare(to);
     const found = await history(this.series.map((series) => series.path), { from: to - this.seconds, to, points: POINTS });
     const first = this.loaded ? Infinity : this.time[0] ?? Infinity;
     const keep = found.time.map((at) => at < first);
@@ -55,6 +68,15 @@ class Chart {
     this.draw();
   }
 
+  async compare(to) {
+    this.before = null;
+    if (!this.compared) return;
+    const { seconds: shift, words } = this.compared, from = to - shift - this.seconds;
+    const found = await history(this.series.map((series) => series.path), { from, to: to - shift, points: POINTS });
+    this.before = { words, time: found.time.map((at) => at + shift), series: found.series };
+    this.draw();
+  }
+
   clear() {
     this.time = [];
     for (const path of this.columns.keys()) this.columns.set(path, []);
@@ -63,6 +85,10 @@ class Chart {
   add(snapshot) {
     if (this.until === null && this.acted(snapshot)) this.decided();
     if (this.until !== null || (this.time.length && snapshot.at <= this.time.at(-1))) return;
+    if (this.seconds > KEPT_SECONDS) {
+      if (snapshot.at - this.asked > this.seconds / POINTS) this.load();
+      return;
+    }
     this.time.push(snapshot.at);
     for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
     while (this.time[0] < snapshot.at - KEPT_SECONDS) {
@@ -123,15 +149,17 @@ class Chart {
     const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
     const height = inner + space, plotted = height - TOP - BOTTOM;
     const layout = frame(colours, height, narrow);
-    const until = this.time.at(-1) ?? Date.now() / 1000;
+    const until = this.until ?? this.time.at(-1) ?? Date.now() / 1000;
     layout.xaxis.range = [date(until - this.seconds), date(until)];
+    Object.assign(layout.xaxis, ranges.timeFormats(this.seconds));
     const data = [];
     let top = plotted - BAR_LANE * bars.length;
     this.lanes.forEach((lane, index) => {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
       layout[name] = scale(colours, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
       layout[name].showticklabels = this.known(lane.series);
-      layout.annotations.push(heading(colours, lane.title, top / plotted, narrow));
+      layout.annotations.push(heading(colours, this.before ? `${lane.title}; faint: ${this.before.words}` : lane.title, top / plotted, narrow));
+      if (this.before && !lane.stacked) data.push(...this.faint(lane, axis, colours));
       data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
       top -= heights[index] + LANE_GAP;
     });
@@ -159,6 +187,16 @@ class Chart {
     return traces;
   }
 
+  /** What was measured and done a day or a week before, behind what is. */
+  faint(lane, axis, colours) {
+    const { time, series, words } = this.before, holes = gaps(time);
+    return lane.series.filter(({ constant, kind }) => constant === null && kind !== "reference").map(({ path, label, kind }) => ({
+      x: withHoles(time, holes, (at) => date(at)), y: withHoles(series[path] ?? time.map(() => null), holes, (value) => (typeof value === "number" ? value * lane.factor : null)),
+      type: "scatter", mode: "lines", name: words, yaxis: axis, connectgaps: false, opacity: 0.45, line: { ...lineOf(kind, colours), color: colours.muted, width: 1 },
+      hovertemplate: `${label}, ${words} %{y:,.4~g}<extra></extra>`,
+    }));
+  }
+
   /** Areas stand on each other in the order they are declared; two that touch differ, those without any don't count. */
   area(lane, series, colours, axis) {
     if (!lane.stacked) return {};
@@ -172,7 +210,8 @@ class Chart {
     const from = (this.time.at(-1) ?? 0) - this.seconds;
     const values = lane.series.flatMap((series) => (series.constant === null
       ? this.columns.get(series.path).filter((value, index) => typeof value === "number" && this.time[index] >= from) : [series.constant]));
-    const highest = values.reduce((most, value) => Math.max(most, value), 0) * lane.factor;
+    const before = this.before ? lane.series.flatMap(({ path }) => (this.before.series[path] ?? []).filter((value) => typeof value === "number")) : [];
+    const highest = [...values, ...before].reduce((most, value) => Math.max(most, value), 0) * lane.factor;
     return highest > 0 ? highest * 1.12 : 1;
   }
 
@@ -253,33 +292,13 @@ function overrideBar(bar, row, colours, layout, plotted) {
   layout.annotations.push({ text: bar.label, x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 
-function rangeOfUrl() {
-  const minutes = Number(new URLSearchParams(location.search).get("minutes"));
-  return minutes > 0 && minutes <= KEPT_SECONDS / 60 ? minutes : 15;
-}
-
-function setRange({ target }) {
-  const button = target.closest("[data-range] button");
-  if (!button) return;
-  const url = new URL(location.href);
-  url.searchParams.set("minutes", button.value);
-  window.history.replaceState(null, "", url);
-  pressRange();
-  for (const chart of charts) if (chart.own === null) { chart.seconds = rangeOfUrl() * 60; chart.load(); }
-}
-
-function pressRange() {
-  for (const button of document.querySelectorAll("[data-range] button")) button.setAttribute("aria-pressed", String(Number(button.value) === rangeOfUrl()));
-}
-
 function start() {
-  pressRange();
+  ranges.start(() => { for (const chart of charts) if (chart.own === null) { chart.ranged(); chart.load(); } });
   document.querySelectorAll("figure.chart").forEach((figure) => {
     figure.setAttribute("role", "figure");
     figure.setAttribute("aria-label", figure.dataset.chart);
     charts.add(new Chart(figure));
   });
-  document.addEventListener("click", setRange);
   subscribe((snapshot) => charts.forEach((chart) => chart.add(snapshot)));
   document.addEventListener("weir:theme", () => charts.forEach((chart) => chart.draw()));
 }

@@ -346,6 +346,7 @@ BAD_QUESTIONS = {
     "history?series=a&from=nan&to=1": "from",
     "history?series=a&from=0&to=inf": "to",
     "history?series=a&from=0&to=1&points=1": "points",
+    "history?series=a&from=0&to=34560001": "from",
     "ledger?verdict=good": "verdict",
     "ledger?rows=0": "rows",
     "ledger?from=yesterday": "from",

@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,6 +31,10 @@ def measured(observer: Observer, control, served) -> float:
         control.xadd(keys.METRICS, metrics.row(snapshot), id=f"{round((begin + second) * 1000)}-0")
         recorder.add(begin + second, orjson.dumps(snapshot))
     return begin
+
+
+def csrf_of(cookie: str) -> str:
+    return next(each.split("=", 1)[1] for each in cookie.split("; ") if each.startswith("csrftoken="))
 
 
 def rate(page: Page) -> float:
@@ -135,6 +140,36 @@ def test_the_exported_file_is_read_without_the_console(
     drawn = opened.locator(".track.rate svg path").first.bounding_box()
     assert drawn is not None and drawn["width"] > 300
     alone.close()
+
+
+OVERLAPPING = """() => [...document.querySelectorAll(".track.bars")].flatMap((track) => {
+  const labels = [...track.querySelectorAll(".words")];
+  const boxes = labels.map((words) => [words.innerText, words.getBoundingClientRect()]);
+  const meet = (one, other) => one.right > other.left + 1 && other.right > one.left + 1
+    && one.bottom > other.top + 1 && other.bottom > one.top + 1;
+  return boxes.flatMap(([text, one], at) => boxes.slice(at + 1)
+    .filter(([, other]) => meet(one, other)).map(([other]) => `${text} over ${other}`));
+})"""
+
+
+def test_labels_never_overprint_at_any_width(open_page, observer, served):
+    now = datetime.now(UTC)
+    with closing(served.connection()) as connection:
+        cookie = served.log_in()
+        for minute in range(26):
+            at = (now - timedelta(minutes=minute / 2)).isoformat()
+            body = orjson.dumps(
+                {"title": f"a deploy with quite a long name {minute}", "kind": "deploy", "at": at}
+            )
+            headers = {"Cookie": cookie, "Content-Type": "application/json", "X-CSRFToken": csrf_of(cookie)}
+            connection.request("POST", "/api/v1/marks", body, headers)
+            answer = connection.getresponse()
+            assert answer.status == 201, answer.read()[:300]
+            answer.read()
+    page = open_page("/timeline/?minutes=15")
+    for width in (1920, 1440, 1280, 1190, 1024, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(OVERLAPPING) == [], width
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])

@@ -133,7 +133,7 @@ def test_without_a_question_about_single_ticks_what_did_nothing_is_counted_and_l
     page = viewer.get("/ledger/?queue=alert")
     run, line = page.context["listed"].rows
     assert (run.count, line.pk) == (7, act.pk)
-    assert "No action × 7" in " ".join(page.content.decode().split())
+    assert "No action \u00d7 7" in " ".join(page.content.decode().split())
     ticks = viewer.get(ticks_of(run, "queue=alert")).context["listed"].rows
     assert [entry.at.second for entry in ticks] == [7, 6, 5, 4, 3, 2, 1]
 

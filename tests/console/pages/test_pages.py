@@ -95,7 +95,7 @@ def test_the_overview_shows_acts_and_counts_what_has_ticked_since(viewer, loop, 
     page = viewer.get("/")
     run, entry = page.context["decisions"]
     assert (run.count, entry.pk) == (2, acted.pk)
-    assert "No action × 2" in " ".join(page.content.decode().split())
+    assert "No action \u00d7 2" in " ".join(page.content.decode().split())
 
 
 def test_the_worst_comes_first():

@@ -220,6 +220,50 @@ def test_bars_of_a_row_never_stand_over_one_another(wanted):
             assert other.begin >= one.end
 
 
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.text("abc ", max_size=40)), max_size=30))
+def test_the_labels_of_a_row_never_meet_however_many_there_are(wanted):
+    bars = [
+        bars_of_a_lane.Bar(begin, min(1.0, begin + width), "note", label, "", NOW, None)
+        for begin, width, label in sorted(wanted)
+    ]
+    for row, space in (("row", "space"), ("phone_row", "phone_space")):
+        by_row: dict[int, list[tuple[float, float]]] = {}
+        for bar in bars_of_a_lane.in_rows(bars):
+            room = getattr(bar, space)
+            first = bar.begin - room if bar.before else bar.label_begin
+            by_row.setdefault(getattr(bar, row), []).append((first, first + room))
+        for labels in by_row.values():
+            for one, other in pairwise(sorted(labels)):
+                assert one[1] <= other[0] + 1e-9
+            assert all(first >= -1e-9 and last <= 1 + 1e-9 for first, last in labels)
+
+
+LOG = """2026-11-20 02:00:00,100 INFO supervisord started with pid 7
+2026-11-20 02:00:01,100 INFO spawned: 'pipeline' with pid 11
+2026-11-20 02:00:01,200 INFO spawned: 'web' with pid 12
+2026-11-20 02:00:04,000 INFO success: web entered RUNNING state
+2026-11-20 02:10:00,000 WARN exited: pipeline (terminated by SIGKILL; not expected)
+2026-11-20 02:10:01,000 INFO spawned: 'pipeline' with pid 13
+"""
+
+
+def test_restarts_are_marks_with_how_the_run_before_ended(tmp_path, monkeypatch):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "supervisor.log").write_text(LOG)
+    local = datetime(2026, 11, 20, 2, 0, 0).astimezone(UTC)
+    window = Window(local - MINUTE, local + 30 * MINUTE)
+    marks = happenings.restarts_of(window, tmp_path)
+    assert [(bar.label, bar.title) for bar in marks] == [
+        ("Weir started", "Weir started"),
+        ("pipeline", "pipeline started again after terminated by SIGKILL"),
+    ]
+    assert marks[1].at == local + timedelta(minutes=10, seconds=1)
+
+
+def test_without_a_supervisor_s_log_there_are_no_restarts(tmp_path):
+    assert happenings.restarts_of(HOUR, tmp_path) == []
+
+
 def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
     Override.objects.create(
         loop=loop,

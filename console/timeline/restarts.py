@@ -1,0 +1,77 @@
+"""Which processes started again, and why the run before ended: from the log of the supervisor under `./run`.
+
+Elsewhere (Compose, other supervisors) there is no such log, and the timeline has no such lane.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+LOG, OLDER_LOG = "supervisor.log", "supervisor.log.1"
+LINE = re.compile(
+    r"^(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} \w+ (?:"
+    r"(?P<whole>supervisord started)"
+    r"|spawned: '(?P<spawned>[^']+)' with pid"
+    r"|exited: (?P<exited>\S+) \((?P<how>[^;)]+))"
+)
+PLANT = "Weir"
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A process that runs anew; how: in which way the run before ended, "" where that is not known."""
+
+    name: str
+    at: datetime
+    how: str = ""
+
+
+def has_log(data: Path) -> bool:
+    """Whether restarts are known here."""
+    return (data / "logs" / LOG).exists()
+
+
+def restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
+    """The oldest first. All processes that start with the supervisor are one: Weir itself."""
+    found: list[Restart] = []
+    for name in (OLDER_LOG, LOG):
+        path = data / "logs" / name
+        try:
+            changed_ns = path.stat().st_mtime_ns
+        except OSError:
+            continue
+        found += _read(path, changed_ns)
+    return [each for each in _without_starts(found) if since <= each.at <= until]
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, changed_ns: int) -> tuple[Restart, ...]:
+    """All starts in a log, read once while the file is as it was."""
+    found, ended = [], {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        match = LINE.match(line)
+        if match is None:
+            continue
+        at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S").astimezone(UTC)
+        if match["whole"]:
+            found.append(Restart(PLANT, at))
+        elif name := match["spawned"]:
+            found.append(Restart(name, at, ended.pop(name, "")))
+        else:
+            ended[match["exited"]] = match["how"]
+    return tuple(found)
+
+
+def _without_starts(starts: list[Restart]) -> list[Restart]:
+    """Less the first start of each process after the supervisor's own."""
+    seen: set[str] = set()
+    kept = []
+    for start in starts:
+        if start.name == PLANT:
+            seen = set()
+        if start.name == PLANT or start.name in seen:
+            kept.append(start)
+        seen.add(start.name)
+    return kept

@@ -1,0 +1,51 @@
+// Which stretch of time the charts of a page show, and what they are compared with: both stand in the address
+// (minutes, or from and to; compare), so a link shows the same.
+
+const FIRST_MINUTES = 15, MOST_MINUTES = 400 * 1440;
+const DAY_SECONDS = 86400;
+const COMPARED = { day: { seconds: DAY_SECONDS, words: "a day before" }, week: { seconds: 7 * DAY_SECONDS, words: "a week before" } };
+
+const query = () => new URLSearchParams(location.search);
+
+/** {seconds, until (null: now), before (null, or how long before the compared values are, and its words)}. */
+export function range() {
+  const asked = query(), before = COMPARED[asked.get("compare")] ?? null;
+  const since = Date.parse(asked.get("from") ?? ""), until = Date.parse(asked.get("to") ?? "");
+  if (since < until) return { seconds: Math.min((until - since) / 1000, MOST_MINUTES * 60), until: until / 1000, before };
+  const minutes = Number(asked.get("minutes"));
+  return { seconds: 60 * (minutes > 0 && minutes <= MOST_MINUTES ? minutes : FIRST_MINUTES), until: null, before };
+}
+
+/** How times are written on an axis, and under the pointer. */
+export function timeFormats(seconds) {
+  if (seconds <= DAY_SECONDS / 4) return { tickformat: "%H:%M", hoverformat: "%H:%M:%S" };
+  return { tickformat: seconds <= 2 * DAY_SECONDS ? "%H:%M" : "%-d %b", hoverformat: "%a %-d %b, %H:%M" };
+}
+
+export function start(changed) {
+  show();
+  document.addEventListener("click", ({ target }) => {
+    const button = target.closest("[data-range] button");
+    if (button) write({ minutes: button.value, from: null, to: null }, changed);
+  });
+  document.addEventListener("change", ({ target }) => {
+    if (target.matches("[data-compare]")) write({ compare: target.value }, changed);
+  });
+}
+
+function write(values, changed) {
+  const url = new URL(location.href);
+  for (const [name, value] of Object.entries(values)) {
+    if (value) url.searchParams.set(name, value);
+    else url.searchParams.delete(name);
+  }
+  window.history.replaceState(null, "", url);
+  show();
+  changed();
+}
+
+function show() {
+  const { seconds, until } = range();
+  for (const button of document.querySelectorAll("[data-range] button")) button.setAttribute("aria-pressed", String(until === null && Number(button.value) * 60 === seconds));
+  for (const choice of document.querySelectorAll("select[data-compare]")) choice.value = query().get("compare") in COMPARED ? query().get("compare") : "";
+}
