@@ -29,7 +29,7 @@ from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 from queues.stored_document import StoredDocument, value_at
 from workers.alerts.conditions.loop_words import loop_words
 from workers.control.kinds.registry import display_of
-from workers.control.ledger.runs import Run, lateness_of
+from workers.control.ledger.runs import TickRun, lateness_of
 from workers.models import LedgerEntry
 from workers.plants.registry import LOCAL
 from workers.snapshot.states.evaluate import states_of
@@ -213,7 +213,7 @@ def loop_title(name: str) -> str:
 
 
 @register.filter
-def ticks_of(run: Run, asked: str = "") -> str:
+def ticks_of(run: TickRun, asked: str = "") -> str:
     """The address of the ledger that lists each tick of a run. asked: the query that chose them."""
     span = urlencode({"each": 1, "from": iso(run.since), "to": iso(run.end)})
     return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{span}"

@@ -12,7 +12,7 @@ from console.input.form_values import time_of
 from console.input.row_id import id_of
 from console.pages.frame.page import Errors
 from queues.errors import BadInput
-from workers.control.ledger.runs import RunPage
+from workers.control.ledger.runs import TickRunPage
 from workers.coordination import keyset
 
 PLACES = ("before", "after")
@@ -26,7 +26,7 @@ class FilteredList:
     query: what the links to the pages beside it keep.
     """
 
-    listed: keyset.KeysetPage | RunPage
+    listed: keyset.KeysetPage | TickRunPage
     counted: int  # at most one more than most_counted
     most_counted: int
     filters: QueryDict
@@ -38,7 +38,7 @@ def listing(
     request: HttpRequest,
     read: Any,
     rows: QuerySet[Any],
-    page: Callable[..., keyset.KeysetPage | RunPage] = keyset.page,
+    page: Callable[..., keyset.KeysetPage | TickRunPage] = keyset.page,
 ) -> FilteredList:
     """The list that an address asks for. `read` makes a filter of a query; a refused one lists nothing."""
     wanted, errors = chosen_or_refused(read, request.GET)

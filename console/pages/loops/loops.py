@@ -42,7 +42,7 @@ from controllers.shedding.law import LAW as SHEDDING
 from queues.errors import BadInput
 from workers.control.kinds.registry import display_of
 from workers.control.ledger import runs
-from workers.control.ledger.runs import Run
+from workers.control.ledger.runs import TickRun
 from workers.control.parts.kind import Lanes
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
@@ -77,7 +77,7 @@ class LoopPage(FormPage):
     ladder: LadderSteps | None
     parallelism: ShownParallelism | None
     exploration: ShownExploration | None
-    entries: list[LedgerEntry | Run]  # the latest lines of its ledger
+    entries: list[LedgerEntry | TickRun]  # the latest lines of its ledger
 
 
 @dataclass(frozen=True, kw_only=True)

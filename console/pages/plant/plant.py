@@ -27,7 +27,7 @@ from console.pages.frame.page import (
 from console.pages.frame.past import time_shown
 from queues.models import Node
 from workers.control.ledger import runs
-from workers.control.ledger.runs import Run
+from workers.control.ledger.runs import TickRun
 from workers.documents.nodes import NodeStatus
 from workers.models import LedgerEntry, Override
 from workers.steering.overrides import in_force
@@ -42,7 +42,7 @@ class OverviewPage(ConsolePage):
 
     TEMPLATE, NAME = "plant/overview.html", "overview"
 
-    decisions: list[LedgerEntry | Run]  # the latest acts, under what has ticked since
+    decisions: list[LedgerEntry | TickRun]  # the latest acts, under what has ticked since
     worst: list[Document]  # nodes and queues, the worst first
     worst_queues: list[Document]  # for a phone, which lists the nodes above
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from workers.control.ledger import runs
-from workers.control.ledger.runs import Run
+from workers.control.ledger.runs import TickRun
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ def tick(loop: Loop, at_seconds: float, **values: Any) -> LedgerEntry:
 def lines(most: int = 50, **place: int) -> list[Any]:
     """An entry as its id, a run as its count."""
     page = runs.page(LedgerEntry.objects.all(), most, **place)
-    return [row.count if isinstance(row, Run) else -row.pk for row in page.rows]
+    return [row.count if isinstance(row, TickRun) else -row.pk for row in page.rows]
 
 
 def test_ticks_without_action_are_one_line_with_their_count_and_their_times(loop):
@@ -90,7 +90,7 @@ def test_pages_go_on_where_the_last_one_ended_and_lose_nothing(loop):
     while True:
         page = runs.page(LedgerEntry.objects.all(), 4, before)
         assert len(page.rows) <= 4
-        seen += [row.count if isinstance(row, Run) else 1 for row in page.rows]
+        seen += [row.count if isinstance(row, TickRun) else 1 for row in page.rows]
         if page.older is None:
             break
         before = page.older
@@ -112,4 +112,4 @@ def test_what_is_read_for_a_page_is_bounded(loop, monkeypatch):
 
 
 def test_an_empty_ledger_has_no_lines():
-    assert runs.page(LedgerEntry.objects.all(), 50) == runs.RunPage([], None, None)
+    assert runs.page(LedgerEntry.objects.all(), 50) == runs.TickRunPage([], None, None)

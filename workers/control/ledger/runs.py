@@ -22,7 +22,7 @@ from workers.control.kinds.registry import display_of
 from workers.models import LedgerEntry, Loop
 
 MOST_READ, MOST_OF_A_LOOP = 10_000, 500
-MOST_SEARCHED = 200_000  # entries in which acts are looked for
+MOST_SEARCHED = 200_000  # entries among which acts are sought
 LATE_INTERVALS = 2.0  # a tick that comes later than so many intervals after the one before is late
 COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at")
 
@@ -40,7 +40,7 @@ class Tick(NamedTuple):
 
 
 @dataclass
-class Run:
+class TickRun:
     """Ticks side by side that are no news. routine: those that set what their law sets at every tick; late:
     how many came late, and late_seconds by how much at most.
     """
@@ -76,12 +76,12 @@ class Run:
 
 
 @dataclass(frozen=True)
-class RunPage:
+class TickRunPage:
     """Lines, newest first: entries and runs. older, newer: what to give as `before` and `after`, None at the
     ends.
     """
 
-    rows: list[LedgerEntry | Run]
+    rows: list[LedgerEntry | TickRun]
     older: int | None
     newer: int | None
     alone: bool = False  # these are all there are
@@ -97,7 +97,7 @@ class _Loops:
 
 def page(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
-) -> RunPage:
+) -> TickRunPage:
     """The newest lines; or those older than the id `before`; or those that end above the id `after`."""
     if after is not None:
         above = list(chosen.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:MOST_READ])
@@ -107,16 +107,16 @@ def page(
     rows, last = _folded(read[:MOST_READ], lines)
     left = bool(read) and last != read[-1].pk
     newest = read[0].pk if read and before is not None else None
-    return RunPage(entries_of(rows), last if left else None, newest)
+    return TickRunPage(entries_of(rows), last if left else None, newest)
 
 
-def latest(loop: Loop, lines: int) -> list[LedgerEntry | Run]:
+def latest(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
     """The newest lines of one loop."""
     read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
     return entries_of(_folded([Tick(*row) for row in read], lines)[0])
 
 
-def news(until: datetime, lines: int) -> list[LedgerEntry | Run]:
+def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
     """The newest acts until an instant, and above them one run of what has ticked since."""
     newest = (
         LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
@@ -128,7 +128,7 @@ def news(until: datetime, lines: int) -> list[LedgerEntry | Run]:
     ticks = [Tick(*row) for row in above.values_list(*COLUMNS)[:MOST_OF_A_LOOP]]
     if not ticks:
         return entries_of(acts)
-    run = Run(ticks[0].pk, ticks[0].pk, ticks[0].at, ticks[0].at)
+    run = TickRun(ticks[0].pk, ticks[0].pk, ticks[0].at, ticks[0].at)
     for tick in ticks:
         run.add(tick, 0.0)
     return entries_of([run, *acts])
@@ -151,20 +151,20 @@ def lateness_of(entry: LedgerEntry) -> float:
     return late_by(entry.loop.interval_seconds, entry.at, getattr(entry, "before_at", None))
 
 
-def _folded(ticks: Sequence[Tick], lines: int) -> tuple[list[int | Run], int | None]:
+def _folded(ticks: Sequence[Tick], lines: int) -> tuple[list[int | TickRun], int | None]:
     """The first so many lines of ticks, newest first: entries' ids and runs; and the last id in them."""
-    rows: list[int | Run] = []
+    rows: list[int | TickRun] = []
     last, loops = None, _loops()
     for tick, before in zip(ticks, _ticks_before(ticks), strict=True):
         news = _is_news(tick, before, loops)
-        run = rows[-1] if rows and isinstance(rows[-1], Run) and not news else None
+        run = rows[-1] if rows and isinstance(rows[-1], TickRun) and not news else None
         if run is None and len(rows) == lines:
             break
         if news:
             rows.append(tick.pk)
         else:
             if run is None:
-                run = Run(tick.pk, tick.pk, tick.at, tick.at)
+                run = TickRun(tick.pk, tick.pk, tick.at, tick.at)
                 rows.append(run)
             run.add(tick, late_by(loops.intervals[tick.loop], tick.at, before and before.at))
         last = tick.pk
@@ -194,9 +194,9 @@ def _loops() -> _Loops:
     return _Loops({pk: interval for pk, _, interval in rows}, routine)
 
 
-def entries_of(rows: Sequence[int | Run]) -> list[LedgerEntry | Run]:
+def entries_of(rows: Sequence[int | TickRun]) -> list[LedgerEntry | TickRun]:
     """The same, each id as its entry; one that was deleted meanwhile is left out."""
     ids = [row for row in rows if isinstance(row, int)]
     by_id = with_lateness(LedgerEntry.objects.select_related("loop")).in_bulk(ids)
-    found = [row if isinstance(row, Run) else by_id.get(row) for row in rows]
+    found = [row if isinstance(row, TickRun) else by_id.get(row) for row in rows]
     return [row for row in found if row is not None]
