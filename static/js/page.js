@@ -4,6 +4,7 @@ import * as commands from "./forms/commands.js";
 import * as drafts from "./forms/drafts.js";
 import * as forms from "./forms/forms.js";
 import * as keys from "./frame/keys.js";
+import * as lapsed from "./forms/lapsed.js";
 import * as live from "./frame/live.js";
 import * as notices from "./frame/notices.js";
 import * as notifications from "./frame/notifications.js";
@@ -22,5 +23,5 @@ import * as themeSwitch from "./frame/theme_switch.js";
 import { replace } from "./values/store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, notices, pause, points, prediction, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
+for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, lapsed, notices, pause, points, prediction, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
 if (!past.isPast()) live.start();

@@ -26,21 +26,23 @@ from console.pages.frame.page import (
     FormPage,
     render_page,
 )
-from console.pages.loops import exploration, parallelism_view, prediction, shedding_view
+from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view
+from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
 from console.pages.loops.loop_view import describe, described, guard_rows, parameter_rows
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
+from console.pages.loops.workbench import UNIT, WOULD, Workbench, typed_in, typed_value, workbench
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from console.web.template_context import TemplateContext, render_context
 from controllers import catalog
+from controllers.concurrency.law import LAW as CONCURRENCY
 from controllers.framework.law import Law
-from controllers.framework.parameter import Parameter
 from controllers.shedding import ladder
 from controllers.shedding.law import LAW as SHEDDING
 from queues.errors import BadInput
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import display_of, kind_of
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
 from workers.control.parts.kind import Lanes
@@ -49,7 +51,6 @@ from workers.steering import overrides
 from workers.steering.scope import Scope
 
 LATEST_LINES = 12
-WOULD = "would-"  # the loop page's fields: one for each parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +71,11 @@ class LoopPage(FormPage):
     loop: Document  # `describe`
     lanes: Lanes
     law_words: list[str]  # templates that say what the law does: the first that is there
-    parameters: list[Document]  # `parameter_rows`
-    guard: list[Document]  # `guard_rows`
+    purpose: str
+    formula: str
+    bench: Workbench
     prediction: ShownPrediction | None
+    effect: ShownEffect | None  # where there is neither prediction nor exploration
     shedding: ShownShedding | None
     ladder: LadderSteps | None
     parallelism: ShownParallelism | None
@@ -100,6 +103,16 @@ class PredictionPart(TemplateContext):
     prediction: ShownPrediction | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class EffectPart(TemplateContext):
+    """A part of the loop's page, written anew for other parameters."""
+
+    TEMPLATE = "loops/parts/effect.html"
+
+    loop: Loop
+    effect: ShownEffect
+
+
 @require_safe
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
@@ -124,19 +137,28 @@ def loop_page(
     law = catalog.law(found.law)
     effective = overrides.effective_parameters(law, found.parameters, held, now)
     shedding, unasked = _shedding(request, found, effective)
+    display = display_of(found.law)
+    predicts = prediction.shown(found.law, effective)
+    explored = exploration.shown(found, effective, _asked(request))
     page = LoopPage(
         loop=describe(found, held, now),
-        lanes=display_of(found.law).lanes,
+        lanes=display.lanes,
+        purpose=display.purpose,
+        formula=display.formula,
         law_words=[f"loops/laws/{found.law}.html", "loops/laws/any.html"],
-        parameters=parameter_rows(law, found.parameters, held, now),
-        guard=guard_rows(law, found.guard, held, now),
-        prediction=prediction.shown(found.law, effective),
+        bench=workbench(
+            display,
+            parameter_rows(law, found.parameters, held, now),
+            guard_rows(law, found.guard, held, now),
+        ),
+        prediction=predicts,
+        effect=None if predicts or explored else effect.shown(found, {}, now),
         shedding=shedding,
         ladder=ladder_of(found.target["queue"]) if found.law == ladder.LAW.name else None,
         parallelism=parallelism_view.shown(
             found, seen_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
-        exploration=exploration.shown(found, effective, _asked(request)),
+        exploration=explored,
         entries=runs.latest(found, LATEST_LINES),
         errors={**(errors or {}), **unasked},
         submitted=submitted or {},
@@ -172,6 +194,8 @@ def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
     """The part of the loop's page that is of the parameters in force and of those asked for (`would-NAME`,
     `threads`). What is not a value that is taken is said in its sentence."""
     found = get_object_or_404(Loop, pk=loop_id)
+    if found.law != CONCURRENCY.name and kind_of(found.law).promise is None:
+        return _effect(request, found)
     law, now = catalog.law(found.law), timezone.now()
     in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
     refusal, would = "", None
@@ -189,10 +213,19 @@ def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
     return render_context(request, PredictionPart(loop=found, prediction=told))
 
 
+def _effect(request: HttpRequest, loop: Loop) -> HttpResponse:
+    now, refusal, changed = timezone.now(), "", {}
+    try:
+        changed = _wanted_values(request.GET, loop, now)
+    except BadInput as error:
+        refusal = f"{error.field.removeprefix(WOULD).replace('_', ' ')} {error.message}"
+    return render_context(request, EffectPart(loop=loop, effect=effect.shown(loop, changed, now, refusal)))
+
+
 def _typed(request: HttpRequest, law: Law) -> dict[str, Any]:
     """The parameters that were typed. Raises BadInput naming the parameter."""
     return {
-        each.name: typed_value(each, text, each.name)
+        each.name: typed_value(each, text, each.name, request.GET.get(UNIT + each.name, ""))
         for each in law.parameters
         if (text := request.GET.get(WOULD + each.name, "").strip())
     }
@@ -207,7 +240,7 @@ def override(request: HttpRequest, loop_id: int) -> Done:
         made = steering.override(
             actor_of(request),
             Scope(found),
-            _wanted_values(request, found, now),
+            _wanted_values(request.POST, found, now),
             reason=request.POST.get("reason", ""),
             now=now,
             expiry=expiry_of(request.POST),
@@ -219,31 +252,23 @@ def override(request: HttpRequest, loop_id: int) -> Done:
     return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
 
 
-def _wanted_values(request: HttpRequest, loop: Loop, now: datetime) -> dict[str, Any]:
+def _wanted_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
+    """What a form would have otherwise. Raises BadInput naming the field."""
     law = catalog.law(loop.law)
-    if "name" in request.POST:
-        name = request.POST["name"]
-        return {name: typed_value(catalog.parameter(law, name), request.POST.get("value", ""), "value")}
+    if "name" in values:
+        name = values["name"]
+        return {name: typed_value(catalog.parameter(law, name), values.get("value", ""), "value")}
     held = overrides.on(loop, now)
     rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
     wanted = {}
     for row in rows:
         name = row["name"]
-        text = request.POST.get(WOULD + name)
+        text = values.get(WOULD + name)
         if text is not None and not (row["effective"] is None and not text.strip()):
-            value = typed_value(catalog.parameter(law, name), text, WOULD + name)
+            value = typed_in(catalog.parameter(law, name), values, name)
             if value != row["effective"]:
                 wanted[name] = value
     return wanted
-
-
-def typed_value(parameter: Parameter, text: str, field: str) -> Any:
-    """What was typed as the parameter's kind, within its range. Raises BadInput naming the form's field."""
-    value = text.strip() if parameter.kind == "choice" else number_of(text, field)
-    try:
-        return parameter.check(value, field)
-    except BadInput as error:
-        raise BadInput(field, error.message) from None
 
 
 def _named_as_posted(request: HttpRequest, error: BadInput) -> BadInput:

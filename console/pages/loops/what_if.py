@@ -12,10 +12,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
+from console.display.human_units import shown
 from console.input.form_values import number_of
 from console.pages.frame.page import Document, FormPage, render_page
 from console.pages.loops.loop_view import describe, guard_rows, parameter_rows
-from console.pages.loops.loops import WOULD, typed_value
+from console.pages.loops.workbench import UNIT, WOULD, typed_in
 from controllers import catalog
 from queues.errors import BadInput
 from workers.control import what_if
@@ -65,7 +66,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     asked = WhatIfPage(
         loop=describe(loop, held, now),
         lanes=display_of(loop.law).lanes,
-        rows=[{**row, "would": request.GET.get(WOULD + row["name"], row["effective"])} for row in rows],
+        rows=[_asked(shown(row), request.GET) for row in rows],
         changed=changed,
         found=found,
         chart=chart_of(found.steps) if found and found.steps else None,
@@ -89,13 +90,24 @@ def hours_of(text: str) -> float:
     return hours
 
 
+def _asked(row: Document, query: Mapping[str, str]) -> Document:
+    """With `would`, what the address asks in the unit that is shown; what is in force, where it doesn't."""
+    text, unit = query.get(WOULD + row["name"], "").strip(), query.get(UNIT + row["name"], "")
+    if not text:
+        return {**row, "would": row["shown"]["effective"]}
+    try:
+        return {**row, "would": text if unit else float(text) * row["shown"]["factor"]}
+    except ValueError:
+        return {**row, "would": text}
+
+
 def _changed(loop: Loop, rows: Sequence[Mapping[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
     """The values in the address that are not those in force."""
     law, found = catalog.law(loop.law), {}
     for row in rows:
         field = WOULD + row["name"]
         if query.get(field, "").strip():
-            value = typed_value(catalog.parameter(law, row["name"]), query[field], field)
+            value = typed_in(catalog.parameter(law, row["name"]), query, row["name"])
             if value != row["effective"]:
                 found[row["name"]] = value
     return found

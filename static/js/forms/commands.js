@@ -2,7 +2,7 @@
 import { toast } from "./toast.js";
 import { valuesOf } from "./sending.js";
 
-const NOT_OPTIONS = ["csrfmiddlewaretoken", "submission"], WOULD = "would-";
+const NOT_OPTIONS = ["csrfmiddlewaretoken", "submission"], WOULD = "would-", UNIT = "unit-";
 
 export function start() {
   document.querySelectorAll("form[data-command]").forEach(offer);
@@ -27,13 +27,19 @@ async function copy(form) {
 
 /** One line; of a form that changes several values, one for each that is changed. */
 export function commandOf(form) {
-  const values = [...valuesOf(form)].filter(([name, value]) => !NOT_OPTIONS.includes(name) && value !== "" && !(name === "minutes" && value === "until"));
+  const values = [...valuesOf(form)].filter(([name, value]) => !NOT_OPTIONS.includes(name) && !name.startsWith(UNIT) && value !== "" && !(name === "minutes" && value === "until"));
   const would = [...form.querySelectorAll(".would:not(:disabled)")], named = would.map((field) => field.name);
   const shared = values.filter(([name]) => !named.includes(name)).map(option);
   const each = would.filter((field) => field.value !== field.dataset.is)
-    .map((field) => `--name ${quoted(field.name.replace(WOULD, ""))} --value ${quoted(field.value)}`);
+    .map((field) => `--name ${quoted(field.name.replace(WOULD, ""))} --value ${quoted(inLaw(field))}`);
   if (!each.length) each.push("");
   return each.map((more) => ["manage.py weir", form.dataset.command, more, ...shared].filter(Boolean).join(" ")).join("\n");
+}
+
+/** A command takes a value in the unit of the law. */
+function inLaw({ value, dataset }) {
+  const factor = Number(dataset.factor ?? 1);
+  return factor === 1 ? value : String(Number((Number(value) / factor).toPrecision(12)));
 }
 
 function option([name, value]) {

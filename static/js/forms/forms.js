@@ -83,7 +83,13 @@ function sentence(field) {
   if (limit) return limit;
   const share = was ? Math.abs(would - was) / Math.abs(was) : null;
   const by = share === null ? "" : ` ${formatted(share, "percent")} % ${would > was ? "higher" : "lower"}:`;
-  return `${capital(labelOf(field))}${by} ${formatted(would)} instead of ${formatted(was)}${after(field)}.`;
+  return `${capital(labelOf(field))}${by} ${measured(would, field)} instead of ${measured(was, field)}${after(field)}.`;
+}
+
+/** A number with its unit; "% of capacity" says no more than % here. */
+function measured(value, field) {
+  const unit = (field.dataset.unit ?? "").split(" ")[0];
+  return ["%", "MiB", "s"].includes(unit) ? `${formatted(value)} ${unit}` : formatted(value);
 }
 
 /** An override ends; a question puts nothing in force. */

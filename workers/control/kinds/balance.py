@@ -92,6 +92,12 @@ KIND = LoopKind(
     display=Display(
         # Its setpoint is the mean of what it measures, and moves with it.
         Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
+        purpose=("Shares the pipeline's events among its replicas so that all respond equally fast."),
+        formula=(
+            "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its sum); q, integral and r weigh them"
+        ),
+        main=("resolution_seconds", "minimum_share", "q", "integral", "r"),
+        topics=(("Model", ("a", "b", "interval_seconds")),),
         title="load balancing",
         is_news=False,
     ),

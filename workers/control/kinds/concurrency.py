@@ -142,6 +142,17 @@ KIND = LoopKind(
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
+        purpose="Finds how many processes of a worker host bring throughput, and runs no more.",
+        formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or of a station; the least n with X(n) ≥ keep · best",
+        main=("method", "keep", "minimum", "maximum", "steady_seconds"),
+        topics=(
+            (
+                "Exploration",
+                ("start", "initial_samples", "most_samples", "max_factor", "change", "patience", "alpha"),
+            ),
+            ("Steps of TCC", ("p", "q", "w", "r", "aim", "beta")),
+            ("Curve", ("probe_error", "fit_tolerance", "verify_tolerance", "verifications", "peak_share")),
+        ),
         measured="terms.throughput_per_second",
         terms=("phase", "steps", "throughput_per_second", "samples", "epoch"),
         lasting="threads",

@@ -9,7 +9,7 @@ from controllers.flow.prediction import of_flow
 from controllers.framework.sensed import Counters, Sensed, since
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import application, measured, per_application
-from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
+from workers.control.parts.kind import MEBIBYTES, Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -90,7 +90,17 @@ KIND = LoopKind(
         "interval_seconds": float(INTERVAL_SECONDS),
     },
     display=Display(
-        Lanes("Free space of the result queue, MB", "Events admitted", "admitted", scale=1e-6),
+        Lanes("Free space of the result queue, MiB", "Events admitted", "admitted", scale=MEBIBYTES),
+        purpose=("Admits as many events as keep half of the result queue free, so that it never overflows."),
+        formula=(
+            "admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2)), e = setpoint - measured"
+        ),
+        main=("setpoint", "kp", "ki", "minimum", "maximum"),
+        topics=(
+            ("Form of the law", ("kd", "form", "interval_seconds")),
+            ("Model of the queue", ("a", "b", "delay")),
+            ("Adaptive tuning", ("tuning", "forgetting", "resolution")),
+        ),
         title="flow control",
         measured="observation.measured",
         setpoints=("setpoint",),

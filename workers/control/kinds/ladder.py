@@ -204,6 +204,15 @@ KIND = LoopKind(
     mode=Loop.Mode.ADVISE,
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
+        purpose=(
+            "Decides which remedy acts next in an overload of a queue, the cheapest first, and "
+            "which ends first after it."
+        ),
+        formula=(
+            "unmet = 1 - capacity / demand; up a level while unmet or backlog > "
+            "backlog_bound_seconds, down while demand ≤ release_share · capacity"
+        ),
+        main=("cap", "backlog_bound_seconds", "release_share", "settling_decisions", "effective_share"),
         title="remedy ladder",
         measured="terms.unmet",
         terms=("rung", "unmet", "closed_share"),

@@ -42,6 +42,16 @@ KIND = LoopKind(
     display=Display(
         # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
+        purpose=(
+            "Uses as many nodes as the load needs, gives back idle ones, and restores the points "
+            "of lost ones."
+        ),
+        formula=(
+            "use another node while load > fill · busy of those in use; release one while the "
+            "rest stay below margin · busy for quiet_decisions"
+        ),
+        main=("busy", "fill", "margin", "quiet_decisions", "lost_decisions"),
+        topics=(("Limits", ("toobusy", "majority", "keep_share", "minimum_containers")),),
         measured="terms.nodes_used",
         setpoints=("busy",),
         amount=_nodes_gained,

@@ -125,6 +125,12 @@ KIND = LoopKind(
     guard=CALM,
     display=Display(
         Lanes("Events missed", "Tasks", "set", has_reference=False),
+        purpose=("Chooses the tasks of one operator along the cheapest path through the forecast load."),
+        formula=(
+            "minimise Σ cost_missed · missed + cost_task · tasks + cost_change · changes over "
+            "the windows of the forecast"
+        ),
+        main=("cost_missed", "cost_task", "cost_change", "minimum"),
         title="forecast parallelism",
         about="cheapest path through the forecast",
     ),

@@ -77,6 +77,18 @@ KIND = LoopKind(
     interval_seconds=INTERVAL_SECONDS,
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        purpose=(
+            "Chooses the tasks of all operators together, ahead of what comes, within the latency bound."
+        ),
+        formula=(
+            "minimise tasks + missed_cost · events missed, over the forecast's spread, such that the mean keeps "
+            "target_utilisation and latency ≤ bound_seconds"
+        ),
+        main=("bound_seconds", "target_utilisation", "maximum", "missed_cost", "tolerance"),
+        topics=(
+            ("Plan", ("minimum", "deadline_seconds", "window_seconds", "interval_seconds")),
+            ("Changes", ("pause_seconds", "change_seconds", "effective_share", "blocked_seconds")),
+        ),
         title="joint parallelism",
         about="all operators together, ahead of what comes",
         measured="terms.path_seconds",

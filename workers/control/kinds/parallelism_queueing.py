@@ -60,6 +60,12 @@ KIND = LoopKind(
     parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        purpose=(
+            "Chooses the fewest tasks of every operator that keep the latency bound for what comes now."
+        ),
+        formula="fewest p such that batching + Σ W(p) ≤ bound_seconds, W by Kingman's formula",
+        main=("bound_seconds", "minimum", "maximum", "batching_share", "bottleneck_threshold"),
+        topics=(("Estimate", ("use_correction", "only_changes")),),
         title="queueing parallelism",
         setpoints=("bound_seconds",),
         about="fewest within the bound, for what comes now",

@@ -44,6 +44,16 @@ KIND = LoopKind(
     seeded=True,
     display=Display(
         Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
+        purpose=("Moves points between nodes until every node is below BUSY, or all are within a band."),
+        formula=(
+            "minimise Σ points moved such that load_n < busy · capacity_n for every node; in "
+            "band: minimise Σ moves such that load_n ≤ band · mean"
+        ),
+        main=("goal", "busy", "toobusy", "band", "minimum_points"),
+        topics=(
+            ("Placement", ("minimum_containers", "return_decisions")),
+            ("Solver", ("worst_tolerance", "exact_ways", "branches")),
+        ),
         measured="terms.worst_before",
         setpoints=("busy",),
         amount=_points,

@@ -160,6 +160,15 @@ KIND = LoopKind(
     parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
     display=Display(
         Lanes("Age of events when worked, p95, s", "Share of the work shed", "shed"),
+        purpose=(
+            "Drops the events that the sinks miss least while the pipeline can't keep its latency bound."
+        ),
+        formula=(
+            "maximise Σ weight · output such that work ≤ budget of every operator; budget from "
+            "latency_bound_seconds by M/G/1"
+        ),
+        main=("latency_bound_seconds", "utilisation_budget", "perspective", "spare", "deviation_rates"),
+        topics=(("Table", ("deviation_processing", "service_cv2", "needs")),),
         title="load shedding",
         measured="observation.latency_seconds",
         setpoints=("latency_bound_seconds", "utilisation_budget"),

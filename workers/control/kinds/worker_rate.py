@@ -133,6 +133,37 @@ KIND = LoopKind(
     seeded=True,
     display=Display(
         Lanes("Waiting, events", "Workers started", "started"),
+        purpose=(
+            "Starts short-lived workers at one container, so that its events are handled within "
+            "their wait limit."
+        ),
+        formula=(
+            "start = ⌈(waiting + coming) / events_per_worker⌉ of full workers, sooner where an "
+            "event would wait longer than max_wait_seconds"
+        ),
+        main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
+        topics=(
+            (
+                "Forecast",
+                ("limit_wait_seconds", "fill_share", "lead_seconds", "trend_gain", "caution", "start_when"),
+            ),
+            (
+                "Thesis method",
+                (
+                    "lower_share",
+                    "raise_factor",
+                    "lower_factor",
+                    "history",
+                    "low_count",
+                    "backlog_factor",
+                    "backlog_workers",
+                    "initial_rate",
+                    "minimum_rate",
+                    "maximum_rate",
+                ),
+            ),
+            ("Pool and node", ("pool_patience", "pool_allowance", "toobusy_share", "interval_seconds")),
+        ),
         joint=" on ",
         measured="observation.queue_length",
         setpoints=("upper_limit",),

@@ -19,6 +19,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
+MEBIBYTES = 2.0**-20  # scale of a lane whose measured values are bytes
 Document = Mapping[str, Any]
 # target, snapshot, what the sensor counted at the observation before, now (1970, s)
 Sensor = Callable[[Document, Snapshot, Counters | None, float], Sensed]
@@ -40,6 +41,16 @@ class Lanes:
     scale: float = 1.0
     has_reference: bool = True
 
+    @property
+    def unit(self) -> str:
+        """The unit of what is measured."""
+        return self.measured.rpartition(", ")[2] if ", " in self.measured else ""
+
+    @property
+    def format(self) -> str:
+        """The name of the format of a measured value, in that unit (`console.templatetags.weir`)."""
+        return {100.0: "percent", MEBIBYTES: "mebibytes"}.get(self.scale, "number")
+
 
 @dataclass(frozen=True)
 class Display:
@@ -55,6 +66,9 @@ class Display:
     past: an action in the past tense. brief: an action in a few words; "" leaves its values to speak.
     title: what the law is called in a sentence; "": its name, in words. joint: between the parts of a target.
     about: what the law does, in a few words, beside those that set the same.
+    purpose: what its loops are for, as a sentence. formula: what it computes, in its parameters' names.
+    main: the parameters that people turn most, five at most. topics: the others, by titles; what is in none
+    stands under one of its own.
     engaged: of a loop's row in the snapshot whose actuator is not 0, what it has in force, in words.
     """
 
@@ -70,6 +84,10 @@ class Display:
     past: Callable[[Document], str] = actions.were_set
     brief: Callable[[Document], str] = actions.no_words
     about: str = ""
+    purpose: str = ""
+    formula: str = ""
+    main: tuple[str, ...] = ()
+    topics: tuple[tuple[str, tuple[str, ...]], ...] = ()
     engaged: Callable[[LoopStatus], str] | None = None
 
     def size(self, action: Document | None) -> float:

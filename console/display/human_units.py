@@ -1,0 +1,46 @@
+"""Values in the units that people think in: MiB for bytes, % for shares. Laws keep their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queues import checks
+
+MEBIBYTE = 2.0**20
+SHARES = ("share", "probability", "utilisation", "s of work per s")
+
+
+@dataclass(frozen=True)
+class HumanUnit:
+    """A unit as it is shown; `factor` turns a value of the law into it."""
+
+    name: str
+    factor: float = 1.0
+
+    def of(self, value: Any) -> Any:
+        """A value of the law in this unit; what is no number stays as it is."""
+        return value * self.factor if checks.is_number(value) and self.factor != 1.0 else value
+
+    def back(self, value: float) -> float:
+        """A typed value in the law's unit."""
+        return value / self.factor if self.factor != 1.0 else value
+
+
+def human_unit(unit: str, kind: str = "number") -> HumanUnit:
+    """The unit to show values of a parameter in; only numbers are turned."""
+    if kind == "number" and unit in ("bytes", "bytes/s"):
+        return HumanUnit(unit.replace("bytes", "MiB"), 1 / MEBIBYTE)
+    share = next((each for each in SHARES if unit.startswith(each)), None)
+    if kind == "number" and share is not None:
+        return HumanUnit(f"%{unit.removeprefix(share)}", 100.0)
+    return HumanUnit("" if unit in ("1", "choice", "flag") else unit)
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter's row (`console.pages.loops.loop_view`) with `shown`: its values in the human unit."""
+    unit = human_unit(row["unit"], row["kind"])
+    names = ("value", "effective", "minimum", "maximum")
+    return {
+        **row,
+        "shown": {"unit": unit.name, "factor": unit.factor, **{name: unit.of(row[name]) for name in names}},
+    }

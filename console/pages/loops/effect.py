@@ -1,0 +1,64 @@
+"""What other values would have changed: the last minutes of a loop, decided once more with them.
+
+For laws without a model, it is the most that can be said: what was observed does not answer to what would
+have been done. The sentence says so.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from queues.errors import BadInput
+from workers.control import what_if
+from workers.control.kinds.registry import display_of
+from workers.models import Loop
+
+MINUTES = 15
+BUDGET_SECONDS = 2.0
+OPEN_LOOP = "How the plant would have answered can't be predicted: this law has no model of it."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownEffect:
+    """In a sentence, and as rows of {name, did, would}; grave: it will be refused."""
+
+    sentence: str
+    grave: bool
+    rows: list[dict[str, Any]]
+
+
+def shown(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal: str = "") -> ShownEffect:
+    """changed: parameters and `guard.NAME` that differ from those in force; refusal: why there are none."""
+    if refusal:
+        return ShownEffect(sentence=f"Nothing can be said: {refusal}", grave=True, rows=[])
+    if not changed:
+        sentence = f"Change a value: the decisions of the last {MINUTES} minutes are made once more with it."
+        return ShownEffect(sentence=sentence, grave=False, rows=[])
+    since = now - timedelta(minutes=MINUTES)
+    try:
+        found = what_if.rerun(loop, changed, since, now, time.monotonic, BUDGET_SECONDS)
+    except BadInput as error:
+        return ShownEffect(sentence=f"It will be refused: {error.message}", grave=True, rows=[])
+    return ShownEffect(sentence=_sentence(found), grave=False, rows=_rows(loop, found))
+
+
+def _sentence(found: what_if.Rerun) -> str:
+    if not found.steps:
+        return f"Nothing was decided in the last {MINUTES} minutes, so nothing can be predicted."
+    differing, count = len(found.differing), len(found.steps)
+    if not differing:
+        return f"It would have changed none of the last {count:,} decisions. {OPEN_LOOP}"
+    return f"It would have changed {differing:,} of the last {count:,} decisions. {OPEN_LOOP}"
+
+
+def _rows(loop: Loop, found: what_if.Rerun) -> list[dict[str, Any]]:
+    if not found.steps:
+        return []
+    done = display_of(loop.law).lanes.done
+    return [
+        {"name": "Actions", "did": found.did.actions, "would": found.would.actions},
+        {"name": f"{done.capitalize()} in all", "did": found.did.total, "would": found.would.total},
+        {"name": "Actuator movement", "did": found.did.movement, "would": found.would.movement},
+    ]

@@ -1,0 +1,69 @@
+"""What a person turns at a loop: its main parameters, the others folded by topic, and its guard."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from console.display.human_units import human_unit, shown
+from console.input.form_values import number_of
+from console.pages.frame.page import Document
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
+from workers.control.parts.kind import Display
+
+WOULD, UNIT = "would-", "unit-"  # fields of a parameter: what is typed, and the unit it is typed in
+OTHERS, GUARD = "Others", "Guard: what limits, delays or holds an action"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Parameters that stand together under a title, folded until somebody opens them."""
+
+    title: str
+    rows: list[Document]
+
+    @property
+    def overridden(self) -> int:
+        """How many of them somebody has overridden: they are never folded away."""
+        return sum(row["override"] is not None for row in self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """main: parameters in sight. topics: the others."""
+
+    main: list[Document]
+    topics: list[Topic]
+
+
+def workbench(display: Display, parameters: Sequence[Document], guard: Sequence[Document]) -> Workbench:
+    """The rows in their places, values in human units."""
+    rows = {row["name"]: shown(row) for row in parameters}
+    main = [rows.pop(name) for name in display.main if name in rows] or [
+        rows.pop(name) for name in list(rows)
+    ]
+    topics = [
+        Topic(title, [rows.pop(name) for name in names if name in rows]) for title, names in display.topics
+    ]
+    topics += [Topic(OTHERS, list(rows.values())), Topic(GUARD, [shown(row) for row in guard])]
+    return Workbench(main=main, topics=[topic for topic in topics if topic.rows])
+
+
+def typed_value(parameter: Parameter, text: str, field: str, unit: str = "") -> object:
+    """What was typed, as the parameter's kind and in its unit, within its range. unit: in which it was
+    typed, "" for the parameter's own. Raises BadInput naming the form's field.
+    """
+    value = text.strip() if parameter.kind == "choice" else number_of(text, field)
+    human = human_unit(parameter.unit, parameter.kind)
+    if unit and unit != human.name:
+        raise BadInput(field, f"takes a value in {human.name or parameter.unit}, not in {unit[:40]}.")
+    if unit and not isinstance(value, str):
+        value = human.back(value)
+    try:
+        return parameter.check(value, field)
+    except BadInput as error:
+        raise BadInput(field, error.message) from None
+
+
+def typed_in(parameter: Parameter, values: Mapping[str, str], name: str) -> object:
+    """The value of a parameter's own field. Raises BadInput naming it."""
+    return typed_value(parameter, values[WOULD + name], WOULD + name, values.get(UNIT + name, ""))
