@@ -111,3 +111,13 @@ def test_a_kind_names_the_scenario_in_which_its_law_is_tried(kind):
         if kind.name in (name, *scenario.laws, *(law for law, _ in scenario.steers.values()))
     }
     assert kind.scenario in (tried_in or {None})
+
+
+@each_kind
+def test_a_kind_says_its_purpose_its_formula_and_which_parameters_people_turn(kind):
+    display, names = kind.display, {parameter.name for parameter in kind.law.parameters}
+    assert display.purpose.endswith(".") and display.formula
+    folded = [name for _, of_topic in display.topics for name in of_topic]
+    assert 1 <= len(display.main) <= 5
+    assert names.issuperset({*display.main, *folded})
+    assert len({*display.main, *folded}) == len(display.main) + len(folded), "each has one place"

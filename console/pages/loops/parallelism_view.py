@@ -85,7 +85,7 @@ def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) ->
         deciders=[*_deciders(loop)],
         cost=_cost(loop, [each.name for each in steered], kept, now.timestamp()),
         rescales=[*_rescales(loop)],
-        application=loop.target.application,
+        application=loop.target.get("application"),
         joint=joint.pk if joint else None,
         is_joint=loop.law == JOINT,
         by_hand=terms.get("by_hand", {}),

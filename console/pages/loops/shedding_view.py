@@ -79,7 +79,7 @@ def shed_view(
         weights={**weights, **changes.get("sink_weights", {})},
         shed_share=row.shed_share if row else None,
         shed_events=row.shed_events if row else None,
-        application=loop.target.application,
+        application=loop.target.get("application"),
         ladders=[ladder_of(queue) for queue in (row.queues if row else ())],
     )
 

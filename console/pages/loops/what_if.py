@@ -95,6 +95,8 @@ def _asked(row: Document, query: Mapping[str, str]) -> Document:
     text, unit = query.get(WOULD + row["name"], "").strip(), query.get(UNIT + row["name"], "")
     if not text:
         return {**row, "would": row["shown"]["effective"]}
+    if row["shown"]["factor"] == 1.0:
+        return {**row, "would": text}
     try:
         return {**row, "would": text if unit else float(text) * row["shown"]["factor"]}
     except ValueError:

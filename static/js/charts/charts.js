@@ -100,7 +100,7 @@ class Chart {
 
   draw() {
     if (!this.seen || document.hidden || this.paused || !window.Plotly || !this.figure.offsetWidth) return;
-    if (!this.known()) return this.say("No measurement yet. The line begins with the next snapshot.");
+    if (!this.known()) return this.say(this.seconds > KEPT_SECONDS || this.until !== null ? "Nothing is kept of this time." : "No measurement yet. The line begins with the next snapshot.");
     this.plot.querySelector(".nothing")?.remove();
     const { data, layout } = this.compose();
     window.Plotly.react(this.plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });

@@ -1,8 +1,10 @@
 """Pages in a real Chromium on a real console, started once for all modules of this folder."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
+import orjson
 import pytest
 import redis
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -68,3 +70,12 @@ def open_page(chromium: Browser, served: Served, session: dict[str, Any]) -> Ite
 @pytest.fixture
 def observer(control: redis.Redis) -> Observer:
     return Observer(control, whole_snapshot())
+
+
+@pytest.fixture(scope="package")
+def worker_loop(served: Served) -> str:
+    """The page of the loop of alert's workers on n1."""
+    with closing(served.connection()) as connection:
+        connection.request("GET", "/api/v1/loops", headers={"Cookie": served.log_in()})
+        loops = orjson.loads(connection.getresponse().read())["loops"]
+    return next(f"/loops/{loop['id']}/" for loop in loops if loop["name"] == "worker_rate/alert/n1")

@@ -51,8 +51,10 @@ def traces(page: Page, wanted: str) -> list[dict]:
     return page.evaluate(TRACES)
 
 
-def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(open_page, observer, archive):
-    page = open_page("/loops/1/?minutes=1440&compare=day")
+def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(
+    open_page, observer, archive, worker_loop
+):
+    page = open_page(f"{worker_loop}?minutes=1440&compare=day")
     live(page, observer)
     lines = {trace["name"]: trace for trace in traces(page, "a day before")}
     measured, before = lines["measured"], lines["a day before"]
@@ -62,8 +64,8 @@ def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(open_page, o
     assert measured["points"] <= 470 and before["points"] <= 470
 
 
-def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, observer, archive):
-    page = open_page("/loops/1/")
+def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, observer, archive, worker_loop):
+    page = open_page(worker_loop)
     live(page, observer)
     page.get_by_role("button", name="7 d").click()
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
@@ -73,9 +75,9 @@ def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, obse
     assert "compare=week" in page.url
 
 
-def test_any_stretch_stands_still_in_an_address(open_page, observer, archive):
+def test_any_stretch_stands_still_in_an_address(open_page, observer, archive, worker_loop):
     begin, end = (archive - timedelta(days=days) for days in (3, 2.5))
-    page = open_page(f"/loops/1/?from={begin:%Y-%m-%dT%H:%M:%SZ}&to={end:%Y-%m-%dT%H:%M:%SZ}")
+    page = open_page(f"{worker_loop}?from={begin:%Y-%m-%dT%H:%M:%SZ}&to={end:%Y-%m-%dT%H:%M:%SZ}")
     live(page, observer)
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest === 3 || trace.highest === 2)")
     assert page.locator("[data-range] [aria-pressed=true]").count() == 0

@@ -1,25 +1,11 @@
 """A loop's page: overrides and holds, refused as they are typed, undone in one click."""
 
-from contextlib import closing
-
-import orjson
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, live
-from tests.console.served import Served
 
 pytestmark = BROWSER
 MOST_COLD_BYTES = 600_000
-
-
-@pytest.fixture(scope="module")
-def worker_loop(served: Served) -> str:
-    """The page of the loop of alert's workers on n1."""
-    with closing(served.connection()) as connection:
-        connection.request("GET", "/api/v1/loops", headers={"Cookie": served.log_in()})
-        loops = orjson.loads(connection.getresponse().read())["loops"]
-    return next(f"/loops/{loop['id']}/" for loop in loops if loop["name"] == "worker_rate/alert/n1")
 
 
 def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observer, worker_loop):

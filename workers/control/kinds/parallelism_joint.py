@@ -81,8 +81,8 @@ KIND = LoopKind(
             "Chooses the tasks of all operators together, ahead of what comes, within the latency bound."
         ),
         formula=(
-            "minimise tasks + missed_cost · events missed, over the forecast's spread, such that the mean keeps "
-            "target_utilisation and latency ≤ bound_seconds"
+            "minimise tasks + missed_cost · events missed, over the forecast's spread, such that "
+            "the mean keeps target_utilisation and latency ≤ bound_seconds"
         ),
         main=("bound_seconds", "target_utilisation", "maximum", "missed_cost", "tolerance"),
         topics=(

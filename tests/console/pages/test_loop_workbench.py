@@ -1,0 +1,101 @@
+"""A loop's page: parameters in human units, in their places, and what other values would change."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from console.display.human_units import human_unit
+from workers.control.kinds.registry import KINDS
+from workers.models import LedgerEntry, Loop, Override
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def operator(browsers, stored_snapshot) -> Client:
+    return browsers["operator"]
+
+
+def loop_of(law: str, **target: str) -> Loop:
+    kind = KINDS[law]
+    name = "/".join((law, *target.values()))
+    return Loop.objects.create(
+        name=name, law=law, target=target, parameters=dict(kind.parameters), guard=dict(kind.guard)
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "shown"),
+    [
+        ("bytes", 2.0**27, (128.0, "MiB")),
+        ("share of capacity", 0.7, (70.0, "% of capacity")),
+        ("s", 5.0, (5.0, "s")),
+    ],
+)
+def test_values_stand_in_the_units_that_people_think_in(unit, value, shown):
+    found = human_unit(unit)
+    assert (found.of(value), found.name) == pytest.approx(shown)
+    assert found.back(found.of(value)) == pytest.approx(value)
+
+
+def test_the_main_parameters_are_in_sight_and_the_others_are_folded_with_the_guard(operator):
+    bench = operator.get(f"/loops/{loop_of('worker_rate', queue='alert', node='n1').pk}/").context["bench"]
+    assert len(bench.main) == 5
+    titles = [topic.title for topic in bench.topics]
+    assert titles[-1].startswith("Guard") and "Forecast" in titles
+
+
+def test_a_value_typed_in_the_shown_unit_is_put_in_force_in_the_law_s_unit(operator):
+    loop = loop_of("rebalancing")
+    body = {"would-busy": "65", "unit-busy": "% of capacity", "reason": "a test", "minutes": "5"}
+    assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 302
+    assert Override.objects.get().value == pytest.approx(0.65)
+
+
+def test_a_unit_that_is_not_shown_is_refused_at_its_field(operator):
+    loop = loop_of("rebalancing")
+    body = {"would-busy": "65", "unit-busy": "furlongs", "reason": "a test", "minutes": "5"}
+    answer = operator.post(f"/loops/{loop.pk}/override", body)
+    assert list(answer.context["errors"]) == ["would-busy"] and not Override.objects.exists()
+
+
+def test_an_unchanged_value_in_the_shown_unit_is_no_change(operator):
+    loop = loop_of("rebalancing")
+    body = {"would-busy": "70", "unit-busy": "% of capacity", "reason": "a test", "minutes": "5"}
+    assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 422
+    assert not Override.objects.exists()
+
+
+@pytest.mark.parametrize("law", sorted(KINDS))
+def test_every_law_says_what_a_change_would_do_or_why_that_is_not_known(law, operator):
+    loop = loop_of(law, application="performance", operator="hosts", host="h", queue="alert", node="n1")
+    page = operator.get(f"/loops/{loop.pk}/").content.decode()
+    assert 'id="prediction"' in page
+    name = KINDS[law].display.main[0]
+    part = operator.get(f"/loops/{loop.pk}/predicted?would-{name}=3").content.decode()
+    assert 'id="prediction"' in part and 'role="status"' in part
+
+
+def test_what_a_change_would_have_done_is_counted_and_the_limit_of_that_is_said(operator):
+    loop, now = loop_of("ladder", queue="alert"), timezone.now()
+    observation = {
+        "demand_per_second": 10.0,
+        "capacity_per_second": 100.0,
+        "backlog_seconds": 8.0,
+        "saturated": {},
+    }
+    for second in range(4):
+        LedgerEntry.objects.create(
+            loop=loop,
+            at=now - timedelta(seconds=20 * (second + 1)),
+            mode="auto",
+            parameters=loop.parameters,
+            state_before={"law": None, "guard": None},
+            observation=observation,
+            reason="No action: the demand is met.",
+        )
+    part = operator.get(f"/loops/{loop.pk}/predicted?would-backlog_bound_seconds=5").content.decode()
+    assert "of the last 4 decisions" in part or "Nothing was decided" in part
+    assert "can't be predicted" in part.replace("&#x27;", "'") or "Nothing was decided" in part
