@@ -114,6 +114,40 @@ def _triangle(
     )
 
 
+@dataclass(frozen=True)
+class GuardedStretch:
+    """Decisions of a loop that its guard limited in one way, as near as a chart can tell apart."""
+
+    at: float  # seconds since 1970, of the newest
+    limited_by: str
+    count: int
+    url: str
+    title: str
+
+
+def guard_events(window: Window, loop: int) -> list[GuardedStretch]:
+    """What a loop's guard limited, delayed or held in a window, the oldest first."""
+    width = max(1, round(window.seconds / BUCKETS))
+    counted = (
+        LedgerEntry.objects.filter(loop=loop, at__gte=window.since, at__lte=window.until)
+        .exclude(limited_by=None)
+        .annotate(place=Epoch("at") / width)
+        .values("place", "limited_by")
+        .annotate(count=Count("id"), newest_at=Max("at"))
+        .order_by("place", "limited_by")
+    )
+    return [_guarded(loop, row, width) for row in counted]
+
+
+def _guarded(loop: int, row: dict[str, Any], width: int) -> GuardedStretch:
+    limit, count = row["limited_by"], row["count"]
+    begin, end = (datetime.fromtimestamp(row["place"] * width + more, UTC) for more in (0, width))
+    asked = {"loop": loop, "limited_by": limit, "from": iso(begin), "to": iso(end)}
+    title = f"Guard: {words(limit).removeprefix('guard ')}, {count} decision{'' if count == 1 else 's'}"
+    url = f"{reverse('ledger')}?{urlencode(asked)}"
+    return GuardedStretch(row["newest_at"].timestamp(), limit, count, url, title)
+
+
 def marks_of(window: Window) -> list[Bar]:
     found = marks.between(window.since, window.until)[:MOST_BARS]
     return in_rows([_mark(window, mark) for mark in found])

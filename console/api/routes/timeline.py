@@ -50,6 +50,9 @@ def past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
     return plain(found)
 
 
+MOST_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
+
+
 @router.get("/decisions", response=ChartDecisionList, summary="What loops did, for a chart")
 def list_decisions(
     request: HttpRequest,
@@ -61,14 +64,19 @@ def list_decisions(
 ) -> dict[str, Any]:
     """Decisions that acted, from `from` to `to` (seconds since 1970), the oldest first; of one `loop`, of
     those that steer a `queue` or a `node` (and the whole plant), or of all. Those too near to one another for
-    a chart are one, with their `count`, the most severe verdict, and an address that lists them.
+    a chart are one, with their `count`, the most severe verdict, and an address that lists them. `guard` has
+    what the guard of that `loop` limited.
     """
     actor_for(request, "plant.view")
     window = _window(since, until)
     chosen = [loop] if loop is not None else happenings.loops_about(queue, node)
     lanes = happenings.lanes_of(window, chosen)
     found = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
-    return {"decisions": sorted(found, key=lambda each: each["at"])}
+    short = loop is not None and window.seconds <= MOST_GUARDED_SECONDS
+    guard = (
+        [vars(each) for each in happenings.guard_events(window, loop)] if loop is not None and short else []
+    )
+    return {"decisions": sorted(found, key=lambda each: each["at"]), "guard": guard}
 
 
 def _decision(window: Window, lane: TimelineLane, sign: Triangle) -> dict[str, Any]:

@@ -30,8 +30,19 @@ class ChartDecision(ApiAnswer):
     title: str
 
 
+class GuardEvent(ApiAnswer):
+    """A stretch in which a loop's guard limited, delayed or held its decisions."""
+
+    at: Instant
+    limited_by: str
+    count: int = Field(description="Decisions.")
+    url: str = Field(description="A page that lists them.")
+    title: str
+
+
 class ChartDecisionList(ApiAnswer):
     decisions: list[ChartDecision]
+    guard: list[GuardEvent] = Field(description="Of one `loop`, and of a day at most; else empty.")
 
 
 class MarkRow(ApiAnswer):

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import loops as steering
 from console.connections.control_server import control
+from console.display.loop_order import badness_of_loop, late_now
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
@@ -46,6 +47,7 @@ from workers.control.kinds.registry import display_of, kind_of
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
 from workers.control.parts.kind import Lanes
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import Scope
@@ -59,7 +61,7 @@ class LoopsPage(ConsolePage):
 
     TEMPLATE, NAME = "loops/loops.html", "loops"
 
-    loops: Mapping[str, Document]  # `describe`, by name
+    loops: Mapping[str, Document]  # `describe` and more, by name, the worst first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +119,18 @@ class EffectPart(TemplateContext):
 @requires("plant.view")
 def loops(request: HttpRequest) -> HttpResponse:
     """The list of loops."""
-    by_name = {each["name"]: each for each in described(timezone.now())}
-    return render_page(request, LoopsPage(loops=by_name), "loops")
+    seen = seen_of(request)
+    rows = [_listed(each, seen) for each in described(timezone.now())]
+    worst = sorted(rows, key=lambda row: -row["badness"])  # as bad: by name, as they came
+    return render_page(request, LoopsPage(loops={row["name"]: row for row in worst}), "loops")
+
+
+def _listed(loop: Document, seen: Snapshot) -> Document:
+    """A loop in the list, with how late it is and how bad that and its last decision are."""
+    status = seen.loops.get(loop["name"])
+    late = late_now(status, loop["interval_seconds"], seen.at)
+    lanes = display_of(loop["law"]).lanes
+    return {**loop, "lanes": lanes, "late_seconds": late, "badness": badness_of_loop(status, late)}
 
 
 @require_safe

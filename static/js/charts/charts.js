@@ -143,7 +143,7 @@ class Chart {
 
   compose() {
     const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
-    const signs = this.signs?.length ? this.signs : null, bars = this.bars();
+    const signs = this.signs?.decisions.length || this.signs?.guard.length ? this.signs : null, bars = this.bars();
     const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
     const space = TOP + BOTTOM + BAR_LANE * bars.length + (signs ? TRIANGLE_LANE : 0);
     const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
@@ -163,7 +163,7 @@ class Chart {
       data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
       top -= heights[index] + LANE_GAP;
     });
-    if (signs) data.push(triangles(signs, colours, layout, TRIANGLE_LANE / plotted));
+    if (signs) data.push(triangles(signs.decisions, colours, layout, TRIANGLE_LANE / plotted), guarded(signs.guard, colours));
     bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, { height: plotted, width: this.plot.clientWidth - layout.margin.l - layout.margin.r }));
     return { data, layout };
   }
@@ -275,9 +275,18 @@ function middles(ends) {
 function triangles(signs, colours, layout, share) {
   layout.yaxis9 = { domain: [0, share], visible: false, fixedrange: true, range: [-1, 1] };
   return {
-    x: signs.map((row) => date(row.at)), y: signs.map(() => 0), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
+    x: signs.map((row) => date(row.at)), y: signs.map(() => 0.15), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
     marker: { symbol: signs.map((row) => VERDICT_SYMBOLS[row.verdict] ?? "triangle-up"), size: 9, color: signs.map((row) => (row.verdict === "harmful" ? colours.toobusy : colours.text)) },
     customdata: signs.map((row) => [`${row.count > 1 ? "" : `${VERDICT_WORDS[row.verdict] ?? row.verdict}: `}${row.title}`, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
+  };
+}
+
+/** Where the guard limited, delayed or held what the law decided: under the decisions' triangles. */
+function guarded(events, colours) {
+  return {
+    x: events.map((row) => date(row.at)), y: events.map(() => -0.75), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
+    marker: { symbol: "line-ew-open", size: 7, line: { width: 3, color: colours.muted } },
+    customdata: events.map((row) => [row.title, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
   };
 }
 

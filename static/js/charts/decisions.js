@@ -2,16 +2,18 @@
 
 const LEAST_MILLISECONDS = 5_000;
 
-/** [{at, verdict, count, url, title}] of the loops that `about` names (loop=3, queue=alert, node=n1; empty: all). */
+const NONE = { decisions: [], guard: [] };
+
+/** {decisions: [{at, verdict, count, url, title}], guard: [{at, url, title}]} of the loops that `about` names (loop=3, queue=alert, node=n1; empty: all). */
 export async function decisions(about, { from, to }) {
   const query = new URLSearchParams(about);
   query.set("from", from.toFixed(3));
   query.set("to", to.toFixed(3));
   try {
     const response = await fetch(`/api/v1/decisions?${query}`, { headers: { Accept: "application/json" } });
-    return response.ok ? (await response.json()).decisions : [];
+    return response.ok ? await response.json() : NONE;
   } catch {
-    return [];
+    return NONE;
   }
 }
 

@@ -80,7 +80,7 @@ function value(cell, key) {
     return (STATES[mark?.dataset.state] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
   }
   const text = cell.textContent.trim();
-  const [, number, unit] = /^(-?[\d,.]+)(?: (s|min|h|d))?$/.exec(text) ?? [];
+  const [, number, unit] = /^(-?[\d,.]+)(?: (\S+))?$/.exec(text) ?? [];
   if (number !== undefined) return Number(number.replaceAll(",", "")) * (UNITS[unit] ?? 1);
   if (text === "—" || text === "") return waitsUnknown(cell) ? Infinity : -Infinity;
   return text.toLowerCase();

@@ -4,6 +4,9 @@ import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
 const NOT_JUDGED = { sign: "", stale: false, finding: "", word: "Not known yet" };
+// A tick is late as console/display/loop_order.py says it.
+const LATE_INTERVALS = 2, GRACE_SECONDS = 2;
+
 const SPECIAL = {
   text: (element, value) => write(element, value ?? "—"),
   state: (element, row) => {
@@ -28,6 +31,12 @@ const SPECIAL = {
     if (element.dataset.level !== level) element.dataset.level = level;
     style(element, "--share", Math.min(value ?? 0, 1).toFixed(3));
   },
+  tick: (element, value, snapshot) => {
+    const interval = Number(element.dataset.interval), since = snapshot.at - value;
+    const late = value !== null && since > LATE_INTERVALS * interval + GRACE_SECONDS;
+    element.classList.toggle("late", late);
+    write(element, late ? `${formatted(value, "clock")}, ${formatted(since - interval, "age")} late` : formatted(value, "clock"));
+  },
   verdict: (element, value) => {
     const mark = element.querySelector(".verdict");
     if (!mark || mark.dataset.verdict === value) return;
@@ -40,7 +49,7 @@ const SPECIAL = {
 export function update(snapshot, root = document) {
   for (const element of root.querySelectorAll("[data-bind]")) {
     const value = resolve(snapshot, element.dataset.bind), format = element.dataset.format;
-    if (SPECIAL[format]) SPECIAL[format](element, value);
+    if (SPECIAL[format]) SPECIAL[format](element, value, snapshot);
     else write(element, formatted(value, format in FORMATS ? format : "number"));
   }
   for (const element of root.querySelectorAll("[data-old]")) {

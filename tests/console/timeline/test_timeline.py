@@ -220,6 +220,23 @@ def test_bars_of_a_row_never_stand_over_one_another(wanted):
             assert other.begin >= one.end
 
 
+def test_what_the_guard_limited_is_counted_by_stretches_and_leads_to_its_decisions(loop, browsers):
+    for second in (100, 101, 102, 1_800):
+        entry = {"mode": "auto", "parameters": {}, "reason": "No action", "limited_by": "guard slew"}
+        LedgerEntry.objects.create(loop=loop, at=HOUR.since + timedelta(seconds=second), **entry)
+    LedgerEntry.objects.create(
+        loop=loop, at=HOUR.since + timedelta(seconds=100), mode="auto", parameters={}, reason="free"
+    )
+    events = happenings.guard_events(HOUR, loop.pk)
+    assert sum(each.count for each in events) == 4 and events == sorted(events, key=lambda each: each.at)
+    assert all(each.title.startswith("Guard: slew, ") for each in events)
+    page = browsers["viewer"].get(events[-1].url)
+    assert [row.at for row in page.context["listed"].rows] == [HOUR.since + timedelta(seconds=1_800)]
+    asked = {"loop": loop.pk, "from": HOUR.since.timestamp(), "to": HOUR.until.timestamp()}
+    answer = browsers["viewer"].get("/api/v1/decisions", asked).json()
+    assert [each["limited_by"] for each in answer["guard"]] == ["guard slew"] * len(events)
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.text("abc ", max_size=40)), max_size=30))
 def test_the_labels_of_a_row_never_meet_however_many_there_are(wanted):
     bars = [

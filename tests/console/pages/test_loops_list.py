@@ -1,0 +1,50 @@
+"""The list of loops: no two alike, the worst first, a late tick marked."""
+
+from html import unescape
+
+import pytest
+
+from console.display.loop_order import badness_of_loop, late_now
+from console.templatetags.weir import loop_title
+from tests.house.test_loop_kinds import starts_of
+from workers.control.kinds.registry import KINDS
+from workers.documents.loops import LoopStatus
+from workers.models import Loop
+
+AT = 1_800_000_000.0
+
+
+def test_no_two_loops_of_a_plant_with_one_of_everything_look_alike():
+    titles = [loop_title(name) for kind in KINDS.values() for name in starts_of(kind)]
+    assert len(set(titles)) == len(titles) >= len(KINDS)
+
+
+@pytest.mark.parametrize(("age", "late"), [(1.0, 0.0), (5.0, 0.0), (20.0, 18.0)])
+def test_a_tick_is_late_after_two_intervals_and_the_age_of_a_snapshot(age, late):
+    assert late_now(LoopStatus(at=AT - age), 2.0, AT) == late
+
+
+def test_what_never_ticked_or_is_not_known_is_not_called_late():
+    assert [late_now(each, 2.0, AT) for each in (None, LoopStatus())] == [0.0, 0.0]
+
+
+def test_harm_comes_before_lateness_before_no_effect_before_a_hold_before_an_override():
+    rows = [
+        badness_of_loop(LoopStatus(verdict="harmful"), 0.0),
+        badness_of_loop(LoopStatus(verdict="effective"), 9.0),
+        badness_of_loop(LoopStatus(verdict="ineffective"), 0.0),
+        badness_of_loop(LoopStatus(mode="hold", verdict="no action"), 0.0),
+        badness_of_loop(LoopStatus(overrides=1), 0.0),
+        badness_of_loop(LoopStatus(verdict="effective"), 0.0),
+        badness_of_loop(LoopStatus(verdict="no action"), 0.0),
+    ]
+    assert rows == sorted(rows, reverse=True) and len(set(rows)) == len(rows)
+
+
+@pytest.mark.django_db
+def test_the_page_lists_titles_with_their_targets(browsers, stored_snapshot):
+    for node in ("n1", "n2"):
+        target = {"queue": "alert", "node": node}
+        Loop.objects.create(name=f"worker_rate/alert/{node}", law="worker_rate", target=target)
+    text = unescape(browsers["viewer"].get("/loops/").content.decode())
+    assert "Worker rate of alert on n1" in text and "Worker rate of alert on n2" in text
