@@ -95,9 +95,9 @@ KIND = LoopKind(
         formula=(
             "admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2)), e = setpoint - measured"
         ),
-        main=("setpoint", "kp", "ki", "minimum", "maximum"),
+        main=("setpoint", "kp", "ki", "kd", "minimum"),
         topics=(
-            ("Form of the law", ("kd", "form", "interval_seconds")),
+            ("Form and limit", ("form", "maximum", "interval_seconds")),
             ("Model of the queue", ("a", "b", "delay")),
             ("Adaptive tuning", ("tuning", "forgetting", "resolution")),
         ),
