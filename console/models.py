@@ -58,6 +58,25 @@ class Mark(models.Model):
         return f"{self.kind} {self.title}"
 
 
+class SavedFilter(models.Model):
+    """A filter of a list that a person keeps under a name: the query of its address."""
+
+    class Page(models.TextChoices):
+        LEDGER = "ledger"
+        LOOPS = "loops"
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    page = models.CharField(max_length=20, choices=Page.choices)
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=1_000)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "page", "name"], name="one_filter_a_name")]
+
+    def __str__(self) -> str:
+        return f"{self.page} {self.name}"
+
+
 class ApiToken(models.Model):
     """A key for the API: only its SHA-256 is kept. It has a role and an expiry, and may be narrowed further.
 

@@ -4,6 +4,7 @@ from django.urls import path
 
 from console.api import v1
 from console.pages.alerts import alert_rules, alerts, receivers, review, silences
+from console.pages.frame import saved_filters
 from console.pages.health import health
 from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, what_if
@@ -111,6 +112,8 @@ urlpatterns = [
     path("timeline/", timeline.timeline, name="timeline"),
     path("timeline/table.csv", timeline.table, name="timeline-table"),
     path("timeline/document.html", timeline.document, name="timeline-document"),
+    path("filters/save", saved_filters.save, name="filter-save"),
+    path("filters/remove", saved_filters.remove, name="filter-remove"),
     path("timeline/marks", timeline.mark_add, name="mark-add"),
     path("timeline/marks/remove", timeline.mark_remove, name="mark-remove"),
     path("ledger/", ledger.ledger, name="ledger"),

@@ -18,6 +18,7 @@ from console.connections.control_server import control
 from console.display.loop_order import badness_of_loop, late_now
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
+from console.models import SavedFilter
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of
 from console.pages.frame.page import (
@@ -27,6 +28,7 @@ from console.pages.frame.page import (
     FormPage,
     render_page,
 )
+from console.pages.frame.saved_filters import kept_for
 from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
@@ -34,7 +36,7 @@ from console.pages.loops.loop_view import describe, described, guard_rows, param
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
-from console.pages.loops.workbench import UNIT, WOULD, Workbench, typed_in, typed_value, workbench
+from console.pages.loops.workbench import WOULD, Workbench, typed_in, typed_value, workbench
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from console.web.template_context import TemplateContext, render_context
 from controllers import catalog
@@ -62,6 +64,7 @@ class LoopsPage(ConsolePage):
     TEMPLATE, NAME = "loops/loops.html", "loops"
 
     loops: Mapping[str, Document]  # `describe` and more, by name, the worst first
+    saved: list[SavedFilter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +125,11 @@ def loops(request: HttpRequest) -> HttpResponse:
     seen = seen_of(request)
     rows = [_listed(each, seen) for each in described(timezone.now())]
     worst = sorted(rows, key=lambda row: -row["badness"])  # as bad: by name, as they came
-    return render_page(request, LoopsPage(loops={row["name"]: row for row in worst}), "loops")
+    return render_page(
+        request,
+        LoopsPage(loops={row["name"]: row for row in worst}, saved=kept_for(request, SavedFilter.Page.LOOPS)),
+        "loops",
+    )
 
 
 def _listed(loop: Document, seen: Snapshot) -> Document:
@@ -212,7 +219,7 @@ def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
     in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
     refusal, would = "", None
     try:
-        would = {**in_force, **_typed(request, law)}
+        would = {**in_force, **_typed(request, law, in_force)}
         asked = exploration.read_asked(request.GET.get("threads", ""))
         explored = exploration.shown(found, in_force, asked, would)
     except BadInput as error:
@@ -234,13 +241,16 @@ def _effect(request: HttpRequest, loop: Loop) -> HttpResponse:
     return render_context(request, EffectPart(loop=loop, effect=effect.shown(loop, changed, now, refusal)))
 
 
-def _typed(request: HttpRequest, law: Law) -> dict[str, Any]:
+def _typed(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that were typed. Raises BadInput naming the parameter."""
-    return {
-        each.name: typed_value(each, text, each.name, request.GET.get(UNIT + each.name, ""))
-        for each in law.parameters
-        if (text := request.GET.get(WOULD + each.name, "").strip())
-    }
+    try:
+        return {
+            each.name: typed_in(each, request.GET, each.name, in_force[each.name])
+            for each in law.parameters
+            if request.GET.get(WOULD + each.name, "").strip()
+        }
+    except BadInput as error:
+        raise BadInput(error.field.removeprefix(WOULD), error.message) from None
 
 
 @action("override.set", loop_page)
@@ -277,7 +287,7 @@ def _wanted_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict
         name = row["name"]
         text = values.get(WOULD + name)
         if text is not None and not (row["effective"] is None and not text.strip()):
-            value = typed_in(catalog.parameter(law, name), values, name)
+            value = typed_in(catalog.parameter(law, name), values, name, row["effective"])
             if value != row["effective"]:
                 wanted[name] = value
     return wanted

@@ -109,7 +109,7 @@ def _changed(loop: Loop, rows: Sequence[Mapping[str, Any]], query: Mapping[str, 
     for row in rows:
         field = WOULD + row["name"]
         if query.get(field, "").strip():
-            value = typed_in(catalog.parameter(law, row["name"]), query, row["name"])
+            value = typed_in(catalog.parameter(law, row["name"]), query, row["name"], row["effective"])
             if value != row["effective"]:
                 found[row["name"]] = value
     return found

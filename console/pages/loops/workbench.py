@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from console.display.human_units import human_unit, shown
 from console.input.form_values import number_of
 from console.pages.frame.page import Document
+from console.templatetags.weir import typed
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from workers.control.parts.kind import Display
@@ -64,6 +65,12 @@ def typed_value(parameter: Parameter, text: str, field: str, unit: str = "") -> 
         raise BadInput(field, error.message) from None
 
 
-def typed_in(parameter: Parameter, values: Mapping[str, str], name: str) -> object:
-    """The value of a parameter's own field. Raises BadInput naming it."""
-    return typed_value(parameter, values[WOULD + name], WOULD + name, values.get(UNIT + name, ""))
+def typed_in(parameter: Parameter, values: Mapping[str, str], name: str, present: object) -> object:
+    """The value of a parameter's own field; `present`, the one in force, where the field shows it still: a
+    value that nobody touched is not rounded. Raises BadInput naming the field.
+    """
+    text, unit = values[WOULD + name], values.get(UNIT + name, "")
+    human = human_unit(parameter.unit, parameter.kind)
+    if unit and unit == human.name and text.strip() == typed(human.of(present)):
+        return present
+    return typed_value(parameter, text, WOULD + name, unit)

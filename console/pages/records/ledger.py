@@ -10,8 +10,10 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
+from console.models import SavedFilter
 from console.pages.frame.keyset import FilteredList, listing, span_of
 from console.pages.frame.page import ConsolePage, Document, render_page
+from console.pages.frame.saved_filters import kept_for
 from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
@@ -56,6 +58,7 @@ class LedgerListPage(FilteredList, ConsolePage):
     verdicts: Sequence[str]
     modes: Sequence[str]
     limits: Sequence[str]
+    saved: list[SavedFilter]
     live: bool  # the newest page, which new decisions come to
 
 
@@ -77,6 +80,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
     pages = every_tick if any(request.GET.get(name) for name in NARROW) else runs.page
     page = LedgerListPage(
         **vars(listing(request, filter_of, LedgerEntry.objects.select_related("loop"), pages)),
+        saved=kept_for(request, SavedFilter.Page.LEDGER),
         live=not any(request.GET.get(name) for name in ("before", "after", "to")),
         loops=Loop.objects.order_by("name"),
         laws=list(catalog.LAWS),

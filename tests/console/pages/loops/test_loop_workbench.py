@@ -7,6 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.display.human_units import human_unit
+from console.templatetags.weir import typed
 from workers.control.kinds.registry import KINDS
 from workers.models import LedgerEntry, Loop, Override
 
@@ -66,6 +67,16 @@ def test_an_unchanged_value_in_the_shown_unit_is_no_change(operator):
     body = {"would-busy": "70", "unit-busy": "% of capacity", "reason": "a test", "minutes": "5"}
     assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 422
     assert not Override.objects.exists()
+
+
+def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
+    loop = loop_of("flow", application="performance")
+    Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "setpoint": 400_000_000.0})
+    bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
+    shown = next(row for row in bench.main if row["name"] == "setpoint")["shown"]
+    body = {"would-setpoint": typed(shown["effective"]), "unit-setpoint": shown["unit"], "would-kp": "-0.006"}
+    operator.post(f"/loops/{loop.pk}/override", {**body, "reason": "a test", "minutes": "5"})
+    assert [each.name for each in Override.objects.all()] == ["kp"]
 
 
 @pytest.mark.parametrize("law", sorted(KINDS))

@@ -1,0 +1,54 @@
+"""Filters that people keep under a name of their own: the address of a list is the filter."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from console.models import SavedFilter
+from queues.errors import BadInput
+
+LONGEST_NAME, LONGEST_QUERY, MOST = 60, 1_000, 30
+PLACES = ("before", "after")  # where somebody read, no part of a filter
+
+
+@transaction.atomic
+def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilter:
+    """Keep a query under a name; one of the same name is replaced. Raises BadInput naming the field."""
+    demand(actor, "account.change")
+    name, kept = name.strip(), _without_place(query)
+    if page not in SavedFilter.Page.values:
+        raise BadInput("page", f"takes {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
+    if not 1 <= len(name) <= LONGEST_NAME:
+        raise BadInput("name", f"takes 1 to {LONGEST_NAME} characters.")
+    if not 1 <= len(kept) <= LONGEST_QUERY:
+        raise BadInput("query", f"takes a filter of 1 to {LONGEST_QUERY:,} characters; choose one first.")
+    others = of(user, page).exclude(name=name)
+    if others.count() >= MOST:
+        raise BadInput("name", f"is one too many: {MOST} filters are kept for a page. Remove one first.")
+    found, _ = SavedFilter.objects.update_or_create(user=user, page=page, name=name, defaults={"query": kept})
+    audit_log.record(actor, "filter.save", str(found), after={"page": page, "name": name, "query": kept})
+    return found
+
+
+@transaction.atomic
+def remove(actor: Actor, user: Any, number: int) -> None:
+    """Forget one of one's own. Raises BadInput where there is none."""
+    demand(actor, "account.change")
+    found = SavedFilter.objects.filter(user=user, pk=number).first()
+    if found is None:
+        raise BadInput("filter", "is none of yours.")
+    audit_log.record(actor, "filter.remove", str(found), before={"query": found.query})
+    found.delete()
+
+
+def of(user: Any, page: str) -> QuerySet[SavedFilter]:
+    """A person's filters of a page, by name."""
+    return SavedFilter.objects.filter(user=user, page=page).order_by("name")
+
+
+def _without_place(query: str) -> str:
+    return urlencode([(name, value) for name, value in parse_qsl(query) if name not in PLACES])

@@ -1,0 +1,42 @@
+"""The filters that a person keeps for a list, as links above it; saved and removed from there."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from console.accounts.access import actor_of
+from console.actions import saved_filters
+from console.input.row_id import id_of
+from console.models import SavedFilter
+from console.pages.frame.action import Done, action
+from console.pages.frame.page import Errors
+
+
+def kept_for(request: HttpRequest, page: str) -> list[SavedFilter]:
+    """Those of the visitor."""
+    return list(saved_filters.of(request.user, page))
+
+
+def _back(request: HttpRequest, errors: Errors, submitted: QueryDict, **named: Any) -> HttpResponse:
+    """To the list that it was about; a form without a script says nothing more."""
+    page = str(submitted.get("page", ""))
+    return redirect(reverse(page if page in SavedFilter.Page.values else "ledger"))
+
+
+@action("account.change", _back)
+def save(request: HttpRequest) -> Done:
+    """Posted: page, name, query."""
+    posted = request.POST
+    texts = [posted.get(name, "") for name in ("page", "name", "query")]
+    kept = saved_filters.save(actor_of(request), request.user, *texts)
+    return Done(f"Saved: {kept.name}.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
+
+
+@action("account.change", _back)
+def remove(request: HttpRequest) -> Done:
+    """Posted: page, filter (its number)."""
+    saved_filters.remove(actor_of(request), request.user, id_of(request.POST.get("filter", "")) or 0)
+    page = request.POST.get("page", "")
+    return Done("Removed.", reverse(page if page in SavedFilter.Page.values else "ledger"))
