@@ -49,7 +49,8 @@ def restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
 @lru_cache(maxsize=4)
 def _read(path: Path, changed_ns: int) -> tuple[Restart, ...]:
     """All starts in a log, read once while the file is as it was."""
-    found, ended = [], {}
+    found: list[Restart] = []
+    ended: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         match = LINE.match(line)
         if match is None:
