@@ -285,7 +285,7 @@ function triangles(signs, colours, layout, share) {
 function guarded(events, colours) {
   return {
     x: events.map((row) => date(row.at)), y: events.map(() => -0.75), type: "scatter", mode: "markers", name: "decisions", yaxis: "y9",
-    marker: { symbol: "line-ew-open", size: 7, line: { width: 3, color: colours.muted } },
+    marker: { symbol: "line-ew-open", size: 7, color: colours.muted, line: { width: 3 } },
     customdata: events.map((row) => [row.title, row.url]), hovertemplate: "%{customdata[0]}<extra></extra>",
   };
 }

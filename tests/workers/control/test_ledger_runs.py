@@ -58,6 +58,13 @@ def test_a_change_of_the_mode_or_of_the_limit_is_a_line_and_what_stays_so_is_not
     assert lines() == [1, -limited.pk, 1, -held.pk, 1]
 
 
+def test_that_a_limit_has_ended_is_no_news(loop):
+    tick(loop, 0)
+    limited = tick(loop, 2, limited_by="guard slew")
+    tick(loop, 4)
+    assert lines() == [1, -limited.pk, 1]
+
+
 def test_a_law_that_acts_at_every_tick_is_counted_but_not_where_it_did_harm(loop):
     flow = loop_of("flow")
     for second in range(0, 8, 2):

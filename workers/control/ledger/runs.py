@@ -4,7 +4,7 @@ Most ticks do nothing, and some laws set their actuator at every tick. A line is
 
 - it acted, and its law does not act at every tick (`Display.is_news`);
 - it was judged harmful;
-- its mode, or what limited it, is another than at the tick before of the same loop.
+- its mode is another than at the tick before of the same loop, or something limits it that did not then.
 
 All others between two lines are one run: counted, with the time of its first and its last. What is read for
 it is in one index (`ledger_filters`), at most `MOST_READ` entries a page, so a page costs the same on a busy
@@ -59,6 +59,11 @@ class TickRun:
     def count(self) -> int:
         """Its ticks."""
         return self.no_action + self.routine
+
+    @property
+    def is_short(self) -> bool:
+        """Whether all of it lies in one minute."""
+        return self.since.replace(second=0, microsecond=0) == self.until.replace(second=0, microsecond=0)
 
     @property
     def end(self) -> datetime:
@@ -175,7 +180,10 @@ def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
     """Whether a tick is a line of its own. before: the tick before of the same loop, None: not known."""
     if tick.verdict == LedgerEntry.Verdict.HARMFUL or (tick.acted and tick.loop not in loops.routine):
         return True
-    return before is not None and (tick.mode, tick.limited_by) != (before.mode, before.limited_by)
+    if before is None:
+        return False
+    limited_anew = tick.limited_by is not None and tick.limited_by != before.limited_by
+    return tick.mode != before.mode or limited_anew
 
 
 def _ticks_before(ticks: Sequence[Tick]) -> list[Tick | None]:
