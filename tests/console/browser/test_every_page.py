@@ -40,7 +40,7 @@ SCREENS = {"light": (DESKTOP, "light"), "dark": (DESKTOP, "dark"), "phone": (PHO
 PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")  # a folder for the pictures of every page
 
 
-@pytest.mark.parametrize(("path", "seen"), zip(PAGES, itertools.cycle(VISITS), strict=False))
+@pytest.mark.parametrize(("path", "seen"), list(zip(PAGES, itertools.cycle(VISITS), strict=False)))
 def test_a_page_can_be_used_by_everybody_and_fits(path, seen, open_page, observer):
     """Half of the pages on a desk in light, half on a phone in dark; the slow proof sees each on both."""
     used_by_everybody(open_page(path, viewport=DESKTOP, color_scheme="light"), path, VISITS[seen])
