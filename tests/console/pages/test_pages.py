@@ -156,10 +156,10 @@ def test_a_loops_page_shows_what_is_in_force(viewer, people, loop, stored_snapsh
     Override.objects.create(name="mode", value="hold", **common)
     context = viewer.get(f"/loops/{loop.pk}/").context
     assert (context["loop"]["mode"], context["loop"]["base_mode"]) == ("hold", "auto")
-    row = next(row for row in context["parameters"] if row["name"] == "upper_limit")
+    row = next(row for row in context["bench"].main if row["name"] == "upper_limit")
     assert (row["value"], row["effective"], row["override"].value) == (1000, 500, 500)
     assert row["minimum"] < row["maximum"] and row["unit"] and row["help"]
-    assert "guard.stale_seconds" in {row["name"] for row in context["guard"]}
+    assert "guard.stale_seconds" in {row["name"] for row in context["bench"].topics[-1].rows}
 
 
 def test_an_expired_override_is_on_no_page(viewer, people, loop, stored_snapshot):
