@@ -143,7 +143,7 @@ def test_a_ladder_that_only_advises_engages_nothing(plant):
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 5
     assert plant.tick("shedding").action is None
-    assert "ladder" not in with_action_summary(snapshot_of(plant.snapshot)).sentence
+    assert "ladder" not in with_action_summary(snapshot_of(plant.snapshot)).doing
 
 
 def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(control, plant):
@@ -154,7 +154,7 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     assert 2_000 < left_ms < 2_800  # half of 5 s
     assert (
         "The remedy ladder of telemetry has enabled throttling"
-        in with_action_summary(snapshot_of(plant.snapshot)).sentence
+        in with_action_summary(snapshot_of(plant.snapshot)).doing
     )
     # Half of the time nothing is let in: what comes is half of what is offered.
     plant.load(1.0)
