@@ -116,7 +116,7 @@ def _triangle(
 
 @dataclass(frozen=True)
 class GuardedStretch:
-    """Decisions of a loop that its guard limited in one way, as near as a chart can tell apart."""
+    """Decisions of a loop that its guard limited in one way, joined where a chart shows them as one."""
 
     at: float  # seconds since 1970, of the newest
     limited_by: str

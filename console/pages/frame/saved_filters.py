@@ -14,7 +14,7 @@ from console.pages.frame.action import Done, action
 from console.pages.frame.page import Errors
 
 
-def kept_for(request: HttpRequest, page: str) -> list[SavedFilter]:
+def filters_of(request: HttpRequest, page: str) -> list[SavedFilter]:
     """Those of the visitor."""
     return list(saved_filters.of(request.user, page))
 

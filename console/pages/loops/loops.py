@@ -28,7 +28,7 @@ from console.pages.frame.page import (
     FormPage,
     render_page,
 )
-from console.pages.frame.saved_filters import kept_for
+from console.pages.frame.saved_filters import filters_of
 from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
@@ -127,7 +127,9 @@ def loops(request: HttpRequest) -> HttpResponse:
     worst = sorted(rows, key=lambda row: -row["badness"])  # as bad: by name, as they came
     return render_page(
         request,
-        LoopsPage(loops={row["name"]: row for row in worst}, saved=kept_for(request, SavedFilter.Page.LOOPS)),
+        LoopsPage(
+            loops={row["name"]: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS)
+        ),
         "loops",
     )
 

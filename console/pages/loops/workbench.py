@@ -30,7 +30,7 @@ class Topic:
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """main: parameters in sight. topics: the others."""
+    """main: parameters always shown. topics: the others."""
 
     main: list[Document]
     topics: list[Topic]

@@ -13,7 +13,7 @@ from console.accounts.access import requires
 from console.models import SavedFilter
 from console.pages.frame.keyset import FilteredList, listing, span_of
 from console.pages.frame.page import ConsolePage, Document, render_page
-from console.pages.frame.saved_filters import kept_for
+from console.pages.frame.saved_filters import filters_of
 from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
@@ -80,7 +80,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
     pages = every_tick if any(request.GET.get(name) for name in NARROW) else runs.page
     page = LedgerListPage(
         **vars(listing(request, filter_of, LedgerEntry.objects.select_related("loop"), pages)),
-        saved=kept_for(request, SavedFilter.Page.LEDGER),
+        saved=filters_of(request, SavedFilter.Page.LEDGER),
         live=not any(request.GET.get(name) for name in ("before", "after", "to")),
         loops=Loop.objects.order_by("name"),
         laws=list(catalog.LAWS),

@@ -41,7 +41,7 @@ def test_values_stand_in_the_units_that_people_think_in(unit, value, shown):
     assert found.back(found.of(value)) == pytest.approx(value)
 
 
-def test_the_main_parameters_are_in_sight_and_the_others_are_folded_with_the_guard(operator):
+def test_the_main_parameters_are_shown_and_the_others_are_folded_with_the_guard(operator):
     bench = operator.get(f"/loops/{loop_of('worker_rate', queue='alert', node='n1').pk}/").context["bench"]
     assert len(bench.main) == 5
     titles = [topic.title for topic in bench.topics]
