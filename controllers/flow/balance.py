@@ -15,6 +15,11 @@ free (for two replicas one: a single controller). With the columns of T' an orth
 so that a share at its limit winds nothing up (ERRATA E6 for the flow law). Replicas alike decouple into N - 1
 equal loops of two states, whose optimum has a closed form; unlike ones are solved by structured doubling
 (`controllers.design.lqr`).
+
+Where the load is known, it has to be enough for that. Of few events a batch's time is its own, and no share
+changes it: a share that followed it would lean to its end and stay. So below `least_events_per_second`, and
+while no replica works for `least_utilisation` of the time, the shares return to equal, by half of what is
+missing at each decision, and differences begin anew.
 """
 
 import cmath
@@ -31,7 +36,7 @@ from controllers.design.lqr import regulator
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter, read_values
-from controllers.framework.reason import because, counted, percent
+from controllers.framework.reason import because, counted, no_action, number, percent
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
@@ -57,6 +62,22 @@ PARAMETERS = (
         3_600.0,
     ),
     Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
+    Parameter(
+        "least_events_per_second",
+        "events/s",
+        "With fewer for all replicas together the shares return to equal: response times are a batch's own.",
+        500.0,
+        0.0,
+        1e9,
+    ),
+    Parameter(
+        "least_utilisation",
+        "share of the time",
+        "While no replica works for this share of the time, the shares return to equal.",
+        0.05,
+        0.0,
+        1.0,
+    ),
     Parameter("a_of", "1", "Replicas whose a is another.", {}, kind="map", items=(A,)),
     Parameter("b_of", "s per share of all", "Replicas whose b is another.", {}, kind="map", items=(B,)),
 )
@@ -67,6 +88,10 @@ OBSERVATION = (
     Parameter(
         "shares", "share", "Per replica, as they are in force.", kind="map", items=(SHARE,), required=True
     ),
+    Parameter(
+        "events_per_second", "events/s", "Of all replicas; null: enough to compare them.", None, 0.0, 1e15
+    ),
+    Parameter("utilisation", "share of the time", "Of the busiest replica; null: enough.", None, 0.0, 1.0),
 )
 DIFFERENCE = Parameter("difference", "s", "A replica's.", None, -1e9, 1e9)
 STATE = (Parameter("differences", "s", "As measured last.", kind="map", items=(DIFFERENCE,), required=True),)
@@ -74,6 +99,8 @@ WORTH_EXPECTING = 0.1
 EXPECTED_INTERVALS = 10
 MOST_REPLICAS = 1_000
 SHOWN_CHANGE = 0.0005  # of a share; less reads 0.0 %
+KEEP = "Keep the shares"
+RETURNED = 0.5  # of the distance to equal shares, at each decision below the least load
 
 
 @dataclass(frozen=True)
@@ -194,10 +221,13 @@ class Balance:
         response = np.array([times[name] for name in names], dtype=float)
         shares = np.array([observation["shares"][name] for name in names], dtype=float)
         now = response - response.mean()
+        total = float(shares.sum())
+        if (low := too_little(parameters, observation)) is not None:
+            equal = _returned(shares, total)
+            return self.initial_state(parameters), _return(names, shares, equal, low)
         known = state["differences"]
         # A replica that is new has no past: what it differs by now is taken to have lasted.
         before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
-        total = float(shares.sum())
         wanted = shares + total * _designed(parameters, names).change(now, before)
         spread = within(wanted, parameters["minimum_share"], total)
         decision = _decision(parameters, names, response, shares, wanted, spread)
@@ -259,6 +289,36 @@ def _gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float
     return design(np.array(a), np.array(b), q=q, integral=integral, r=r)
 
 
+def too_little(parameters: Values, observation: Values) -> str | None:
+    """Why response times say nothing at an observation's load; None where they do, or it is not known."""
+    rate, least = observation.get("events_per_second"), parameters["least_events_per_second"]
+    if rate is not None and rate < least:
+        return f"at {number(rate)} events/s (limit {number(least)}) response times are a batch's own"
+    used, least = observation.get("utilisation"), parameters["least_utilisation"]
+    if used is not None and used < least:
+        return f"no replica works for {percent(least)} of the time"
+    return None
+
+
+def _returned(shares: Floats, total: float) -> Floats:
+    """Nearer to equal shares; equal where the rest would not show."""
+    equal = np.full(len(shares), total / len(shares))
+    if np.abs(shares - equal).max() < 2 * SHOWN_CHANGE * total:
+        return equal
+    return shares + RETURNED * (equal - shares)
+
+
+def _return(names: list[str], before: Floats, shares: Floats, low: str) -> Decision:
+    """The decision below the least load; none where the shares are equal."""
+    moved = float(np.abs(shares - before).sum() / 2)
+    terms = {"moved_share": moved}
+    if moved <= 1e-9 * float(before.sum()):
+        return Decision(None, no_action(f"shares are equal; {low}"), terms)
+    what = "Return to equal shares" if _what(names, before, shares) == KEEP else _what(names, before, shares)
+    action = {"shares": dict(zip(names, shares.tolist(), strict=True))}
+    return Decision(action, because(what, f"return to equal shares, since {low}"), terms)
+
+
 def _decision(
     parameters: Values, names: list[str], response: Floats, before: Floats, wanted: Floats, shares: Floats
 ) -> Decision:
@@ -287,7 +347,7 @@ def _what(names: Sequence[str], before: Floats, after: Floats) -> str:
     was, becomes = before / float(before.sum()), after / float(after.sum())
     changed = np.flatnonzero(np.abs(becomes - was) >= SHOWN_CHANGE)
     if not changed.size:
-        return "Keep the shares"
+        return KEEP
     most = int(np.argmax(np.abs(becomes - was)))
     others = f" and {changed.size - 1} more" if changed.size > 2 else ""
     return f"Set share of {names[most]} {percent(was[most], 1)} → {percent(becomes[most], 1)}{others}"

@@ -130,6 +130,35 @@ def test_shares_in_points_move_as_parts_of_one_do():
     assert found == pytest.approx({name: 1000 * each for name, each in shares_after(times, parts).items()})
 
 
+def seen_at(events_per_second, times, shares, **parameters):
+    observation = {
+        "response_times_seconds": times,
+        "shares": shares,
+        "events_per_second": events_per_second,
+    }
+    document = {"parameters": parameters, "state": None, "observations": [observation]}
+    return request.answer("balance", document)["decisions"][0]
+
+
+def test_below_the_least_load_the_shares_return_to_equal_whatever_the_response_times():
+    found = seen_at(25, {"a": 0.2, "b": 9.0, "c": 0.3}, {"a": 0.9, "b": 0.05, "c": 0.05})
+    assert found["action"]["shares"]["a"] == pytest.approx(1 / 3 + (0.9 - 1 / 3) / 2)
+    assert sum(found["action"]["shares"].values()) == pytest.approx(1.0)
+    assert found["reason"].startswith("Set share of a 90.0 % → 61.7 %")
+    even = seen_at(25, {"a": 0.2, "b": 9.0}, {"a": 0.5, "b": 0.5})
+    assert even["action"] is None
+    assert even["reason"] == (
+        "No action: shares are equal; at 25 events/s (limit 500) response times are a batch's own."
+    )
+
+
+def test_with_load_enough_or_not_known_the_law_is_what_it_was():
+    times, shares = {"a": 3.0, "b": 1.0}, {"a": 0.6, "b": 0.4}
+    known, unknown = (seen_at(rate, times, shares) for rate in (5_000, None))
+    assert known == unknown == decide(times, shares)["decisions"][0]
+    assert seen_at(25, times, shares, least_events_per_second=0) == known
+
+
 TWO, HALF = {"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.5}
 
 

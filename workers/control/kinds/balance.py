@@ -1,9 +1,10 @@
 """What share of the events each replica of the pipeline gets: by their response times."""
 
 from collections.abc import Mapping
+from math import hypot
 from typing import Any
 
-from controllers.flow.balance import LAW
+from controllers.flow.balance import LAW, too_little
 from controllers.flow.prediction import of_balance
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
@@ -16,26 +17,30 @@ from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 5
-# Below it response times are Spark's own, and say nothing of the replicas.
-LEAST_UTILISATION = 0.05
+# A difference of means is chance up to so many of its standard errors.
+CHANCE_ERRORS = 2.0
 # Of the mean: batches begin and are scheduled as it comes, so much do even like replicas differ. Shares that
 # followed it would wander to the end of their range.
 CHANCE_SHARE = 0.5
+DEFAULTS = {each.name: each.default for each in LAW.parameters}
 
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{response_times_seconds, shares} of the replicas that have one. With a replica nobody has heard of, or
-    too little load to distinguish them, there is nothing to decide.
+    """{response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a share.
+    With load enough to compare them and a replica nobody has heard of, or a difference that may be chance,
+    there is nothing to decide.
     """
     rows = _replicas(target, snapshot)
-    times = {name: row.response_seconds or 0.0 for name, row in rows.items()}
+    found = application(target, snapshot)
     observation = {
-        "response_times_seconds": times,
+        "response_times_seconds": {name: row.response_seconds or 0.0 for name, row in rows.items()},
         "shares": {name: row.share for name, row in rows.items()},
+        "events_per_second": found.in_per_second if found else None,
+        "utilisation": max((row.utilisation for row in rows.values()), default=None),
     }
-    return Sensed(observation, _comparable(rows, measured(target, snapshot, now_seconds)), {})
+    return Sensed(observation, _comparable(observation, rows, measured(target, snapshot, now_seconds)), {})
 
 
 def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
@@ -44,23 +49,27 @@ def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Replic
     return {name: row for name, row in replicas if row.share > 0}
 
 
-def _comparable(rows: Mapping[str, Any], of: Measured) -> Measured:
-    if of.invalid:
-        return of
-    if of.idle:
+def _comparable(observation: Mapping[str, Any], rows: Mapping[str, ReplicaStatus], of: Measured) -> Measured:
+    """How good the observation is; below the least load the law is asked, since it returns the shares."""
+    if of.invalid or of.idle or too_little(DEFAULTS, observation):
         return of
     silent = [name for name, row in rows.items() if row.response_seconds is None]
     if silent:
         return Measured(of.age_seconds, idle=f"replica {silent[0]} has not worked a warm batch lately")
-    busiest = max((row.utilisation for row in rows.values()), default=0.0)
-    if busiest < LEAST_UTILISATION:
-        why = f"no replica works {LEAST_UTILISATION:.0%} of the time: nothing to balance"
-        return Measured(of.age_seconds, idle=why)
-    times = [row.response_seconds or 0.0 for row in rows.values()]
-    mean = sum(times) / len(times) if times else 0.0
-    if max(times, default=0.0) - min(times, default=0.0) <= CHANCE_SHARE * mean:
+    if _is_chance(list(rows.values())):
         return Measured(of.age_seconds, idle="the replicas differ by no more than chance makes them")
     return of
+
+
+def _is_chance(rows: list[ReplicaStatus]) -> bool:
+    """Whether the slowest and the quickest differ by less than like replicas do, or than their batches say
+    for certain: one slow batch moves a mean, and its error with it.
+    """
+    ordered = sorted(rows, key=lambda row: row.response_seconds or 0.0)
+    times = [row.response_seconds or 0.0 for row in ordered]
+    spread = times[-1] - times[0] if times else 0.0
+    errors = [row.response_error_seconds or 0.0 for row in (ordered[0], ordered[-1])] if ordered else []
+    return spread <= max(CHANCE_SHARE * sum(times) / max(1, len(times)), CHANCE_ERRORS * hypot(*errors))
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
