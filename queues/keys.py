@@ -61,6 +61,12 @@ TOPOLOGY = Key(
     "web workers → all",
     "JSON, projection of the database: `queues.topology.Topology`",
 )
+RETURNED = Key(
+    "weir:returned",
+    "hash",
+    "workers → workers",
+    "node → since when (s) it is heard again: `workers.placement.give_back`",
+)
 HEARTBEATS = Key(
     "weir:heartbeats",
     "hash",
@@ -235,6 +241,15 @@ PIPELINE = Key(
 )
 PIPELINE_WANTED = Key(
     "weir:pipeline:wanted", "hash", "web → pipeline web", "application → JSON {version, text}: what is to run"
+)
+PIPELINE_ORDERS = Key(
+    "weir:pipeline:orders",
+    "hash",
+    "web → pipeline web",
+    "application → JSON {stopped, restart, by, reason, at}: `workers.pipeline.declaration.orders`",
+)
+PIPELINE_LOG = Key(
+    "weir:pipeline:log", "string", "pipeline → pipeline web", "JSON, the newest lines of the process' log"
 )
 PIPELINE_AT_WORK = Key(
     "weir:pipeline:at-work",

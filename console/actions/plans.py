@@ -16,12 +16,12 @@ from queues.errors import BadInput
 from queues.models import Node
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
-from workers.placement import node_use, plans, proposals
+from workers.placement import give_back, node_use, plans, proposals
 from workers.steering import overrides, plant_settings
 
 # A plan computed or approved on an older one might send points to a node that is lost already.
 OLDEST_SNAPSHOT_SECONDS = 10.0
-USES = ("drain", "cordon", "return")
+USES = ("drain", "cordon", "return", "give-back")
 
 
 def fresh(snapshot: Snapshot | None, now: datetime) -> Snapshot:
@@ -55,6 +55,14 @@ def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | Non
     return _noted(
         actor, proposals.propose_drain(node, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
     )
+
+
+@transaction.atomic
+def propose_give_back(actor: Actor, node: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
+    """A plan that gives a node again what recovery took from it, to be approved."""
+    demand(actor, "plan.propose")
+    why = overrides.read_reason(reason)
+    return _noted(actor, give_back.propose(node, actor.user, why, snapshot=fresh(snapshot, now), now=now))
 
 
 @transaction.atomic

@@ -13,6 +13,8 @@ With the load L_n, the capacity C_n and U the nodes in use (not IDLE, drained or
               that is left with fewer containers than its minimum gets new ones on the least loaded nodes
               (3.5.1.6, which the thesis left undone: 4.1.1.7)
 
+What was proposed on the same plant and was not approved is `declined`: it is not proposed again.
+
 `forecast` is the load expected until the next decision, or a few on, over the load now. A released node is
 emptied by `rebalancing`, as if drained, and is IDLE then.
 """
@@ -85,7 +87,16 @@ OBSERVATION = (
     Parameter("nodes", "rows", "All nodes of the plant.", kind="rows", required=True, items=NODE),
     Parameter("queues", "rows", "All queues of the plant.", kind="rows", required=True, items=QUEUE),
     Parameter("forecast", "share of the load now", "The load to come.", 1.0, 0, 1e3),
+    Parameter(
+        "declined",
+        "flag",
+        "Of use, release and restore those that were proposed and not approved on a plant like this.",
+        {},
+        kind="map",
+        items=(Parameter("declined", "flag", "True: not approved.", False, kind="flag"),),
+    ),
 )
+ACTS = ("use", "release", "restore")
 STATE = (
     Parameter("quiet", "decisions", "How long a release has been possible.", 0, 0, 1e9, "integer"),
     Parameter(
@@ -121,6 +132,9 @@ class NodeScaling:
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` as `rebalancing` does: the two see the same plant."""
         check_observation(parameters, observation, where)
+        for name in observation.get("declined", {}):
+            if name not in ACTS:
+                raise BadInput(f"{where}.declined.{name}", f"takes {', '.join(ACTS)}")
 
     def initial_state(self, parameters: Values) -> Json:
         """Nothing was quiet, nothing was lost."""
@@ -140,12 +154,14 @@ class NodeScaling:
         }
         gone = [name for name, decisions in lost.items() if decisions >= parameters["lost_decisions"]]
         forecast = float(observation["forecast"])
+        declined = {name for name, flag in observation.get("declined", {}).items() if flag}
         use = _to_use(parameters, plant, forecast)
         release = [] if use or gone else _to_release(parameters, plant, forecast)
         quiet = int(state["quiet"]) + 1 if release else 0
         due = [plant.nodes[node] for node in release] if quiet >= parameters["quiet_decisions"] else []
         restore = restoring_moves(plant, [plant.nodes.index(name) for name in gone])
-        decision = _decision(parameters, plant, forecast, [plant.nodes[n] for n in use], due, restore)
+        acts = {"use": [plant.nodes[n] for n in use], "release": due, "restore": restore}
+        decision = _decision(parameters, plant, forecast, acts, declined)
         return {"quiet": 0 if due else quiet, "lost": lost}, decision
 
 
@@ -246,13 +262,10 @@ def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: i
 
 
 def _decision(
-    parameters: Values,
-    plant: Allocation,
-    forecast: float,
-    use: list[str],
-    release: list[str],
-    restore: list[IndexedMove],
+    parameters: Values, plant: Allocation, forecast: float, acts: Mapping[str, Any], declined: set[str]
 ) -> Decision:
+    use, release, restore = ([] if name in declined else acts[name] for name in ACTS)
+    again = [name for name in ACTS if name in declined and acts[name]]
     used = _in_use(plant)
     needed, have = _needed(parameters, plant, forecast), float(plant.capacity[used].sum())
     idle = int((plant.available & plant.idle).sum())
@@ -267,14 +280,23 @@ def _decision(
         "nodes_idle": idle,
         "points_restored": sum(move.points for move in restore),
     }
+    why = _why(plant, terms, release, restore)
+    if again and not (use or release or restore):
+        proposed = f"{again[0]} {_named(acts[again[0]])}"
+        why = f"{proposed!r} was proposed before and not approved, and nothing has changed since"
     reason = because(
         _what(use, release, terms["points_restored"]),
-        _why(plant, terms, release, restore),
+        why,
         remarks=_remarks(terms, short),
     )
     action = {"use": use, "release": release, "restore": plant.named(restore)}
-    acts = bool(use or release or restore)
-    return Decision(action if acts else None, reason, terms, "nodes" if short else None)
+    return Decision(action if use or release or restore else None, reason, terms, "nodes" if short else None)
+
+
+def _named(act: Sequence[Any]) -> str:
+    """The nodes of an act, or what it moves, in words."""
+    moved = [each for each in act if isinstance(each, IndexedMove)]
+    return counted(sum(move.points for move in moved), "point") if moved else listed(act)
 
 
 def _what(use: Sequence[str], release: Sequence[str], restored: float) -> str:

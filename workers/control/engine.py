@@ -17,7 +17,7 @@ Then:
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,10 +29,11 @@ from controllers.framework import guard
 from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law, resumed
 from controllers.framework.reason import ADVICE_ONLY, not_applied
-from controllers.framework.sensed import Sensed
+from controllers.framework.sensed import Counters, Sensed
 from queues.errors import BadInput, WeirError
 from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
+from workers.control.parts import quality
 from workers.control.parts.kind import Proposer
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
@@ -167,7 +168,7 @@ def _record(
     law, kind = catalog.law(loop.law), kind_of(loop.law)
     setting = effective(loop, law, in_force, now)
     before = _state(loop, law, setting)
-    sensed = kind.sensor(loop.target, snapshot, before["sensor"], now.timestamp())
+    sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
     guarded = _decide(law, setting, before, sensed, now)
     with transaction.atomic():
         # The greatest number wins: a tick that lost its lease on the way finds its own refused, and leaves no
@@ -184,11 +185,24 @@ def _record(
             mode=setting.mode,
             parameters=setting.recorded(),
             state_before=before,
-            observation={**sensed.observation, **_quality(sensed.measured)},
+            observation={**sensed.observation, **_quality(loop, sensed.measured, setting, snapshot, now)},
             guarded=guarded,
             reason=_reason(setting, guarded, in_force, now),
             baseline=kind.readings(loop.target, snapshot),
         )
+
+
+def _sensed(
+    loop: Loop, snapshot: Snapshot, setting: _Setting, counters: Counters | None, now: datetime
+) -> Sensed:
+    """What the loop observes: its sensor, what became of its proposals, and what a start excuses."""
+    kind = kind_of(loop.law)
+    sensed = kind.sensor(loop.target, snapshot, counters, now.timestamp())
+    if kind.recall is not None and setting.mode == Mode.ADVISE:
+        recalled = kind.recall(loop, sensed.observation)
+        sensed = replace(sensed, observation={**sensed.observation, **recalled})
+    measured = quality.excused(sensed.measured, loop.target, snapshot, now.timestamp())
+    return replace(sensed, measured=measured)
 
 
 def effective(loop: Loop, law: Law, in_force: list[Override], now: datetime) -> _Setting:
@@ -255,8 +269,16 @@ def _next_state(mode: str, before: dict[str, Any], guarded: Guarded, sensed: Sen
     return {**after, "held": True} if mode == Mode.MANUAL else after
 
 
-def _quality(measured: Measured) -> dict[str, Any]:
-    return {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}
+def _quality(
+    loop: Loop, measured: Measured, setting: _Setting, snapshot: Snapshot, now: datetime
+) -> dict[str, Any]:
+    """As the ledger keeps it; lateness and cause only where there are any."""
+    since = None if loop.ticked_at is None else abs((now - loop.ticked_at).total_seconds())
+    late = quality.late_seconds(since, loop.interval_seconds)
+    stale = float(setting.guard["stale_seconds"])
+    cause = quality.cause(measured, stale, late, loop.target, snapshot, now.timestamp())
+    found = {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}
+    return {**found, **({"late_seconds": late} if late else {}), **({"cause": cause} if cause else {})}
 
 
 def _reason(setting: _Setting, guarded: Guarded, in_force: list[Override], now: datetime) -> str:

@@ -10,7 +10,8 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     in place. measured, setpoint, actuator: of its last decision, in the law's units; so are
     `terms`, those that pages follow. at: of that decision; entry: its number in the ledger.
     overrides: how many are in force. interval_seconds: between decisions. limited_by: what limited the
-    last; blind_since: since when each was for want of a valid measurement.
+    last; blind_since: since when each was for want of a valid measurement, and cause: why, where that is
+    known. late_seconds: how much later than due the last tick came, if so.
     """
 
     id: int = 0
@@ -29,6 +30,8 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     interval_seconds: float | None = None
     limited_by: str | None = None
     blind_since: float | None = None
+    late_seconds: float | None = None
+    cause: str | None = None
 
 
 class RecentAction(StoredDocument, frozen=True, kw_only=True):

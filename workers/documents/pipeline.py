@@ -67,7 +67,7 @@ class PatternStatus(StoredDocument, frozen=True, kw_only=True):
 
 class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
     """share: of the application's events. response_seconds: the mean of the window, None without
-    any.
+    any; response_error_seconds: the standard error of that mean, None with fewer than two.
     """
 
     share: float = 0.0
@@ -76,6 +76,7 @@ class ReplicaStatus(StoredDocument, frozen=True, kw_only=True):
     utilisation: float = 0.0
     batch_seconds: float | None = None
     response_seconds: float | None = None
+    response_error_seconds: float | None = None
     work: Measures = {}
 
 
@@ -135,12 +136,27 @@ class EdgeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     type: str
 
 
+class RestartStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """count: starts after the first, since ever. tries: failures in a row since anything was worked.
+    failed_at, next_try_at: None while it does not fail, or nothing tries again by itself. last_error:
+    what failed last, at last_error_at. Times in seconds since 1970.
+    """
+
+    count: int = 0
+    tries: int = 0
+    failed_at: float | None = None
+    next_try_at: float | None = None
+    last_error: str | None = None
+    last_error_at: float | None = None
+
+
 class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     """One application. sinks: type → queues. queues: those it reads."""
 
     state: str = "starting"
     hindrance: str | None = None
     error: str | None = None
+    restarts: RestartStatus = RestartStatus()
     queues: list[str] = []
     sinks: dict[str, list[str]] = {}
     batch: int | None = None
@@ -208,3 +224,29 @@ class PipelineStatus(PipelineFigures, frozen=True, kw_only=True):
     """The same in the snapshot. age_seconds: since it was written; None: never."""
 
     age_seconds: float | None = None
+
+
+class PipelineOrder(StoredDocument, frozen=True, kw_only=True):
+    """What a person wants of an application (`weir:pipeline:orders`): that it stands still, or that it
+    is started anew each time `restart` is another number. by, reason: of the newest; at: s since 1970.
+    """
+
+    stopped: bool = False
+    restart: int = 0
+    by: str = ""
+    reason: str = ""
+    at: float | None = None
+
+
+class LogLine(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """A line of the process' log. at: seconds since 1970."""
+
+    at: float
+    level: str
+    text: str
+
+
+class PipelineLog(StoredDocument, frozen=True, kw_only=True):
+    """The newest lines of the process' log (`weir:pipeline:log`), the oldest first."""
+
+    lines: list[LogLine] = []

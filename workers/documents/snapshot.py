@@ -8,6 +8,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import HandStatus, LoopStatus, OverrideStatus, RecentAction
 from workers.documents.nodes import NodeStatus
+from workers.documents.parts import PartStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plans import PlanStatus
 from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
@@ -53,7 +54,8 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made.
     Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
     first, alerts: the most severe first, `deeds`: the newest first. states: by "kind/name"; empty in
-    snapshots that are older than they. hands: what people set besides overrides.
+    snapshots that are older than they. hands: what people set besides overrides. parts: what the plant
+    runs on.
     """
 
     seq: int = 0
@@ -77,6 +79,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     runs: dict[str, RunStatus] = {}
     forecasts: dict[str, LoadForecast] = {}
     alerts: list[AlertStatus] = []
+    parts: dict[str, PartStatus] = {}
 
     def to_json(self) -> bytes:
         """The stored form."""

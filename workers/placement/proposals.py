@@ -118,6 +118,22 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
         )
 
 
+def propose_inverse(
+    taken: Plan,
+    found: Sequence[Move],
+    user: User,
+    reason: str,
+    *,
+    snapshot: Snapshot,
+    now: datetime,
+    node: str,
+) -> Plan:
+    """A plan that gives a node back what a plan of recovery took from it (`workers.placement.give_back`)."""
+    points = sum(move.points for move in found)
+    title = f"Give {node} its points again: {points:,} points"
+    return _propose(Plan.Kind.ROLL_BACK, found, user, reason, snapshot, now, title=title, undoes=taken)
+
+
 def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, approved: bool) -> Plan | None:
     """The plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
 

@@ -5,7 +5,8 @@ Publishers have routed around it within a second by themselves; this is about th
 is OFFLINE for RESTORE_SECONDS loses its points to the queue's other holders, in proportion to theirs; a queue
 that has fewer live containers than its minimum gets new ones on the least loaded nodes, with equal parts of
 what was lost (Houtman, 3.5.1.6). The lost container stays, draining: when its node returns, its data is
-consumed first, and new points come to it only by a plan.
+consumed first, and new points come to it only by a plan: one of recovery's own, a minute later
+(`workers.placement.give_back`), or a person's.
 
 One process does this at a time (a lease), and its number fences every write in the database; beyond that, a
 container is unique, and points move only from what they were computed from. So two recoveries that see
@@ -31,7 +32,7 @@ from queues.topology import NodeSpec, Topology
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
-from workers.placement import execution, moves, plans, proposals
+from workers.placement import execution, give_back, moves, plans, proposals
 from workers.placement.move_forecast import per_point_load
 from workers.placement.moves import Move
 
@@ -48,12 +49,20 @@ def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | N
     if snapshot.at is None or abs(now.timestamp() - snapshot.at) > STALE_SECONDS:
         return None
     if not _is_due(snapshot, now):
-        return None
+        return _give_back(control, snapshot, now)
     fence_before = TopologyRevision.objects.values_list("recovery_fence", flat=True).first() or 0
     with Lease(control, "recovery", LEASE_SECONDS, at_least=fence_before) as fence:
-        if fence is None or not note_offline(snapshot, now, fence):
+        if fence is None or not note_offline(snapshot, now, fence, control):
             return None
         plan = _restore(snapshot, now, fence)
+    return execution.advance(plan, control, now) if plan is not None else None
+
+
+def _give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
+    if not give_back.is_due(control, now):
+        return None
+    with Lease(control, "recovery", LEASE_SECONDS) as fence:
+        plan = None if fence is None else give_back.give_back(control, snapshot, now)
     return execution.advance(plan, control, now) if plan is not None else None
 
 
@@ -84,7 +93,7 @@ def _is_short(snapshot: Snapshot) -> bool:
     return False
 
 
-def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:
+def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.Redis) -> bool:
     """Write down since when nodes are OFFLINE, and who has returned; False if a later recovery was there."""
     with transaction.atomic():
         if not _ours(fence):
@@ -96,9 +105,11 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int) -> bool:
             if row.state == OFFLINE and node.offline_since is None:
                 silent = timedelta(seconds=row.age_seconds or 0.0)
                 Node.objects.filter(pk=node.pk).update(offline_since=now - silent)
+                give_back.note_loss(control, node.name)
                 logger.warning("Node %s is OFFLINE.", node.name)
             elif row.state != OFFLINE and not row.stale and node.offline_since is not None:
                 Node.objects.filter(pk=node.pk).update(offline_since=None)
+                give_back.note_return(control, node.name, now)
                 logger.warning("Node %s has returned.", node.name)
     return True
 

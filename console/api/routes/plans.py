@@ -41,7 +41,7 @@ class Points(Given):
 
 
 class Use(Given):
-    """use: drain, cordon or return."""
+    """use: drain, cordon, return or give-back."""
 
     use: str
     reason: str
@@ -115,12 +115,15 @@ def propose_points(request: HttpRequest, queue: str, body: Points) -> dict[str, 
 
 
 @router.post(
-    "/nodes/{name}/use", response=NodeUse, summary="Drain a node (makes a plan), cordon it, or take it back"
+    "/nodes/{name}/use",
+    response=NodeUse,
+    summary="Drain a node or give it its points again (makes a plan), cordon it, take it back",
 )
 def use(request: HttpRequest, name: str, body: Use) -> dict[str, Any]:
     actor, now = actor_for(request, "node.use"), timezone.now()
-    if body.use == "drain":
-        made = plans.propose_drain(actor, name, body.reason, latest_snapshot(), now)
+    makes_plan = {"drain": plans.propose_drain, "give-back": plans.propose_give_back}
+    if body.use in makes_plan:
+        made = makes_plan[body.use](actor, name, body.reason, latest_snapshot(), now)
         return {"node": name, "plan": plan_document(made)}
     changes = {"cordon": plans.cordon, "return": plans.take_back}
     if body.use not in changes:

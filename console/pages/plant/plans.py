@@ -129,12 +129,17 @@ def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
 
 @action("node.use", use_page)
 def use(request: HttpRequest) -> Done:
-    """Posted: node, use (drain, cordon, return), reason. A drain makes a plan and opens it."""
+    """Posted: node, use (drain, cordon, return, give-back), reason. A drain, or points given back, make a
+    plan and open it.
+    """
     wanted, name = request.POST.get("use", ""), text_of(request, "node", "choose one")
     reason, now, actor = request.POST.get("reason", ""), timezone.now(), actor_of(request)
     if wanted == "drain":
         made = planning.propose_drain(actor, name, reason, snapshot_of(request), now)
         return _opened(made, f"Plan {made.pk} to drain {name} waits for approval.")
+    if wanted == "give-back":
+        made = planning.propose_give_back(actor, name, reason, snapshot_of(request), now)
+        return _opened(made, f"Plan {made.pk} gives {name} its points again; it waits for approval.")
     if wanted == "cordon":
         planning.cordon(actor, name, reason, now, control())
         return Done(f"{name} keeps what it has and takes no new points.", reverse("node", args=[name]))

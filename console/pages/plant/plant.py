@@ -28,8 +28,11 @@ from console.pages.frame.past import time_shown
 from queues.models import Node
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
+from queues.nodes.node_state import SILENT
 from workers.documents.nodes import NodeStatus
+from workers.documents.parts import Parts, unready
 from workers.models import LedgerEntry, Override
+from workers.placement import give_back
 from workers.steering.overrides import in_force
 
 LATEST_DECISIONS = 5
@@ -45,6 +48,7 @@ class OverviewPage(ConsolePage):
     decisions: list[LedgerEntry | TickRun]  # the latest acts, under what has ticked since
     worst: list[Document]  # nodes and queues, the worst first
     worst_queues: list[Document]  # for a phone, which lists the nodes above
+    starting: list[Document]  # every part with its state, while one of them starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,7 @@ class NodePage(FormPage):
     row: NodeStatus | None  # its part of the snapshot
     held: list[str]  # the queues that have a container here
     overrides: QuerySet[Override]
+    can_get_back: bool  # it has lost its points, and a plan can give them back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +88,16 @@ def overview(request: HttpRequest) -> HttpResponse:
         decisions=runs.news(time_shown(request), LATEST_DECISIONS),
         worst=worst[:WORST],
         worst_queues=[row for row in worst if row["kind"] == "queue"][:WORST],
+        starting=_starting(seen_of(request).parts),
     )
     return render_page(request, page, "flow")
+
+
+def _starting(parts: Parts) -> list[Document]:
+    """The checklist of a start; empty once all have run."""
+    if not unready(parts):
+        return []
+    return [{"name": name, "state": part.state, "since": part.since} for name, part in sorted(parts.items())]
 
 
 @require_safe
@@ -111,11 +124,12 @@ def node_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
-    queues = seen_of(request).queues
+    queues, row = seen_of(request).queues, seen_of(request).nodes.get(name)
     page = NodePage(
         name=name,
         node=found,
-        row=seen_of(request).nodes.get(name),
+        row=row,
+        can_get_back=row is not None and row.state not in SILENT and give_back.offers(name, row.points),
         held=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=in_force(time_shown(request)).filter(node=found).select_related("owner"),
         errors=errors or {},

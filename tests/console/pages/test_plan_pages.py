@@ -16,7 +16,7 @@ from queues.topology import Topology
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
-from workers.placement import execution
+from workers.placement import execution, recovery
 from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
@@ -215,6 +215,22 @@ def test_a_node_is_drained_by_a_plan_and_taken_back(operator, plant, calm):
     assert fetch(operator, "/nodes/use", {"node": "n2", "use": "return", **REASON}).status_code == 200
     assert not Node.objects.get(name="n2").drained
     assert audited()[-1] == ("operator", "node.use", "n2")
+
+
+def test_a_node_that_was_lost_is_offered_its_points_again(operator, plant, calm):
+    assert "its points again" not in operator.get("/nodes/n3/").content.decode()
+    for _ in range(14):
+        snapshot = plant.pass_seconds(1, silent=("n3",))
+        recovery.recover(plant.control, snapshot, plant.now)
+        execution.advance_all(plant.control, plant.now)
+    stored(plant, plant.pass_seconds(3))
+    assert plant.points() == {"n1": 501, "n2": 499}
+    assert "Give n3 its points again" in operator.get("/nodes/n3/").content.decode()
+    answer = fetch(operator, "/nodes/use", {"node": "n3", "use": "give-back", **REASON})
+    plan = Plan.objects.get(pk=answer.json()["plan"])
+    assert (plan.state, plan.title) == ("proposed", "Give n3 its points again: 999 points")
+    again = fetch(operator, "/nodes/use", {"node": "n1", "use": "give-back", **REASON})
+    assert list(again.json()["errors"]) == ["node"]
 
 
 def test_a_cordoned_node_says_so_to_producers_and_is_taken_back(operator, plant, calm):

@@ -446,3 +446,12 @@ def test_a_worker_for_events_that_would_wait_too_long_is_sent_ahead_of_other_que
     (entry,) = engine.tick_law("worker_rate", plant, clock.now, control)
     assert entry.action == {"start": 1}
     assert plant.ahead == [f"e{entry.pk}-0"]
+
+
+def test_a_tick_that_is_late_says_so_in_the_ledger(loop, plant, clock, control):
+    every = loop.interval_seconds
+    for seconds, late in ((0, None), (every, None), (every + 40, 40.0)):
+        loop.refresh_from_db()
+        entry = engine.tick(loop, plant, clock.pass_seconds(seconds), control)
+        assert entry.observation.get("late_seconds") == late
+    assert ledger.replay(entry).same

@@ -9,7 +9,7 @@ from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
 from workers.control import engine
 from workers.models import Loop, Plan
-from workers.placement import execution
+from workers.placement import execution, plans
 
 pytestmark = pytest.mark.django_db
 
@@ -100,3 +100,50 @@ def test_nothing_is_released_while_a_queue_needs_its_containers(plant):
     plant.give({"n1": 500, "n2": 500})
     plant.flow(5, 10)
     assert plant.tick().action is None
+
+
+def advise(plant, quiet_decisions=1):
+    Loop.objects.filter(law="node_scaling").update(
+        mode="advise", parameters={"quiet_decisions": quiet_decisions}, guard={"cooldown_seconds": 600.0}
+    )
+
+
+def skip(plant, seconds):
+    """Time passes of which nobody sees anything; then two seconds that all see."""
+    plant._monotonic += seconds
+    plant.wall_seconds += seconds
+    plant.flow(2, 5)
+
+
+def an_hour(plant):
+    """Node scaling ticks each minute on an idle plant, and proposals expire in their time."""
+    entries = []
+    for _ in range(60):
+        skip(plant, 58)
+        plans.void_due(plant.now)
+        entries.append(plant.tick())
+    return entries
+
+
+def test_an_idle_plant_watched_for_an_hour_proposes_a_release_once(plant):
+    advise(plant)
+    plant.flow(5, 5)
+    entries = an_hour(plant)
+    (plan,) = Plan.objects.all()
+    assert (plan.kind, plan.state) == ("release", "void")
+    assert "'release" in entries[-1].reason and "not approved" in entries[-1].reason
+    assert [entry.action for entry in entries[30:]] == [None] * 30
+
+
+def test_a_rejected_release_is_proposed_again_only_when_the_plant_has_changed(plant):
+    advise(plant)
+    plant.flow(5, 5)
+    plant.tick()
+    plans.reject(Plan.objects.get(), None, "The nights are short.", now=plant.now)
+    skip(plant, 700)
+    assert plant.tick().action is None
+    Node.objects.filter(name="n1").update(capacity_events_per_second=2_000.0)
+    projection.project(plant.control)
+    skip(plant, 60)
+    assert plant.tick().action["release"]
+    assert Plan.objects.filter(state="proposed").count() == 1

@@ -14,7 +14,7 @@ from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.samples import blocks_of
 from workers.coordination.leases import Lease
 from workers.models import Plan
-from workers.placement import draining, execution, moves, proposals, recovery
+from workers.placement import draining, execution, give_back, moves, proposals, recovery
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -25,6 +25,12 @@ NODES = [f"n{number}" for number in range(6)]
 def plant(plant):
     plant.pass_seconds(2)
     return plant
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """A node is given its points again after 5 s, not after a minute."""
+    monkeypatch.setattr(give_back, "RETURN_SECONDS", 5.0)
 
 
 def recover(plant, seconds, silent=()):
@@ -131,9 +137,9 @@ def test_two_observers_that_see_different_nodes_make_no_container_twice(plant):
 
 def test_a_recovery_that_was_paused_while_another_was_there_writes_nothing(plant):
     snapshot = plant.pass_seconds(5, silent=("n3",))
-    assert recovery.note_offline(snapshot, plant.now, fence=9)
+    assert recovery.note_offline(snapshot, plant.now, 9, plant.control)
     Node.objects.update(offline_since=None)
-    assert not recovery.note_offline(snapshot, plant.now, fence=8)
+    assert not recovery.note_offline(snapshot, plant.now, 8, plant.control)
     assert Node.objects.get(name="n3").offline_since is None
     assert TopologyRevision.objects.get().recovery_fence == 9
 
@@ -238,3 +244,43 @@ def test_any_sequence_of_moves_crashes_and_returns_keeps_the_invariants(points, 
         assert not set(points) & lost
         assert len(points) >= min(minimum, len(NODES) - len(lost))
         assert published == consumed + sum(segments.values())
+
+
+def test_a_node_that_is_back_for_long_enough_gets_its_points_again_from_those_who_took_them(plant, soon):
+    recover(plant, 14, silent=("n3",))
+    assert plant.points() == {"n1": 501, "n2": 499}
+    recover(plant, 5)
+    assert "n3" not in plant.points()
+    recover(plant, 6)
+    assert plant.points() == EVEN
+    plan = Plan.objects.latest("pk")
+    assert (plan.kind, plan.state, plan.approvals[0]["by"]) == ("roll-back", "done", "recovery")
+    assert plan.title == "Give n3 its points again: 999 points"
+    assert plan.reason == "n3 is back for 5 s."
+
+
+def test_a_node_that_is_lost_again_waits_for_its_next_return(plant, soon):
+    recover(plant, 14, silent=("n3",))
+    recover(plant, 3)
+    recover(plant, 4, silent=("n3",))
+    recover(plant, 4)
+    assert "n3" not in plant.points()
+    recover(plant, 5)
+    assert plant.points() == EVEN
+
+
+@pytest.mark.parametrize("change", [{"drained": True}, {"cordoned": True}])
+def test_a_node_that_a_person_keeps_out_gets_nothing_back(plant, soon, change):
+    recover(plant, 14, silent=("n3",))
+    Node.objects.filter(name="n3").update(**change)
+    projection.project(plant.control)
+    recover(plant, 9)
+    assert "n3" not in plant.points()
+
+
+def test_points_that_have_moved_on_meanwhile_stay_where_they_are(plant, soon):
+    recover(plant, 14, silent=("n3",))
+    projection.set_points(plant.control, "alert", {"n1": 900, "n2": 100})
+    recover(plant, 9)
+    assert plant.points() == {"n1": 733, "n2": 100, "n3": 167}
+    assert plant.points("process") == EVEN

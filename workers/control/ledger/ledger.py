@@ -30,6 +30,9 @@ APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
 # At least this share of what was expected counts as effective; as much the other way is harmful.
 EFFECTIVE_SHARE = 0.5
 MEASURED_KEYS = ("age_seconds", "unfit", "idle")
+# Of the tick, not of what it observed (`workers.control.parts.quality`).
+TICK_KEYS = ("late_seconds", "cause")
+ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 
 def write(
@@ -146,7 +149,9 @@ def export(entry: LedgerEntry) -> dict[str, Any]:
             key: value for key, value in entry.parameters.items() if key not in ("guard", "manual")
         },
         "state": state.get("law"),
-        "observation": {key: value for key, value in observed.items() if key not in MEASURED_KEYS},
+        "observation": {
+            key: value for key, value in observed.items() if key not in (*MEASURED_KEYS, *TICK_KEYS)
+        },
         "guard": {
             "settings": entry.parameters.get("guard"),
             "state": state.get("guard"),

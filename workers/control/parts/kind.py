@@ -27,6 +27,8 @@ Sensor = Callable[[Document, Snapshot, Counters | None, float], Sensed]
 Readings = Callable[[Document, Snapshot], dict[str, Any] | None]
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
 Keeper = Callable[[Loop, Plant], None]
+# the loop, what its sensor has observed → what of earlier proposals the law is to know too
+Recall = Callable[[Loop, Document], dict[str, Any]]
 Proposer = Callable[[LedgerEntry, Snapshot, datetime], Any]
 
 
@@ -135,6 +137,7 @@ class LoopKind:
     readings: what the effect of an action is judged by; `cumulative` names those of them that only rise.
     keeper: of an actuator that lapses, called at each tick that sets nothing.
     proposer: puts a loop's advice before a person; None where advice is only recorded. Raises WeirError.
+    recall: of a loop that advises, what became of what it has proposed, as a part of its observation.
     mode, parameters, guard: what its loops begin with.
     promise: of parameters that are not in force yet; None where the law has no model.
     seeded: whether a topology alone has loops of it; others come with what they steer.
@@ -150,6 +153,7 @@ class LoopKind:
     display: Display
     keeper: Keeper | None = None
     proposer: Proposer | None = None
+    recall: Recall | None = None
     mode: str = Loop.Mode.AUTO
     parameters: Document = field(default_factory=dict)
     guard: Document = field(default_factory=dict)

@@ -1,0 +1,102 @@
+"""A node that was lost and has come back gets its points again.
+
+Recovery took them without asking anybody, so it gives them back likewise: once the node was heard for
+`RETURN_SECONDS`, by a plan that is the inverse of the restoring one, as far as the points are still where
+they went. When it came back stands on the control server, so that any process may do it.
+"""
+
+from datetime import datetime
+from typing import cast
+
+import redis
+
+from controllers.rebalancing.node_scaling import LAW
+from queues import keys, projection
+from queues.errors import BadInput
+from queues.nodes.node_state import SILENT
+from queues.redis_types import Fields
+from queues.topology import Topology
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop, Plan
+from workers.placement import moves, plans, proposals
+from workers.placement.moves import Move
+from workers.placement.plans import User
+
+RETURN_SECONDS = 60.0
+BY = "recovery"
+
+
+def note_return(control: redis.Redis, node: str, now: datetime) -> None:
+    """The node is heard again since now."""
+    control.hset(keys.RETURNED, node, str(now.timestamp()))
+
+
+def note_loss(control: redis.Redis, node: str) -> None:
+    """The node is lost: it gets nothing back before it returns again."""
+    control.hdel(keys.RETURNED, node)
+
+
+def is_due(control: redis.Redis, now: datetime) -> bool:
+    """Whether a node came back long enough ago."""
+    found = cast(Fields, control.hgetall(keys.RETURNED)).values()
+    return any(abs(now.timestamp() - float(at)) >= RETURN_SECONDS for at in found)
+
+
+def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
+    """The plan for a node that is back for long enough, approved; None where there is none. Each return is
+    answered once.
+    """
+    for name, at in cast(Fields, control.hgetall(keys.RETURNED)).items():
+        node = name.decode()
+        row = snapshot.nodes.get(node)
+        if row is None or row.state in SILENT or row.stale:
+            continue
+        if abs(now.timestamp() - float(at)) < RETURN_SECONDS or plans.running().exists():
+            continue
+        note_loss(control, node)
+        if Loop.objects.filter(law=LAW.name, mode=Loop.Mode.AUTO).exists():
+            continue
+        try:
+            plan = propose(
+                node, None, f"{node} is back for {RETURN_SECONDS:g} s.", snapshot=snapshot, now=now
+            )
+        except BadInput:
+            continue  # nothing was taken, or it has moved on
+        return plans.approved(plan, BY, plan.reason, now)
+    return None
+
+
+def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
+    """A plan that gives a node what recovery took from it, to be approved. Raises `BadInput` where nothing
+    was taken, the points have moved on, or the node takes none.
+    """
+    taken = last_restored(node)
+    found = [] if taken is None else _inverse(node, taken, projection.read_database())
+    if taken is None or not found:
+        raise BadInput("node", f"{node} has no points to get back: none were taken, or they have moved on.")
+    return proposals.propose_inverse(taken, found, user, reason, snapshot=snapshot, now=now, node=node)
+
+
+def last_restored(node: str) -> Plan | None:
+    """The newest plan by which recovery took points from a node."""
+    rows = Plan.objects.filter(
+        kind=Plan.Kind.RESTORE, state__in=(*plans.ENDED_WITH_MOVES, Plan.State.ROLLED_BACK)
+    )
+    return next((row for row in rows.order_by("-pk")[:50] if any(m["from"] == node for m in row.moves)), None)
+
+
+def offers(node: str, points: int) -> bool:
+    """Whether a node that holds no points could get some back."""
+    return not points and last_restored(node) is not None
+
+
+def _inverse(node: str, taken: Plan, topology: Topology) -> list[Move]:
+    """The moves back, of the points that are still where they went."""
+    found: list[Move] = []
+    for move in moves.read(taken.moves):
+        if move.source != node or move.queue not in topology.queues:
+            continue
+        held = topology.queue(move.queue).live_points
+        if node not in held and held.get(move.target, 0) >= move.points:
+            found.append(move.inverse)
+    return found
