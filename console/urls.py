@@ -42,6 +42,7 @@ urlpatterns = [
     path("pipeline/<str:name>/", pipeline.application, name="pipeline-application"),
     path("pipeline/<str:name>/operators/<str:operator>/", pipeline.operator, name="pipeline-operator"),
     path("pipeline/<str:name>/operators/<str:operator>/tasks", pipeline.tasks, name="pipeline-tasks"),
+    path("pipeline/<str:name>/order", pipeline.order, name="pipeline-order"),
     path("pipeline/<str:name>/criteria/hold", pipeline.hold_criterion, name="criterion-hold"),
     path(
         "pipeline/<str:name>/criteria/<str:criterion>/release",

@@ -15,11 +15,13 @@ from console.actions import plant_control
 from console.audit import audit_log
 from queues.errors import BadInput, Forbidden
 from queues.models import Queue
+from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration import declaration
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.orders import Orders
 from workers.pipeline.declaration.steering import steer, steer_named
 from workers.plants.holding import PlantHeld
 from workers.plants.registry import LOCAL
@@ -151,6 +153,38 @@ def release_criterion(actor: Actor, application: str, name: str, control: redis.
     if name not in _steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is held by nobody.")
     _steer(actor, application, "held_criteria", name, None, "", control)
+
+
+def restart(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:
+    """The application is started anew within seconds, at the events where it is; one that fails, or whose
+    Spark is worn, in a new process. Raises BadInput where it is not at work.
+    """
+    return _order(actor, application, "restart", reason, control)
+
+
+def stop(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:
+    """The application stands still between two batches until it is started; its events wait."""
+    return _order(actor, application, "stop", reason, control)
+
+
+def start(actor: Actor, application: str, reason: str, control: redis.Redis) -> PipelineOrder:
+    """A stopped application goes on where it stopped. Raises BadInput where it is not stopped."""
+    return _order(actor, application, "start", reason, control)
+
+
+def _order(actor: Actor, application: str, what: str, reason: str, control: redis.Redis) -> PipelineOrder:
+    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    why = read_reason(reason)
+    _declared(application, control)
+    orders = Orders(control)
+    before = orders.of(application)
+    if before.stopped == (what == "stop") and what != "restart":
+        is_so = "stopped already" if before.stopped else "not stopped"
+        raise BadInput("application", f"{application} is {is_so}.")
+    with transaction.atomic():
+        audit_log.record(actor, f"pipeline.{what}", application, reason=why)
+        done: PipelineOrder = getattr(orders, what)(application, actor.name, why)
+        return done
 
 
 def queues_of(application: Application) -> list[str]:

@@ -59,6 +59,14 @@ def sample_application() -> dict[str, Any]:
             "free_bytes": 83_217_728,
             "bytes_per_event": 94.0,
         },
+        "restarts": {
+            "count": 1,
+            "tries": 0,
+            "failed_at": None,
+            "next_try_at": None,
+            "last_error": None,
+            "last_error_at": None,
+        },
         "replicas": replicas,
         "combiner": {"waits_for": "iap2", "held_results": 2},
         "operators": {
@@ -78,6 +86,7 @@ def _replica(share: float) -> dict[str, Any]:
         "utilisation": share,
         "batch_seconds": 0.2,
         "response_seconds": 0.31,
+        "response_error_seconds": 0.04,
         "work": measures([WorkSample(1.0, 30 * share, round(30 * share), round(20 * share), 0.2)] * 2, 10.0),
     }
 

@@ -12,12 +12,15 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.schemas.pipelines import (
     ApplicationList,
+    ApplicationOrder,
     ApplicationVersion,
     CriterionHold,
     CriterionRelease,
     OperatorTasks,
 )
 from console.connections.control_server import control
+from queues.stored_document import plain
+from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import Declarations
 from workers.steering.expiry import Expiry
@@ -30,6 +33,12 @@ class Declaration(Given):
     """The YAML text of an application; it names itself."""
 
     text: str
+    reason: str
+
+
+class OrderReason(Given):
+    """Why, for those who come after."""
+
     reason: str
 
 
@@ -73,6 +82,27 @@ def declare_application(request: HttpRequest, body: Declaration) -> dict[str, An
     return _version(pipelines.declare(actor, text, body.reason, control()))
 
 
+@router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Start an application anew")
+def restart_application(request: HttpRequest, name: str, body: OrderReason) -> dict[str, Any]:
+    """At the events where it is. One that fails is started in a new process."""
+    actor = actor_for(request, "pipeline.steer")
+    return _order(name, pipelines.restart(actor, name, body.reason, control()))
+
+
+@router.post("/applications/{name}/stop", response=ApplicationOrder, summary="Stop an application")
+def stop_application(request: HttpRequest, name: str, body: OrderReason) -> dict[str, Any]:
+    """Between two batches, until it is started. Its events wait in their segments."""
+    actor = actor_for(request, "pipeline.steer")
+    return _order(name, pipelines.stop(actor, name, body.reason, control()))
+
+
+@router.post("/applications/{name}/start", response=ApplicationOrder, summary="Start a stopped application")
+def start_application(request: HttpRequest, name: str, body: OrderReason) -> dict[str, Any]:
+    """It goes on where it stopped."""
+    actor = actor_for(request, "pipeline.steer")
+    return _order(name, pipelines.start(actor, name, body.reason, control()))
+
+
 @router.post(
     "/applications/{name}/operators/{operator}/tasks",
     response=OperatorTasks,
@@ -106,6 +136,10 @@ def release_criterion(request: HttpRequest, name: str, criterion: str) -> dict[s
     actor = actor_for(request, "pipeline.steer")
     pipelines.release_criterion(actor, name, criterion, control())
     return {"application": name, "criterion": criterion}
+
+
+def _order(name: str, order: PipelineOrder) -> dict[str, Any]:
+    return {"application": name, **plain(order)}
 
 
 def _version(row: PipelineVersion) -> dict[str, Any]:

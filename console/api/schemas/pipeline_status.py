@@ -7,7 +7,7 @@ from pydantic import Field
 from console.api.answer.schema import ApiAnswer, Bytes, Events, Instant, PerSecond, Seconds, Share, one_of
 from console.api.schemas.plants import TaskMeasures
 
-States = ("starting", "running", "stalled", "stopping", "failed", "offline")
+States = ("starting", "running", "stalled", "stopping", "stopped", "failed", "offline")
 State = Annotated[str, one_of(States)]
 
 
@@ -108,6 +108,7 @@ class ReplicaStatus(ApiAnswer):
     utilisation: Share
     batch_seconds: Seconds | None
     response_seconds: Seconds | None
+    response_error_seconds: Seconds | None = Field(None, description="The standard error of that mean, s.")
     work: TaskMeasures
 
 
@@ -172,10 +173,22 @@ class PipelineFigures(ApiAnswer):
     skipped_nodes: list[str] = []
 
 
+class ApplicationRestarts(ApiAnswer):
+    """How often an application was started anew, and whether it fails now."""
+
+    count: int = Field(0, description="Starts after the first, since ever.")
+    tries: int = Field(0, description="Failures in a row since anything was worked.")
+    failed_at: Instant | None = Field(None, description="null: it does not fail.")
+    next_try_at: Instant | None = Field(None, description="null: nothing tries again by itself.")
+    last_error: str | None = None
+    last_error_at: Instant | None = None
+
+
 class ApplicationStatus(PipelineFigures):
     """What an application says of itself."""
 
     state: State
+    restarts: ApplicationRestarts | None = None
     rules: list[RuleFlow]
     queues: list[str]
     sinks: dict[str, list[str]] = Field(description="The queues that each complex event goes to.")

@@ -30,6 +30,17 @@ class ApplicationList(ApiAnswer):
     versions: list[ApplicationVersion]
 
 
+class ApplicationOrder(ApiAnswer):
+    """What a person wants of an application."""
+
+    application: str
+    stopped: bool = Field(description="It stands still until it is started.")
+    restart: int = Field(description="How often it was started anew by hand.")
+    by: str
+    reason: str
+    at: Instant | None
+
+
 class OperatorTasks(ApiAnswer):
     application: str
     operator: str

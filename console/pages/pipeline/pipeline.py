@@ -29,9 +29,11 @@ from queues.nodes.node_state import StateThresholds
 from queues.stored_document import plain
 from workers.documents.controls import CriterionHold
 from workers.documents.loops import LoopStatus
-from workers.documents.pipeline import ApplicationStatus, MonitoredStatus
+from workers.documents.pipeline import ApplicationStatus, LogLine, MonitoredStatus, PipelineOrder
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
+from workers.pipeline.declaration.orders import NO_ORDER, Orders
+from workers.pipeline.status.recent_log import newest
 from workers.pipeline.tiers.state import StateStore
 
 
@@ -60,6 +62,8 @@ class PipelinePage(FormPage):
     criteria: list[ShownCriterion]
     version: Document | None  # at work
     thresholds: StateThresholds  # from where on a replica or an operator is drawn as busy
+    order: PipelineOrder  # what a person wants of it
+    log: list[LogLine]  # of the process, the newest first
 
 
 @require_safe
@@ -119,6 +123,8 @@ def pipeline_page(
         criteria=_criteria(name, row) if row else [],
         version=versions_at_work().get(name),
         thresholds=StateThresholds(),
+        order=_order(name),
+        log=newest(control()),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -131,6 +137,13 @@ def _recent(name: str) -> list[Document]:
         return StateStore(control(), name).recent()
     except redis.RedisError:
         return []
+
+
+def _order(name: str) -> PipelineOrder:
+    try:
+        return Orders(control()).of(name)
+    except redis.RedisError:
+        return NO_ORDER
 
 
 def _criteria(name: str, row: ApplicationStatus) -> list[ShownCriterion]:
@@ -209,6 +222,29 @@ def tasks(request: HttpRequest, name: str, operator: str) -> Done:
         f"{operator} has {int(wanted)} tasks within two batches; loops hold for {minutes:g} min.",
         reverse("pipeline-operator", args=[name, operator]),
     )
+
+
+ORDERED = {
+    "restart": "{} is started anew within seconds; nothing is lost.",
+    "stop": "{} stops after the batch it is at; its events wait.",
+    "start": "{} goes on within seconds where it stopped.",
+}
+
+
+def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
+    """The page again, where an order is refused."""
+    return pipeline_page(request, name if name in seen_of(request).pipeline.applications else "", **shown)
+
+
+@action("pipeline.steer", order_page)
+def order(request: HttpRequest, name: str) -> Done:
+    """Posted: order (restart, stop, start), reason."""
+    wanted = request.POST.get("order", "")
+    if wanted not in ORDERED:
+        raise BadInput("order", f"takes {', '.join(ORDERED)}, not {wanted[:40]!r}")
+    reason = text_of(request, "reason", "say why, for those who come after you")
+    getattr(pipelines, wanted)(actor_of(request), name, reason, control())
+    return Done(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]))
 
 
 def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown: Any) -> HttpResponse:

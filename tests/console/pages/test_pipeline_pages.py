@@ -174,3 +174,58 @@ def test_only_an_administrator_holds_a_criterion_without_an_end(client_of, with_
     address = reverse("criterion-hold", args=["performance"])
     assert client_of("operator").post(address, given).status_code == 403
     assert client_of("administrator").post(address, given).status_code == 302
+
+
+def order_of(control) -> dict:
+    return json.loads(control.hget(keys.PIPELINE_ORDERS, "performance"))
+
+
+def test_an_operator_restarts_stops_and_starts_an_application_and_each_is_audited(
+    client_of, at_work, control
+):
+    address, operator = reverse("pipeline-order", args=["performance"]), client_of("operator")
+    for order, (stopped, restart) in (("restart", (False, 1)), ("stop", (True, 1)), ("start", (False, 1))):
+        assert operator.post(address, {"order": order, "reason": "why not"}).status_code == 302
+        found = order_of(control)
+        assert (found["stopped"], found["restart"], found["by"]) == (stopped, restart, "operator")
+    noted = AuditEntry.objects.order_by("pk").values_list("action", "target", "reason")
+    assert list(noted) == [
+        (f"pipeline.{order}", "performance", "why not") for order in ("restart", "stop", "start")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"order": "start", "reason": "why"}, "application"),
+        ({"order": "burn", "reason": "why"}, "order"),
+        ({"order": "restart"}, "reason"),
+    ],
+)
+def test_an_order_that_makes_no_sense_changes_nothing(client_of, at_work, control, posted, field):
+    address = reverse("pipeline-order", args=["performance"])
+    answer = client_of("operator").post(address, posted, headers={"accept": "application/json"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert not control.exists(keys.PIPELINE_ORDERS) and not AuditEntry.objects.exists()
+
+
+def test_the_page_says_why_it_failed_when_the_next_try_is_and_what_the_log_says(
+    client_of, at_work, control, stored_snapshot
+):
+    line = {"at": 1_795_000_000.0, "level": "ERROR", "text": "the first exception <b>"}
+    control.set(keys.PIPELINE_LOG, json.dumps({"lines": [line]}))
+    row = stored_snapshot["pipeline"]["applications"]["performance"]
+    row["state"] = "failed"
+    row["restarts"] = {
+        "count": 3,
+        "tries": 2,
+        "failed_at": 1_795_000_000.0,
+        "next_try_at": 1_795_000_004.0,
+        "last_error": "a worker timed out",
+    }
+    control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
+    text = source_of(client_of("operator").get(reverse("pipeline-application", args=["performance"])))
+    for said in ("3 restarts", "2 tries so far: a worker timed out", "Next try", "first exception &lt;b&gt;"):
+        assert said in text, said
+    seen = source_of(client_of("viewer").get(reverse("pipeline-application", args=["performance"])))
+    assert "first exception" not in seen and "Restart performance" not in seen

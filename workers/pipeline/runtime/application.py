@@ -30,12 +30,15 @@ from py4j.protocol import Py4JError
 
 from queues.errors import BadInput, WeirError
 from queues.private_files import keep_private
+from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.declaration.declared import Declarations, Declared, of_file
-from workers.pipeline.runtime.hosted import Hosted, HostingPlace
+from workers.pipeline.declaration.orders import NO_ORDER, Orders
+from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionWorn
 from workers.pipeline.runtime.session import start_session
 from workers.pipeline.runtime.watchdog import Watchdog, end_process
 from workers.pipeline.status.published import Statuses
+from workers.pipeline.status.recent_log import RecentLog
 from workers.pipeline.tiers.batch_work import sentence
 
 SHIPPED = Path(__file__).parents[1] / "applications" / "performance.yaml"
@@ -77,9 +80,12 @@ class PipelineProcess:
         self._stopping = threading.Event()
         self._statuses = Statuses(control)
         self._watchdog = Watchdog(settings.stuck_seconds)
-        self._declarations = Declarations(control, file)
+        self._declarations, self._orders = Declarations(control, file), Orders(control)
+        self._log = RecentLog(control)
+        logging.getLogger().addHandler(self._log)
         self._hosted: dict[str, Hosted] = {}
         self._refused: dict[str, Declared] = {}
+        self._ordered: dict[str, PipelineOrder] = {}
 
     def stop(self, *_: object) -> None:
         """Safe in a signal handler: only says so."""
@@ -90,7 +96,7 @@ class PipelineProcess:
         settings = self._settings
         self._statuses.enter_state("starting")
         try:
-            with Beat(self._statuses, self._watchdog):
+            with Beat(self._statuses, self._watchdog, self._log):
                 spark = start_session("pipeline", settings.master, settings.data / "pipeline")
                 place = HostingPlace(
                     spark,
@@ -126,7 +132,7 @@ class PipelineProcess:
         """What is wanted runs, what is not wanted any more is stopped."""
         self._watchdog.feed()
         try:
-            wanted = self._declarations.wanted()
+            wanted, self._ordered = self._declarations.wanted(), self._orders.read()
         except (redis.ConnectionError, redis.TimeoutError):
             wanted = {name: hosted.declared for name, hosted in self._hosted.items()}
         for name in set(self._hosted) - set(wanted):
@@ -137,11 +143,25 @@ class PipelineProcess:
             if self._refused.get(name) == declared:
                 continue
             try:
+                order = self._ordered.get(name, NO_ORDER)
                 if name not in self._hosted:
-                    self._hosted[name] = Hosted(place, declared, self._declarations, self._statuses, reset)
-                self._hosted[name].step(declared)
+                    self._hosted[name] = Hosted(
+                        place, declared, self._declarations, self._statuses, reset, order
+                    )
+                self._hosted[name].step(declared, order)
+            except SessionWorn as error:
+                self._give_way(error)
             except WeirError as error:
                 self._refuse(declared, error)
+
+    def _give_way(self, error: SessionWorn) -> None:
+        """Ends the process as it is, for its supervisor to start another: to stop what is broken may take for
+        ever, and what it is at is worked again from the checkpoint.
+        """
+        log.error("%s", error)
+        self._statuses.write()
+        self._log.write()
+        end_process()
 
     def _refuse(self, declared: Declared, error: WeirError) -> None:
         """An application that can't run: the process's own ends it, another leaves the others running."""
@@ -158,8 +178,8 @@ class PipelineProcess:
 class Beat:
     """Writes the status each second, whatever the main thread waits for, and ends a process that hangs."""
 
-    def __init__(self, statuses: Statuses, watchdog: Watchdog) -> None:
-        self._statuses, self._watchdog = statuses, watchdog
+    def __init__(self, statuses: Statuses, watchdog: Watchdog, recent: RecentLog) -> None:
+        self._statuses, self._watchdog, self._log = statuses, watchdog, recent
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="status", daemon=True)
 
@@ -174,8 +194,10 @@ class Beat:
     def _beat(self) -> None:
         while not self._ended.wait(1.0):
             self._statuses.write()
+            self._log.write()
             if (why := self._watchdog.verdict(self._statuses.stuck_seconds)) is not None:
                 log.error("%s", why)
+                self._log.write()
                 self._statuses.enter_state("failed", why)
                 end_process()
 

@@ -3,27 +3,27 @@ another version between two batches.
 """
 
 import logging
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import redis
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from queues.errors import BadInput, WeirError
+from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.rules.rule_sql import check_rules, empty_events
+from workers.pipeline.runtime.backoff import RestartBackoff
 from workers.pipeline.runtime.restart import lock_checkpoint, open_checkpoint, reset_checkpoint
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import sentence
 
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 15.0
-LONG_ENOUGH_SECONDS = 60.0  # after which a failure is a new one
+NEW_PROCESS_SECONDS = 30.0  # that a new process takes until it works
 
 log = logging.getLogger("weir.pipeline")
 
@@ -41,6 +41,10 @@ class HostingPlace:
     patience_seconds: float
 
 
+class SessionWorn(WeirError):  # noqa: N818
+    """This process can't run the application any more; a new one may."""
+
+
 class Hosted:
     """Raises BadInput where its first version is wrong, or its checkpoint can't be continued."""
 
@@ -51,6 +55,7 @@ class Hosted:
         declarations: Declarations,
         statuses: Statuses,
         reset: bool,
+        order: PipelineOrder = NO_ORDER,
     ) -> None:
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self.declared = self.refused = declared
@@ -62,7 +67,8 @@ class Hosted:
         self._checkpoint = open_checkpoint(self._folder, place.control, declared.name)
         self._status = statuses.board(self._application)
         self._running: Running | None = None
-        self._pause_seconds, self._started, self._start_at = FIRST_PAUSE_SECONDS, 0.0, 0.0
+        self._backoff = RestartBackoff()
+        self._order, self._stands = order, False
         declarations.note_at_work(declared)
 
     def _checked(self, declared: Declared) -> Application:
@@ -75,22 +81,45 @@ class Hosted:
         check_rules(events, application.rules, graph.columns, application.controls.criteria)
         return application
 
-    def step(self, wanted: Declared) -> None:
+    def step(self, wanted: Declared, order: PipelineOrder = NO_ORDER) -> None:
         """Called each second: follows what is wanted, and mends what has failed. Raises BadInput where a
-        start can't mend it.
+        start can't mend it, SessionWorn where one in this process can't.
         """
         if wanted not in (self.declared, self.refused):
             self._change(wanted)
+        self._obey(order)
+        if order.stopped:
+            return
         try:
             if self._running is not None:
                 self._running.check()
-            elif time.monotonic() >= self._start_at:
+            elif self._backoff.is_due:
                 self._start()
         except BadInput as error:
             self._status.enter_state("failed", str(error))
             raise
-        except (PySparkException, WeirError, redis.RedisError) as error:
+        except Py4JError:
+            raise  # Spark's own process is gone, and with it this one's use
+        except Exception as error:  # whatever it is: what has failed is tried again
             self._fail(error)
+
+    def _obey(self, order: PipelineOrder) -> None:
+        """What a person wants: that it stands still, goes on, or is started anew."""
+        before, self._order = self._order, order
+        if order.stopped:
+            if not self._stands:
+                log.info("%s is stopped by %s: %s", self.declared.name, order.by, order.reason)
+                self.end()
+                self._status.enter_state("stopped")
+            self._stands = True
+        elif order.restart != before.restart or self._stands:
+            log.info("%s is started by %s: %s", self.declared.name, order.by, order.reason)
+            if self._running is None and self._backoff.tries:
+                raise SessionWorn(f"{self.declared.name} is started in a new process, as {order.by} wants it")
+            self.end()
+            self._backoff.forget()
+            self._status.enter_state("starting")
+            self._stands = False
 
     def _change(self, wanted: Declared) -> None:
         """To another version, from the offsets of this one; a wrong one is refused, and this one goes on."""
@@ -110,7 +139,7 @@ class Hosted:
 
     def _start(self) -> None:
         place = self._place
-        self._started = time.monotonic()
+        self._backoff.started()
         self._running = Running(
             place.spark,
             place.control_url,
@@ -120,18 +149,29 @@ class Hosted:
             place.trigger_seconds,
             place.patience_seconds,
             # A start that failed may have failed for want of the host's time: the next one asks for less.
-            one_at_a_time=self._pause_seconds > FIRST_PAUSE_SECONDS,
+            one_at_a_time=self._backoff.tries > 0,
         )
         self._status.enter_state("running")
 
     def _fail(self, error: Exception) -> None:
+        why = sentence(error)
         log.error("%s failed and is started again: %s", self.declared.name, error)
-        self._status.enter_state("failed", sentence(error))
-        if time.monotonic() - self._started > LONG_ENOUGH_SECONDS:
-            self._pause_seconds = FIRST_PAUSE_SECONDS
-        self._start_at = time.monotonic() + self._pause_seconds
-        self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+        pause_seconds = self._backoff.failed()
+        gives_up = self._backoff.gives_up
+        self._status.enter_state("failed", why, NEW_PROCESS_SECONDS if gives_up else pause_seconds)
         self.end()
+        if gives_up or not self._session_takes_queries():
+            raise SessionWorn(f"{self.declared.name} fails again and again ({why}); a new process takes over")
+
+    def _session_takes_queries(self) -> bool:
+        """Whether the session lives, and no query of this application is left in it: its name would be
+        taken.
+        """
+        spark = self._place.spark
+        if spark.sparkContext._jsc is None or spark.sparkContext._jsc.sc().isStopped():
+            return False
+        ours = f"{self.declared.name}-"
+        return not any((query.name or "").startswith(ours) for query in spark.streams.active)
 
     def end(self) -> None:
         """Stops it between two batches."""

@@ -109,7 +109,12 @@ def _settings(folder: Path, heap: str) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.stopTimeout": "5000",
+        "spark.sql.streaming.stopTimeout": "10000",
+        # On a host that does much else, or stood still, a worker or a heartbeat comes late: nothing is lost
+        # by waiting, and what really hangs is the watchdog's.
+        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.network.timeout": "600s",
+        "spark.executor.heartbeatInterval": "30s",
         "spark.python.daemon.module": "workers.pipeline.runtime.worker_daemon",
         "spark.python.worker.reuse": "true",
         "spark.cleaner.periodicGC.interval": "10min",

@@ -19,7 +19,7 @@ from workers.documents.pipeline import ApplicationStatus, PatternCounts, Pattern
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.status.status import StatusBoard
 
-WORST_FIRST = ("failed", "stalled", "starting", "stopping", "running")
+WORST_FIRST = ("failed", "stalled", "stopped", "starting", "stopping", "running")
 SUMMED = (
     "in_per_second",
     "kept_per_second",

@@ -12,10 +12,12 @@ time from an event's own to the end of the batch that has worked it.
 
 A replica's `response_seconds` is the mean of the window; null without a batch in it, and as long as the
 process' first one is: that one waits for Spark to warm up, and those behind it wait for that one.
+`response_error_seconds` is that mean's standard error.
 
 `state` is starting (until something is worked since a start), running, stalled (events wait and nothing
-moves: `stall_reason` says why), stopping or failed; `error` is what ended the run before, until something is
-worked again.
+moves: `stall_reason` says why), stopping, stopped (by a person) or failed; `error` is what ended the run
+before, until something is worked again. `restarts` says how often it was started anew, since when it fails,
+and when the next try is.
 """
 
 import threading
@@ -23,12 +25,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
+from math import sqrt
+from statistics import stdev
 from typing import Any
 
 import redis
 
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
+from queues.stored_document import changed
 from workers.documents.pipeline import (
     ApplicationStatus,
     CombinerStatus,
@@ -38,6 +43,7 @@ from workers.documents.pipeline import (
     OperatorStatus,
     PatternStatus,
     ReplicaStatus,
+    RestartStatus,
     ResultQueueStatus,
     RetainedKeys,
     RuleStatus,
@@ -93,17 +99,42 @@ class StatusBoard:
         self._cursor: Cursor | None = None
         self._monitored: Mapping[str, MonitoredStatus] = {}
         self._state, self._error = "starting", before.error if before else None
+        self._restarts = before.restarts if before else RestartStatus()
+        self._has_run = before is not None
         self.outbox_events = 0
 
-    def enter_state(self, state: str, error: str | None = None) -> None:
-        """To starting, running, stopping or failed; written at once. Running keeps the error before until
-        something is worked.
+    def enter_state(self, state: str, error: str | None = None, pause_seconds: float | None = None) -> None:
+        """To starting, running, stopping, stopped or failed; written at once. Running keeps the error before
+        until something is worked. pause_seconds: until a failed one is tried again by itself.
         """
         with self._lock:
             if state == "running":
                 self._progress.begin(self._monotonic())
+                self._restarts = changed(
+                    self._restarts, count=self._restarts.count + self._has_run, next_try_at=None
+                )
+                self._has_run = True
+            if state == "failed":
+                self._restarts = self._failed(error, pause_seconds)
             self._state, self._error = state, self._error if state == "running" else error
         self._notify()
+
+    def _failed(self, error: str | None, pause_seconds: float | None) -> RestartStatus:
+        now = self._clock()
+        return changed(
+            self._restarts,
+            tries=self._restarts.tries + 1,
+            failed_at=self._restarts.failed_at or now,
+            next_try_at=None if pause_seconds is None else now + pause_seconds,
+            last_error=error,
+            last_error_at=now,
+        )
+
+    def _works(self) -> None:
+        """Something was worked: what failed before is over."""
+        self._error = None
+        if self._restarts.tries:
+            self._restarts = changed(self._restarts, tries=0, failed_at=None, next_try_at=None)
 
     @property
     def stuck_seconds(self) -> float:
@@ -131,7 +162,7 @@ class StatusBoard:
             self._first_at.setdefault(name, batch.at)
             self._shed.at_replica(batch.at, batch.shed)
             self._progress.at_replica(name, batch)
-            self._error = None
+            self._works()
 
     def inter_event(self, batch: InterEventBatch) -> None:
         """An inter-event batch is worked."""
@@ -160,6 +191,7 @@ class StatusBoard:
                 state=state,
                 hindrance=stall_reason,
                 error=self._error,
+                restarts=self._restarts,
                 queues=list(self._application.queues),
                 sinks={each: list(queues) for each, queues in sorted(self._application.sinks.items())},
                 batch=newest.batch if newest else None,
@@ -299,6 +331,7 @@ class StatusBoard:
             utilisation=round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
             batch_seconds=newest.seconds if newest else None,
             response_seconds=self._response_seconds(name, recent, now),
+            response_error_seconds=_standard_error([each.response_seconds for each in recent]),
             work=measures(samples, self._window(now)),
         )
 
@@ -398,6 +431,11 @@ class StatusBoard:
 
 def _mean(values: list[float]) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
+
+
+def _standard_error(values: list[float]) -> float | None:
+    """Of the mean of such values; None where there are too few to say."""
+    return round(stdev(values) / sqrt(len(values)), 4) if len(values) > 1 else None
 
 
 def _share(part: float, whole: float) -> float:

@@ -1,0 +1,56 @@
+"""Failed applications are tried again within seconds, and by a new process when this one is of no use."""
+
+from workers.pipeline.runtime.backoff import (
+    LONG_ENOUGH_SECONDS,
+    LONGEST_SECONDS,
+    SESSION_TRIES,
+    RestartBackoff,
+)
+
+
+class Times:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def failing(backoff: RestartBackoff, times: Times, after_seconds: float) -> float:
+    backoff.started()
+    times.now += after_seconds
+    return backoff.failed()
+
+
+def test_pauses_double_and_stay_below_the_longest_one():
+    times = Times()
+    backoff = RestartBackoff(times)
+    assert backoff.is_due
+    assert [failing(backoff, times, 1.0) for _ in range(6)] == [1, 2, 4, 8, 15, 15]
+    assert not backoff.is_due
+    times.now += LONGEST_SECONDS
+    assert backoff.is_due
+
+
+def test_a_session_in_which_it_fails_again_and_again_is_given_up():
+    times = Times()
+    backoff = RestartBackoff(times)
+    for tries in range(SESSION_TRIES):
+        assert not backoff.gives_up, tries
+        failing(backoff, times, 1.0)
+    assert backoff.gives_up
+
+
+def test_what_has_run_long_enough_fails_for_the_first_time():
+    times = Times()
+    backoff = RestartBackoff(times)
+    for _ in range(10):
+        assert failing(backoff, times, LONG_ENOUGH_SECONDS + 1) == 1.0
+    assert not backoff.gives_up
+
+
+def test_a_person_who_starts_it_does_not_wait():
+    times = Times()
+    backoff = RestartBackoff(times)
+    failing(backoff, times, 1.0)
+    backoff.forget()
+    assert backoff.is_due and not backoff.gives_up

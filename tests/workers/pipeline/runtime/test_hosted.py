@@ -1,0 +1,156 @@
+"""An application in its process: started, failed, tried again, given up for a new process, stopped by hand.
+
+Spark itself is left out: what runs is one that fails as it is told (`test_orders_on_spark` has the real one).
+"""
+
+from types import SimpleNamespace
+
+import pytest
+
+from queues import keys
+from queues.stored_document import changed, decoded
+from tests.console.pipeline_sample import DECLARATION
+from workers.documents.pipeline import ApplicationStatus, PipelineReport
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.orders import NO_ORDER
+from workers.pipeline.runtime import backoff, hosted
+from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionWorn
+from workers.pipeline.status.published import Statuses
+
+DECLARED = Declared("performance", 0, DECLARATION)
+BY_ANNA = changed(NO_ORDER, by="anna", reason="it stands")
+
+
+class Application:
+    """What the process hosts, whose start or next check fails, if wanted."""
+
+    def __init__(self) -> None:
+        self.starts, self.ends = 0, 0
+        self.start_error: Exception | None = None
+        self.error: Exception | None = None
+
+    def __call__(self, *_: object, **__: object) -> "Application":
+        self.starts += 1
+        if self.start_error is not None:
+            raise self.start_error
+        return self
+
+    def check(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def end(self) -> None:
+        self.ends += 1
+
+
+class Spark(SimpleNamespace):
+    """A session: whether it is stopped, and the queries that are left in it."""
+
+    def __init__(self) -> None:
+        context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: self))
+        super().__init__(sparkContext=context, streams=SimpleNamespace(active=[]), stopped=False)
+
+    def isStopped(self) -> bool:
+        return self.stopped
+
+
+@pytest.fixture
+def running(monkeypatch) -> Application:
+    made = Application()
+    monkeypatch.setattr(hosted, "Running", made)
+    monkeypatch.setattr(Hosted, "_checked", lambda self, declared: _application(declared))
+    monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.0)
+    return made
+
+
+def _application(declared):
+    from workers.pipeline.declaration.declaration import application_of_text
+
+    return application_of_text(declared.text, None, declared.name)
+
+
+@pytest.fixture
+def spark() -> Spark:
+    return Spark()
+
+
+@pytest.fixture
+def place(spark, control, control_server, tmp_path) -> HostingPlace:
+    return HostingPlace(spark, control, control_server.url, tmp_path, tmp_path, 0.5, 5.0)
+
+
+@pytest.fixture
+def application(place, control, running):
+    made = Hosted(place, DECLARED, Declarations(control), Statuses(control), reset=False)
+    yield made
+    made.leave()
+
+
+def status(control) -> ApplicationStatus:
+    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    return report.applications["performance"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a worker timed out"), KeyError("x"), OSError("no room")])
+def test_whatever_ends_it_it_is_tried_again_and_the_status_says_what_and_when(
+    application, running, control, error
+):
+    application.step(DECLARED)
+    assert (status(control).state, status(control).restarts.count) == ("running", 0)
+    running.error = error
+    application.step(DECLARED)
+    failed = status(control)
+    assert failed.state == "failed" and failed.restarts.tries == 1
+    assert failed.restarts.failed_at is not None and failed.restarts.next_try_at is not None
+    assert str(error).strip("'") in failed.restarts.last_error
+    application.step(DECLARED)
+    assert (status(control).state, status(control).restarts.count) == ("running", 1)
+
+
+def test_what_fails_at_each_start_gives_way_to_a_new_process(application, running):
+    running.start_error = RuntimeError("10 seconds without a worker")
+    for _ in range(backoff.SESSION_TRIES - 1):
+        application.step(DECLARED)
+    with pytest.raises(SessionWorn, match="fails again and again"):
+        application.step(DECLARED)
+
+
+def test_a_session_that_is_stopped_or_holds_an_old_query_gives_way_at_once(application, running, spark):
+    application.step(DECLARED)
+    running.error = RuntimeError("the context was stopped")
+    spark.streams.active = [SimpleNamespace(name="performance-iap1")]
+    with pytest.raises(SessionWorn):
+        application.step(DECLARED)
+    spark.streams.active, spark.stopped = [SimpleNamespace(name="other-iap1")], True
+    application.step(DECLARED)
+    running.error = RuntimeError("the context was stopped")
+    with pytest.raises(SessionWorn):
+        application.step(DECLARED)
+
+
+def test_a_person_stops_it_starts_it_and_starts_it_anew(application, running, control):
+    application.step(DECLARED)
+    stopped = changed(BY_ANNA, stopped=True)
+    for _ in range(3):
+        application.step(DECLARED, stopped)
+    assert status(control).state == "stopped" and running.ends == 1
+    application.step(DECLARED, BY_ANNA)
+    assert status(control).state == "running" and running.starts == 2
+    application.step(DECLARED, changed(BY_ANNA, restart=1))
+    assert running.starts == 3 and running.ends == 2
+
+
+def test_one_that_fails_is_started_anew_in_a_new_process(application, running):
+    running.start_error = RuntimeError("no worker")
+    application.step(DECLARED)
+    with pytest.raises(SessionWorn, match="as anna wants it"):
+        application.step(DECLARED, changed(BY_ANNA, restart=1))
+
+
+def test_a_process_that_starts_finds_that_it_is_stopped(place, control, running):
+    order = changed(BY_ANNA, stopped=True)
+    made = Hosted(place, DECLARED, Declarations(control), Statuses(control), False, order)
+    made.step(DECLARED, order)
+    assert running.starts == 0 and status(control).state == "stopped"
+    made.leave()

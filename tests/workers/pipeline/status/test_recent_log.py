@@ -1,0 +1,43 @@
+"""The newest lines of the process' log, for the console."""
+
+import logging
+
+import pytest
+
+from queues import keys
+from workers.pipeline.status.recent_log import LONGEST_TEXT, MOST_LINES, RecentLog, newest
+
+
+@pytest.fixture
+def log(control):
+    return RecentLog(control)
+
+
+def note(log: RecentLog, text: str, level: int = logging.ERROR) -> None:
+    log.handle(logging.LogRecord("weir.pipeline", level, __file__, 1, text, None, None))
+
+
+def test_the_newest_lines_are_there_first_and_bounded(log, control):
+    for number in range(MOST_LINES + 5):
+        note(log, f"line {number}\n  at org.apache.spark" + "x" * 2 * LONGEST_TEXT)
+    log.write()
+    found = newest(control)
+    assert len(found) == MOST_LINES
+    assert found[0].text.startswith(f"line {MOST_LINES + 4} at org") and found[0].level == "ERROR"
+    assert max(len(line.text) for line in found) == LONGEST_TEXT
+
+
+def test_a_process_that_starts_goes_on_with_the_lines_of_the_one_before(log, control):
+    note(log, "the last words")
+    log.write()
+    following = RecentLog(control)
+    note(following, "the first ones", logging.INFO)
+    following.write()
+    assert [line.text for line in newest(control)] == ["the first ones", "the last words"]
+
+
+def test_nothing_is_written_without_news_and_what_cannot_be_read_counts_as_none(log, control):
+    log.write()
+    assert not control.exists(keys.PIPELINE_LOG)
+    control.set(keys.PIPELINE_LOG, b"[")
+    assert newest(control) == []

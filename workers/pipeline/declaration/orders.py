@@ -1,0 +1,61 @@
+"""What people want of an application beside its declaration: that it stands still, or is started anew.
+
+They stand on the control server (`weir:pipeline:orders`), so that a process that starts finds them, too.
+"""
+
+import time
+from collections.abc import Callable
+from typing import cast
+
+import redis
+
+from queues import keys
+from queues.redis_types import Fields
+from queues.stored_document import BadDocument, changed, decoded, encoded
+from workers.documents.pipeline import PipelineOrder
+
+NO_ORDER = PipelineOrder()
+
+
+class Orders:
+    """Reads and writes them. The process reads each second; people write, one after the other."""
+
+    def __init__(self, control: redis.Redis, clock: Callable[[], float] = time.time) -> None:
+        self._control, self._clock = control, clock
+
+    def read(self) -> dict[str, PipelineOrder]:
+        """By application; one that can't be read counts as none."""
+        found = cast(Fields, self._control.hgetall(keys.PIPELINE_ORDERS))
+        return {name.decode(): _read(text) for name, text in found.items()}
+
+    def of(self, application: str) -> PipelineOrder:
+        """NO_ORDER where nobody wants anything."""
+        text = cast(bytes | None, self._control.hget(keys.PIPELINE_ORDERS, application))
+        return NO_ORDER if text is None else _read(text)
+
+    def restart(self, application: str, by: str, reason: str) -> PipelineOrder:
+        """It is started anew, also where it is stopped."""
+        before = self.of(application)
+        return self._write(application, before, by, reason, restart=before.restart + 1, stopped=False)
+
+    def stop(self, application: str, by: str, reason: str) -> PipelineOrder:
+        """It stands still between two batches, until it is started."""
+        return self._write(application, self.of(application), by, reason, stopped=True)
+
+    def start(self, application: str, by: str, reason: str) -> PipelineOrder:
+        """It goes on where it stopped."""
+        return self._write(application, self.of(application), by, reason, stopped=False)
+
+    def _write(
+        self, application: str, before: PipelineOrder, by: str, reason: str, **values: int | bool
+    ) -> PipelineOrder:
+        order = changed(before, by=by, reason=reason, at=self._clock(), **values)
+        self._control.hset(keys.PIPELINE_ORDERS, application, encoded(order))
+        return order
+
+
+def _read(text: bytes) -> PipelineOrder:
+    try:
+        return decoded(PipelineOrder, text, "order")
+    except BadDocument:
+        return NO_ORDER

@@ -1,0 +1,55 @@
+"""The newest lines of the process' log, where the console can read them (`weir:pipeline:log`).
+
+The lines of the process before stay until there are newer ones: they say why it ended.
+"""
+
+import logging
+from collections import deque
+from typing import cast
+
+import redis
+
+from queues import keys
+from queues.stored_document import BadDocument, decoded, encoded
+from workers.documents.pipeline import LogLine, PipelineLog
+
+MOST_LINES = 60
+LONGEST_TEXT = 400
+
+
+class RecentLog(logging.Handler):
+    """A handler of the root logger; `write` is called each second, and writes what is new."""
+
+    def __init__(self, control: redis.Redis) -> None:
+        super().__init__(logging.INFO)
+        self._control = control
+        self._lines = deque(_before(control), MOST_LINES)
+        self._is_new = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = " ".join(record.getMessage().split())[:LONGEST_TEXT]
+        self._lines.append(LogLine(at=round(record.created, 3), level=record.levelname, text=text))
+        self._is_new = True
+
+    def write(self) -> None:
+        """Raises nothing where the control server is away: it is written with the next line."""
+        if not self._is_new:
+            return
+        self._is_new = False
+        try:
+            self._control.set(keys.PIPELINE_LOG, encoded(PipelineLog(lines=list(self._lines))))
+        except (redis.ConnectionError, redis.TimeoutError):
+            self._is_new = True
+
+
+def newest(control: redis.Redis) -> list[LogLine]:
+    """The lines, the newest first."""
+    return list(reversed(_before(control)))
+
+
+def _before(control: redis.Redis) -> list[LogLine]:
+    try:
+        text = cast(bytes | None, control.get(keys.PIPELINE_LOG))
+        return decoded(PipelineLog, text, "log").lines if text else []
+    except (BadDocument, redis.ConnectionError, redis.TimeoutError):
+        return []
