@@ -8,10 +8,10 @@ its limit, or has nothing to move), or ineffective (enabled for `settling_decisi
 the demand fell by less than `effective_share` of what it was). A level that is exhausted from the start is
 passed at once. A queue may cap its ladder: `cap` names the highest level it may reach.
 
-Throttling and shedding need unmet demand: a backlog alone, however long, enables the levels that cost
-resources, and no others. As soon as the demand is met, shedding ends, and throttling with the next decision.
-The other levels are released when the demand fits, after three decisions; their loops then give back what
-they took in their own time.
+Throttling and shedding need unmet demand, for `unmet_decisions` in a row: a backlog alone, however long,
+enables the levels that cost resources, and no others. As soon as the demand is met, shedding ends, and
+throttling with the next decision. The other levels are released when the demand fits, after three decisions;
+their loops then give back what they took in their own time.
 
     unmet       1 - capacity / demand; less than `LEAST_UNMET` is the error of measured rates, and counts as 0
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
@@ -40,6 +40,7 @@ LEVEL_NAMES = {
 }
 THROTTLE, SHED = LEVELS.index("throttle") + 1, LEVELS.index("shed") + 1
 LEAST_UNMET = 0.005
+SMALL = 0.095  # of the demand; less would read as 0 to 9 %
 # What it takes to release each level: decisions since the overload ended.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
 CALM_FOR_THE_REST = 3
@@ -66,6 +67,15 @@ PARAMETERS = (
         0,
         1,
     ),
+    Parameter(
+        "unmet_decisions",
+        "decisions",
+        "Demand has to be unmet for so many in a row before throttling or shedding.",
+        1,
+        1,
+        1_000,
+        "integer",
+    ),
     Parameter("backlog_bound_seconds", "s", "A backlog that takes longer is an overload.", 10.0, 0, 86_400),
     Parameter(
         "release_share", "share of capacity", "At most this much demand releases levels.", 0.9, 0.01, 1
@@ -89,6 +99,7 @@ STATE = (
     Parameter("decisions", "decisions", "Since it was enabled.", 0, 0, 1e9, "integer"),
     Parameter("unmet", "share of demand", "Not met when it was enabled.", 0.0, 0, 1),
     Parameter("calm", "decisions", "Since the demand fell below the release share.", 0, 0, 1e9, "integer"),
+    Parameter("short", "decisions", "In a row with unmet demand.", 0, 0, 1e9, "integer"),
 )
 
 
@@ -114,7 +125,7 @@ class Ladder:
 
     def initial_state(self, parameters: Values) -> Json:
         """No level is enabled."""
-        return {"rung": 0, "decisions": 0, "unmet": 0.0, "calm": 0}
+        return {"rung": 0, "decisions": 0, "unmet": 0.0, "calm": 0, "short": 0}
 
     def read_state(self, parameters: Values, document: Json) -> Json:
         """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
@@ -123,7 +134,9 @@ class Ladder:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The next level up or down, or none where the one enabled is the right one."""
         cap = LEVELS.index(parameters["cap"]) + 1
-        state = {**state, "rung": min(state["rung"], cap), "decisions": state["decisions"] + 1}
+        short = state["short"] + 1 if _unmet(observation) else 0
+        decisions = state["decisions"] + 1
+        state = {**state, "rung": min(state["rung"], cap), "decisions": decisions, "short": short}
         if _fits(parameters, observation):
             return _descend({**state, "calm": state["calm"] + 1})
         state = {**state, "calm": 0}
@@ -186,7 +199,8 @@ def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) 
 
 def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tuple[Json, Decision]:
     unmet = _unmet(observation)
-    highest = cap if unmet else min(cap, THROTTLE - 1)
+    lasts = bool(unmet) and state["short"] >= parameters["unmet_decisions"]
+    highest = cap if lasts else min(cap, THROTTLE - 1)
     rung, passed = max(1, state["rung"]), list[str]()
     while (why := _exhausted(parameters, state, observation, rung)) is not None and rung < highest:
         passed.append(f"{level(rung)} {why}")
@@ -198,26 +212,29 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
         if why is None and state["decisions"] >= parameters["settling_decisions"]:
             # It helps: its effect is measured anew from here.
             state = {**state, "decisions": 0, "unmet": unmet}
-        return state, _unchanged(parameters, rung, why, cap, observation, terms)
+        return state, _unchanged(parameters, state, why, cap, observation, terms)
     cause = f"cheaper levels are exhausted ({', '.join(passed)})" if passed else _overload(observation)
     reason = because(f"Enable {level(rung)}", cause, remarks=[_remark(parameters, observation)])
-    after = {"rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
+    after = {**state, "rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
     decision = Decision(_action(rung, unmet), reason, terms, raw=float(rung))
     return after, replace(decision, expected=_expected(parameters, observation))
 
 
 def _unchanged(
-    parameters: Values, rung: int, why: str | None, cap: int, observation: Values, terms: dict[str, Any]
+    parameters: Values, state: Json, why: str | None, cap: int, observation: Values, terms: dict[str, Any]
 ) -> Decision:
     """The decision of a ladder that stays where it is; from throttling on it acts in each interval, since
     producers wait for a share of each."""
-    unmet, limited_by = _unmet(observation), None
+    rung, unmet, limited_by = state["rung"], _unmet(observation), None
     cause = f"{level(rung)} is enabled and has an effect, or time left to show one"
     if why is not None and rung == cap < len(LEVELS):
         limited_by, cause = "cap", f"{level(rung)} is {why}, and this queue allows no level above it"
     elif why is not None and not unmet:
         limited_by = "demand met"
         cause = f"{level(rung)} is {why}, and the demand is met; throttling and shedding need unmet demand"
+    elif why is not None and rung < THROTTLE and rung < cap:
+        lasted = f"unmet demand has lasted for {state['short']} of {parameters['unmet_decisions']} decisions"
+        cause = f"{level(rung)} is {why}; {lasted}"
     elif why is not None:
         cause = f"{level(rung)} is {why}, and there is no level above it"
     remark = _remark(parameters, observation)
@@ -236,7 +253,8 @@ def _overload(observation: Values) -> str:
 
 def _remark(parameters: Values, observation: Values) -> str:
     backlog, bound = observation["backlog_seconds"], parameters["backlog_bound_seconds"]
-    words = f"unmet demand: {percent(_unmet(observation))}"
+    unmet = _unmet(observation)
+    words = f"unmet demand: {percent(unmet, 1 if 0 < unmet < SMALL else 0)}"
     return f"{words}; backlog: {number(backlog)} s, limit {number(bound)} s" if backlog > bound else words
 
 
@@ -271,7 +289,7 @@ def _released(state: Json, cause: str) -> tuple[Json, Decision]:
     rung = state["rung"]
     left = rung - 1 if rung in CALM_DECISIONS else 0
     action = f"Disable {level(rung)}" if left else "Disable all levels"
-    after: dict[str, Any] = {"rung": left, "decisions": 0, "unmet": 0.0, "calm": state["calm"]}
+    after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": 0.0}
     reason = because(action, f"{cause}; {enabled(left)}")
     # Throttling for no share of the time is said: left out, producers would wait for all of it.
     done = _action(left, 0.0)

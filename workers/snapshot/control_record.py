@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import OuterRef, Q, Subquery
 
 from controllers.shedding import ladder
-from workers.alerts.conditions.control_conditions import STALE
+from workers.alerts.conditions.evidence import STALE
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.batch.runs import OPEN
@@ -120,6 +120,7 @@ def _run(row: Run) -> RunStatus:
 def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> LoopStatus:
     """An override shows at once, though the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
+    about = (entry.observation or {}) if entry else {}
     display = display_of(loop.law)
     return LoopStatus(
         id=loop.pk,
@@ -138,6 +139,8 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
         interval_seconds=loop.interval_seconds,
         limited_by=entry.limited_by if entry else None,
         blind_since=_blind_since(entry) if entry and entry.limited_by == STALE else None,
+        late_seconds=about.get("late_seconds"),
+        cause=about.get("cause"),
     )
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from controllers.framework.reason import capitalised, counted, listed
-from queues.nodes.node_state import NORMAL, STATES
+from controllers.framework.reason import are, capitalised, counted, listed
+from queues.nodes.node_state import BUSY, NORMAL, STATES
+from workers.documents.parts import unready
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.documents.states import SEVERITIES, SubjectFinding, SubjectState
 
@@ -14,11 +15,21 @@ LOOPS_ALONE = 2  # more loops with the same fault are one finding
 def health(snapshot: Snapshot) -> PlantHealth:
     """Of a snapshot whose states are evaluated."""
     findings = sorted(_findings(snapshot.states), key=badness, reverse=True)
+    names = list(unready(snapshot.parts))
+    if names and not any(_is_of_no_start(each, names) for each in findings):
+        said = f"The plant is starting: {listed(names)} {are(names)} not ready yet."
+        return PlantHealth(BUSY, said, severity="notice", findings=findings)
     if not findings:
         return PlantHealth(NORMAL, _all_well(snapshot))
     worst = findings[0]
     sign = worst.sign or NORMAL
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings)
+
+
+def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:
+    """Whether a critical finding is about a part that does not start."""
+    kind, _, name = finding.subject.partition("/")
+    return finding.severity == "critical" and not {kind, f"{kind} {name}"} & set(names)
 
 
 def badness(state: SubjectState | SubjectFinding) -> tuple[int, int]:

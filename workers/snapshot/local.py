@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import redis
 
@@ -27,6 +27,7 @@ from workers.snapshot.compose import SnapshotInputs, Watch, by_work, compose
 from workers.snapshot.control_record import control_record
 from workers.snapshot.hands import hands
 from workers.snapshot.health import health
+from workers.snapshot.parts import PartsRecord
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.snapshot.readings import Readings, read
 from workers.snapshot.states.evaluate import evaluated
@@ -68,6 +69,7 @@ class LocalPlant(SteeredPlant):
         self._trends: dict[str, TrendWatch] = {}
         self._states: Mapping[str, SubjectState] | None = None
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
+        self._parts: PartsRecord | None = None
         self._seq = 0
 
     def observe(self) -> Snapshot:
@@ -79,6 +81,7 @@ class LocalPlant(SteeredPlant):
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
         composed = self._with_trends(compose(inputs, record.loops, record.overrides), monotonic_seconds)
+        composed = changed(composed, parts=self._parts_record().step(composed, now))
         snapshot = changed(
             composed,
             seq=self._seq,
@@ -122,6 +125,13 @@ class LocalPlant(SteeredPlant):
         change = None if whole.change is None else round(whole.change)
         totals = changed(snapshot.totals, backlog_change_events=change, backlog_trend=whole.trend)
         return changed(snapshot, queues=queues, totals=totals)
+
+    def _parts_record(self) -> PartsRecord:
+        """Goes on from what another watcher has left, if it was there just now."""
+        if self._parts is None:
+            stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
+            self._parts = PartsRecord(_readable(stored))
+        return self._parts
 
     def _plants(self) -> dict[str, PlantStatus]:
         """The registered plants, with who holds each here."""
@@ -185,3 +195,10 @@ class LocalPlant(SteeredPlant):
             self._histograms.popleft()
         earlier = self._histograms[0][1]
         return {queue: now.since(earlier.get(queue, Latencies())) for queue, now in now_by_queue.items()}
+
+
+def _readable(stored: bytes | None) -> Snapshot | None:
+    try:
+        return Snapshot.from_json(stored) if stored else None
+    except BadDocument:
+        return None

@@ -218,6 +218,8 @@ class SnapshotLoop(ApiAnswer):
     interval_seconds: Seconds | None = None
     limited_by: str | None = None
     blind_since: Instant | None = Field(None, description="Without a valid measurement since then.")
+    late_seconds: Seconds | None = Field(None, description="How much later than due its last tick came.")
+    cause: str | None = Field(None, description="Why it has no valid measurement, where that is known.")
 
 
 class SnapshotRun(ApiAnswer):
@@ -260,6 +262,14 @@ class LoadForecast(ApiAnswer):
     refused: str | None = Field(description="Why there is none.")
 
 
+class PlantPart(ApiAnswer):
+    """Whether a part that the plant runs on is there."""
+
+    state: Annotated[str, one_of(("starting", "running", "stopping", "stopped", "failed", "silent"))]
+    since: Instant
+    grace_until: Instant | None = Field(None, description="What it lacks counts as its start's until then.")
+
+
 class PlantSnapshot(ApiAnswer):
     """The plant at one instant."""
 
@@ -284,6 +294,7 @@ class PlantSnapshot(ApiAnswer):
     steered_by: PlantHolder | None
     plants: dict[str, SnapshotPlant]
     forecasts: dict[str, LoadForecast] = Field({}, description="By application.")
+    parts: dict[str, PlantPart] = Field({}, description="What the plant runs on.")
 
 
 class SnapshotMessage(ApiAnswer):

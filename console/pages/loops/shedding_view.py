@@ -14,6 +14,7 @@ from controllers.framework.decision import Decision
 from controllers.shedding.inputs import ALL_SINKS
 from controllers.shedding.law import LAW
 from queues.errors import BadInput
+from workers.control.ledger.ledger import ABOUT_KEYS
 from workers.documents.pipeline import ApplicationStatus, PatternStatus
 from workers.models import Loop
 
@@ -90,7 +91,7 @@ def observed(loop: Loop) -> dict[str, Any] | None:
     found = dict(entry.observation or {}) if entry else {}
     if not found.get("patterns"):
         return None
-    return {key: value for key, value in found.items() if key not in ("age_seconds", "unfit")}
+    return {key: value for key, value in found.items() if key not in ABOUT_KEYS}
 
 
 def _decided(law: Any, state: Mapping[str, Any]) -> Decision | None:

@@ -26,9 +26,9 @@ from console.pages.frame.page import (
 )
 from console.pages.frame.past import time_shown
 from queues.models import Node
+from queues.nodes.node_state import SILENT
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
-from queues.nodes.node_state import SILENT
 from workers.documents.nodes import NodeStatus
 from workers.documents.parts import Parts, unready
 from workers.models import LedgerEntry, Override

@@ -32,6 +32,7 @@ const SIGNATURES = {
   runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, { state }]) => id + state).join(),
   run: (snapshot, id) => JSON.stringify(snapshot.runs?.[id] ?? null),
   every: (snapshot, seconds) => String(Math.floor(snapshot.at / Number(seconds))),
+  starting: (snapshot) => Object.entries(snapshot.parts ?? {}).map(([name, part]) => name + part.state).sort().join(),
   never: () => "", // only when a hand asks
   rules: (snapshot) => JSON.stringify(snapshot.pipeline?.rules ?? null),
   worst: (snapshot) => Object.entries(snapshot.states ?? {}).filter(([, state]) => state.kind !== "loop" || state.finding)

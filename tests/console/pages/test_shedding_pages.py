@@ -22,7 +22,7 @@ def plant(control, settings):
     ensured(control, PIPELINE)
     queues = {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}
     ensured(control, ["ladder"], Topology(1, {}, queues))
-    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
+    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO, parameters={"unmet_decisions": 1})
     Queue.objects.create(name="telemetry", kind="pipeline")
     made = Plant(control)
     made.now = timezone.now()

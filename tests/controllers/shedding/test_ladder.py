@@ -57,6 +57,31 @@ def test_a_rung_without_effect_is_left_after_its_settling_time_and_one_that_help
     assert run(helping, settling_decisions=3)[0] == [1] * 6
 
 
+def test_throttling_and_shedding_wait_until_unmet_demand_has_lasted():
+    short, met = seen(2000, 1000, 0.0, *ALL_BELOW), seen(950, 1000, 0.0, *ALL_BELOW)
+    assert run([short] * 3, unmet_decisions=3)[0] == [3, 3, 5]
+    assert run([short, short, met] * 4, unmet_decisions=3)[0] == [3] * 12
+    _, decisions = run([short] * 2, unmet_decisions=3)
+    assert decisions[1].action is None
+    assert decisions[1].reason == (
+        "No action: adding nodes is saturated; unmet demand has lasted for 2 of 3 decisions. "
+        "(Unmet demand: 50 %.)"
+    )
+
+
+@given(
+    demand=st.floats(0, 1e6),
+    capacity=st.floats(0, 1e6),
+    backlog=st.floats(0, 1e6),
+    saturated=st.sets(st.sampled_from(LEVELS)),
+)
+def test_no_reason_ever_throttles_or_sheds_at_an_unmet_demand_of_0(demand, capacity, backlog, saturated):
+    rungs, decisions = run([seen(demand, capacity, backlog, *saturated)] * 3)
+    for rung, decision in zip(rungs, decisions, strict=True):
+        if rung > LEVELS.index("nodes") + 1:
+            assert capacity < demand and "demand: 0 %" not in decision.reason
+
+
 def test_shedding_goes_first_then_throttling_then_the_rest_within_three_decisions():
     steps = [seen(2000, 1000, 0.0, *ALL_BELOW)] + [seen(600, 1000)] * 3
     assert run(steps)[0] == [5, 4, 3, 0]

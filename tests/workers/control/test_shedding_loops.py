@@ -82,7 +82,7 @@ def plant(control):
     ensured(control, PIPELINE)
     queues = {name: QueueSpec(name, "pipeline", {"n1": 1000}) for name in ("telemetry", "orders")}
     ensured(control, ["ladder"], Topology(1, {}, queues))
-    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO)
+    Loop.objects.filter(law="ladder").update(mode=Loop.Mode.AUTO, parameters={"unmet_decisions": 1})
     return Plant(control)
 
 
@@ -117,6 +117,24 @@ def test_shedding_waits_for_the_ladder_then_sheds_and_goes_first_when_the_load_f
     assert plant.tick("shedding").action["shed"] == {}
     assert plant.shed() == {}
     assert [plant.tick("ladder").action["rung"] for _ in range(2)] == [3, 0]
+
+
+def test_as_shipped_one_check_with_unmet_demand_sheds_nothing(plant):
+    Loop.objects.filter(law="ladder").update(parameters=dict(ladder.KIND.parameters))
+    plant.load(2.0)
+    assert [(plant.tick("ladder").action or {}).get("rung") for _ in range(3)] == [3, None, 5]
+
+
+@pytest.mark.parametrize("state", ["starting", "running"])
+def test_while_its_application_starts_or_has_just_started_the_ladder_stays_where_it_is(plant, state):
+    plant.load(2.0)
+    part = {"state": state, "since": 0.0, "grace_until": 4e9}
+    plant.snapshot["parts"] = {"pipeline": part}
+    for _ in range(4):
+        entry = plant.tick("ladder")
+        assert entry.action is None and entry.limited_by == "nothing to decide"
+    del plant.snapshot["parts"]
+    assert plant.tick("ladder").action["rung"] == 5
 
 
 def test_a_queue_that_never_sheds_loses_nothing_and_its_ladder_says_so(plant):

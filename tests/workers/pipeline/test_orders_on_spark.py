@@ -33,7 +33,7 @@ def works(running: Running, url: str, batch: int) -> bool:
 def test_restart_stop_and_start_are_obeyed_within_seconds(running, control_server, control):
     url, orders = control_server.url, Orders(control)
     running.start()
-    until(lambda: works(running, url, 0), START_SECONDS)
+    until(lambda: works(running, url, 0), 2 * START_SECONDS)
     assert row(running)["restarts"]["count"] == 0
     orders.restart("exact", "anna", "a test")
     until(lambda: row(running)["restarts"]["count"] == 1, START_SECONDS)

@@ -10,7 +10,7 @@ from workers.alerts.conditions.evidence import Evidence
 @dataclass(frozen=True)
 class Reading:
     """One subject: its labels, its value (None: unknown), a sentence on it, and what may explain it
-    ({"nodes": names, "kind": a queue's consumers}).
+    ({"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid measurement}).
     """
 
     labels: Mapping[str, str]
@@ -27,7 +27,8 @@ class Condition:
     """`direction`: on which side of the threshold it fires. `label`: what its subjects are named by (""
     for the whole plant). `series`: what of the metrics it reads, with the subject in braces; these are
     charted, and a preview is computed from them. `source`: what it reads; what comes from the snapshot is
-    unknown while nobody observes. `counts`: whether it counts over a window.
+    unknown while nobody observes. `counts`: whether it counts over a window. `waits`: unknown while a part
+    that its subject depends on is starting (`workers.alerts.conditions.starting`).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Condition:
     series: tuple[str, ...] = ()
     scale: float | None = 1.0  # its series times this is the value; None: the value is made of more
     counts: bool = False
+    waits: bool = False
     maximum: float = 1e9
 
     @property

@@ -9,10 +9,9 @@ from controllers.framework.guard import reversals
 from controllers.framework.reason import capitalised, counted
 from controllers.worker_rate import law as worker_rate
 from workers.alerts.conditions.condition import Condition, Reading
-from workers.alerts.conditions.evidence import Ended, Evidence, LedgerTick, LoopFacts
+from workers.alerts.conditions.evidence import STALE, Ended, Evidence, LedgerTick, LoopFacts
 from workers.alerts.conditions.loop_words import loop_words
 
-STALE = "stale measurement"
 # Limits that say nothing of how much there is left: the law waits, or its guard smooths.
 NOT_AT_THE_LIMIT = {
     STALE,
@@ -36,7 +35,10 @@ def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence:
     # What steers the whole plant depends on every node.
     everywhere = list(evidence.plant.nodes)
     nodes = [loop.target["node"]] if "node" in loop.target else everywhere
-    return Reading(_labels(loop), value, sentence, {"nodes": nodes, "kind": _kind(evidence, loop)})
+    touches = {"nodes": nodes, "kind": _kind(evidence, loop)}
+    if loop.cause is not None:
+        touches["cause"] = loop.cause
+    return Reading(_labels(loop), value, sentence, touches)
 
 
 def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
@@ -233,6 +235,7 @@ CONDITIONS = (
         "reversals",
         _oscillation,
         series=ACTUATOR,
+        waits=True,
     ),
     _ledger(
         "loop_saturated",
@@ -241,6 +244,7 @@ CONDITIONS = (
         _saturated,
         series=ACTUATOR,
         maximum=100.0,
+        waits=True,
     ),
     _ledger(
         "loop_ineffective",
@@ -248,6 +252,7 @@ CONDITIONS = (
         "actions",
         _ineffective,
         series=ACTUATOR,
+        waits=True,
     ),
     _ledger(
         "loop_harmful",
@@ -255,6 +260,7 @@ CONDITIONS = (
         "actions",
         _harmful,
         series=ACTUATOR,
+        waits=True,
     ),
     Condition(
         "loop_stale",
@@ -263,9 +269,16 @@ CONDITIONS = (
         "loop",
         _stale,
         source="ledger",
+        waits=True,
     ),
     Condition(
-        "loop_silent", "Intervals that a loop has missed.", "intervals", "loop", _silent, source="records"
+        "loop_silent",
+        "Intervals that a loop has missed.",
+        "intervals",
+        "loop",
+        _silent,
+        source="records",
+        waits=True,
     ),
     Condition(
         "audit_altered",
@@ -278,7 +291,9 @@ CONDITIONS = (
     Condition(
         "audit_unchecked", "How long ago the audit was checked.", "s", "", _audit_unchecked, source="records"
     ),
-    Condition("loops_stopped", "How long no loop has ticked.", "s", "", _stopped, source="records"),
+    Condition(
+        "loops_stopped", "How long no loop has ticked.", "s", "", _stopped, source="records", waits=True
+    ),
     Condition(
         "loop_held", "How long a loop has been on hold or in manual.", "min", "loop", _held, source="records"
     ),

@@ -2,9 +2,10 @@
 record beside it.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -26,9 +27,12 @@ from workers.steering.scope import active_loops
 
 # How old a snapshot may be and still say how the plant is.
 FRESH_SECONDS = 5.0
+# A snapshot that is older when the watch begins is of another run of the plant.
+SAME_RUN_SECONDS = 60.0
 LONGEST_WINDOW_SECONDS = 7_200.0
 # A producer that has been silent for a day has left.
 LEFT_SECONDS = 86_400.0
+STALE = "stale measurement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,9 @@ class LedgerTick:
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """A loop and its ticks of the last LONGEST_WINDOW_SECONDS, oldest first."""
+    """A loop and its ticks of the last LONGEST_WINDOW_SECONDS, oldest first. cause: of the invalid
+    measurement that it has now, if anybody knows (`workers.control.parts.quality`).
+    """
 
     id: int
     name: str
@@ -57,6 +63,7 @@ class LoopFacts:
     held_since: float | None = None
     mode: str = "auto"
     ticks: Sequence[LedgerTick] = ()
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +100,14 @@ class AuditFacts:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published;
-    `unheard`: how long nodes have been expected that nobody has heard since the watch began.
+    `unheard`: how long nodes have been expected that nobody has heard since the watch began;
+    `started_seconds`: since the watch began on a plant that nobody had observed lately, which starts, too.
     """
 
     now: float
     snapshot: Snapshot | None = None
     silent_seconds: float | None = None
+    started_seconds: float = math.inf
     loops: Sequence[LoopFacts] = ()
     producers: Mapping[str, float] = field(default_factory=dict)
     unheard: Mapping[str, float] = field(default_factory=dict)
@@ -122,12 +131,16 @@ class Gatherer:
         self._freshness = Freshness()
         self._ticks: dict[int, deque[LedgerTick]] = {}
         self._last = 0
+        self._began_seconds: float | None = None
         self._checking: set[int] = set()
 
     def gather(self, now: float, monotonic_seconds: float) -> Evidence:
         """The evidence of this instant. Raises what the database and the control server raise."""
         stored = self._control.get(keys.SNAPSHOT)
         snapshot = Snapshot.from_json(stored) if stored else None
+        if self._began_seconds is None:
+            observed = snapshot is not None and abs(now - (snapshot.at or 0.0)) <= SAME_RUN_SECONDS
+            self._began_seconds = -math.inf if observed else monotonic_seconds
         silent = self._silent_seconds(snapshot, now, monotonic_seconds)
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
         self._read_ledger(now)
@@ -136,6 +149,7 @@ class Gatherer:
             now=now,
             snapshot=fresh,
             silent_seconds=silent,
+            started_seconds=monotonic_seconds - self._began_seconds,
             loops=facts_of_loops(now, self._ticks),
             producers=self._producers(now, monotonic_seconds),
             unheard=self._unheard(fresh, monotonic_seconds),
@@ -183,9 +197,7 @@ class Gatherer:
         for ticks in self._ticks.values() if verdicts else ():
             for at, tick in enumerate(ticks):
                 if tick.id in verdicts:
-                    ticks[at] = LedgerTick(
-                        tick.id, tick.at, tick.acted, tick.value, tick.limited_by, verdicts[tick.id]
-                    )
+                    ticks[at] = replace(tick, verdict=verdicts[tick.id])
 
     def _producers(self, now: float, monotonic_seconds: float) -> dict[str, float]:
         """Seconds since each producer published anything."""
@@ -233,10 +245,24 @@ def facts_of_loops(now: float, ticks: Mapping[int, Sequence[LedgerTick]]) -> lis
     loops = list(active_loops())
     held = overrides.by_loop(loops, datetime.fromtimestamp(now, UTC))
     modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
-    return [loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk)) for loop in loops]
+    causes = _causes(ticks)
+    return [
+        loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk), causes.get(loop.pk)) for loop in loops
+    ]
 
 
-def loop_facts(loop: Loop, ticks: Sequence[LedgerTick], held: Any = None) -> LoopFacts:
+def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, str | None]:
+    """Loop → the cause of its newest tick's invalid measurement; an observation is read of those alone."""
+    newest = {rows[-1].id: loop for loop, rows in ticks.items() if rows and rows[-1].limited_by == STALE}
+    if not newest:
+        return {}
+    found: Any = LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "observation")
+    return {newest[entry]: (observation or {}).get("cause") for entry, observation in found}
+
+
+def loop_facts(
+    loop: Loop, ticks: Sequence[LedgerTick], held: Any = None, cause: str | None = None
+) -> LoopFacts:
     mode = held.value if held else loop.mode
     handed_over = held is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
     return LoopFacts(
@@ -250,6 +276,7 @@ def loop_facts(loop: Loop, ticks: Sequence[LedgerTick], held: Any = None) -> Loo
         held_since=held.created_at.timestamp() if handed_over else None,
         mode=mode,
         ticks=list(ticks),
+        cause=cause,
     )
 
 

@@ -119,6 +119,9 @@ def _failed_seconds(evidence: Evidence) -> float:
     """For how long it has been down, as its state says; unknown counts from now."""
     state = evidence.plant.states.get("pipeline/main")
     since = state.since if state is not None and state.severity == "critical" else None
+    part = evidence.plant.parts.get("pipeline")
+    if since is None and part is not None and part.state == "failed":
+        since = part.since
     return 0.0 if since is None else max(0.0, evidence.now - since)
 
 
@@ -165,6 +168,7 @@ CONDITIONS = (
         "queue",
         _queue_wait,
         series=("queues.{queue}.wait_seconds",),
+        waits=True,
     ),
     Condition(
         "queue_latency",
@@ -173,6 +177,7 @@ CONDITIONS = (
         "queue",
         _queue_latency,
         series=("queues.{queue}.latency_p95_seconds",),
+        waits=True,
     ),
     Condition(
         "dead_letters",
@@ -189,6 +194,7 @@ CONDITIONS = (
         "node",
         _node_lost,
         series=("nodes.{node}.age_seconds",),
+        waits=True,
     ),
     Condition(
         "node_toobusy",
@@ -198,6 +204,7 @@ CONDITIONS = (
         _node_toobusy,
         series=("nodes.{node}.utilisation",),
         scale=100.0,
+        waits=True,
     ),
     Condition(
         "node_memory",
@@ -215,6 +222,7 @@ CONDITIONS = (
         "producer",
         _producer_silent,
         source="records",
+        waits=True,
     ),
     Condition(
         "workers_missing",
@@ -224,6 +232,7 @@ CONDITIONS = (
         _workers_missing,
         direction="below",
         series=("totals.worker_slots",),
+        waits=True,
     ),
     Condition(
         "workers_saturated",
@@ -233,6 +242,7 @@ CONDITIONS = (
         _workers_saturated,
         series=("totals.workers_busy", "totals.worker_slots"),
         scale=None,
+        waits=True,
     ),
     Condition(
         "pool_refuses",
@@ -249,6 +259,7 @@ CONDITIONS = (
         "pipeline",
         _pipeline_down,
         series=("pipeline.age_seconds",),
+        waits=True,
     ),
     Condition(
         "pipeline_stalled",
@@ -257,6 +268,7 @@ CONDITIONS = (
         "pipeline",
         _pipeline_stalled,
         series=("pipeline.waiting_events",),
+        waits=True,
     ),
     Condition(
         "pipeline_lag",
@@ -265,6 +277,7 @@ CONDITIONS = (
         "pipeline",
         _pipeline_lag,
         series=("pipeline.watermark_lag_seconds",),
+        waits=True,
     ),
     Condition(
         "throttled",
@@ -290,5 +303,6 @@ CONDITIONS = (
         "",
         _observer_silent,
         source="records",
+        waits=True,
     ),
 )

@@ -17,6 +17,7 @@ from django.db import transaction
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.conditions.starting import excused
 from workers.alerts.evaluation import notifying
 from workers.alerts.evaluation.check import AlertCheck
 from workers.alerts.lifecycle import automaton
@@ -54,9 +55,10 @@ def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
     """Every subject of every rule that its matchers leave."""
     for rule in enabled:
         own = {"rule": rule.name, "severity": rule.severity}
-        for reading in CONDITIONS[rule.condition].read(evidence, rule.window_seconds):
+        condition = CONDITIONS[rule.condition]
+        for reading in condition.read(evidence, rule.window_seconds):
             if matching.matches(rule.matchers, {**reading.labels, **own}):
-                yield Subject(rule, reading)
+                yield Subject(rule, excused(condition, reading, evidence))
 
 
 @transaction.atomic

@@ -24,6 +24,7 @@ from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targ
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.present import Present
 from workers.documents.loops import LoopStatus
+from workers.documents.parts import CONSUMERS, settling
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
@@ -151,9 +152,20 @@ def _measured(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: floa
     age = abs(now_seconds - at_seconds)
     if row.in_per_second is None:
         return Measured(age, f"what comes to {name} is not measured yet")
+    if (part := settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])) is not None:
+        # What waits since the start says nothing of the demand, and is worked off.
+        return Measured(age, idle=f"{part} has just started")
     silent = [each for each in applications(name, snapshot) if each.state != "running"]
+    if row.kind == "pipeline" and silent and silent[0].state == "stopped":
+        return Measured(age, idle=f"an application that reads {name} is stopped by a person")
     if row.kind == "pipeline" and silent:
         return Measured(age, f"an application that reads {name} is {silent[0].state}")
+    if row.kind == "jobs" and row.out_per_second is None:
+        return Measured(age, f"what {name} handles is not measured yet")
+    if row.kind == "jobs" and not snapshot.totals.worker_slots:
+        return Measured(
+            age, idle=f"no worker host of role jobs reports: what {name} could handle is not known"
+        )
     return Measured(age)
 
 
@@ -202,6 +214,8 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,
+    # A measured rate lags behind by some seconds: one check with less capacity than demand is no shortage.
+    parameters={"unmet_decisions": 3},
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
         purpose=(

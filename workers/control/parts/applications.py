@@ -31,7 +31,7 @@ def measured(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) 
     if said > PIPELINE_STALE_SECONDS:
         return Measured(age, f"the pipeline has said nothing for {said:.0f} s")
     told = f"application {target['application']} is {row.state}"
-    if row.state == "starting":
+    if row.state in ("starting", "stopped"):
         return Measured(age, idle=told)
     return Measured(age, None if row.state == "running" else told)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from workers.alerts.conditions.control_conditions import STALE
+from workers.alerts.conditions.evidence import STALE
 from workers.alerts.conditions.loop_words import loop_words
 from workers.documents.loops import LoopStatus
 from workers.documents.states import SubjectState

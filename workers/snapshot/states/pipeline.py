@@ -20,6 +20,7 @@ SIGNS: Mapping[str, tuple[str, str]] = {
     "running": (NORMAL, "Running"),
     "starting": (BUSY, "Starting"),
     "stopping": (BUSY, "Stopping"),
+    "stopped": (BUSY, "Stopped"),
     "stalled": (TOOBUSY, "Stalled"),
     "failed": (TOOBUSY, "Failed"),
     "offline": (OFFLINE, "Not reporting"),

@@ -1,0 +1,40 @@
+"""What a part lacks while it starts is no reason for an alert: its subjects are unknown until it settles.
+
+Only of conditions that say so (`Condition.waits`), only of subjects that depend on such a part, and only for
+as long as that part is given (`workers.snapshot.parts`). Conditions that read records which outlast a stop of
+the whole plant (when a loop ticked last, when the observer published) wait while the plant itself starts.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from workers.alerts.conditions.condition import Condition, Reading
+from workers.alerts.conditions.evidence import Evidence
+from workers.documents import parts
+
+PLANT_SECONDS = 120.0  # from the first observation on
+
+
+def excused(condition: Condition, reading: Reading, evidence: Evidence) -> Reading:
+    """The reading; without its value while that says only that something starts."""
+    if not condition.waits:
+        return reading
+    is_new = condition.source == "records" and evidence.started_seconds < PLANT_SECONDS
+    if is_new or parts.settling(evidence.plant.parts, _needed(condition, reading)):
+        return replace(reading, value=None)
+    return reading
+
+
+def _needed(condition: Condition, reading: Reading) -> Iterator[str]:
+    """The parts that a subject depends on."""
+    yield from (parts.node_part(name) for name in reading.touches.get("nodes", ()))
+    if "node" in reading.labels:
+        yield parts.node_part(reading.labels["node"])
+    if (part := parts.CONSUMERS.get(str(reading.touches.get("kind")))) is not None:
+        yield part
+    if "loop" in reading.labels or condition.name == "loops_stopped":
+        yield parts.CONTROL
+    if "pipeline" in reading.labels:
+        yield parts.CONSUMERS["pipeline"]
+    if "host" in reading.labels or condition.name.startswith("workers_"):
+        yield parts.CONSUMERS["jobs"]

@@ -1,0 +1,90 @@
+"""Which parts of the plant run, judged from one snapshot after the other.
+
+A part that is seen for the first time and does not run yet is *starting*: for `STARTING_SECONDS` that it is
+not there is no finding. Once it runs after such a start it has `SETTLING_SECONDS` to catch up. Both are of
+the part, and end by the clock: one that never comes is silent then, and one that dies later gets no grace.
+"""
+
+from collections.abc import Iterator
+
+from queues.nodes.node_state import SILENT
+from workers.documents.parts import CONSUMERS, CONTROL, PartStatus, node_part
+from workers.documents.pipeline import PipelineStatus
+from workers.documents.snapshot import Snapshot
+
+STARTING_SECONDS = 180.0
+SETTLING_SECONDS = 120.0
+# A start that took no longer was none: who watches has only begun to watch.
+SHORT_SECONDS = 10.0
+# A snapshot this old is of another run of the plant.
+SAME_RUN_SECONDS = 60.0
+PIPELINE_RUNS = ("running", "stalled")
+
+
+class PartsRecord:
+    """What was known of the parts at the step before. before: the snapshot that another watcher left."""
+
+    def __init__(self, before: Snapshot | None = None) -> None:
+        self._left = before
+        self._parts: dict[str, PartStatus] = {}
+
+    def step(self, snapshot: Snapshot, at: float) -> dict[str, PartStatus]:
+        """The parts as of a snapshot that is composed otherwise, without nodes that simply run: of these
+        there may be a thousand.
+        """
+        states = dict(observed(snapshot))
+        if self._left is not None and abs(at - (self._left.at or 0.0)) <= SAME_RUN_SECONDS:
+            ran = PartStatus(state="running", since=self._left.at or at)
+            self._parts = {name: self._left.parts.get(name, ran) for name in states}
+        self._left = None
+        self._parts = {name: following(self._parts.get(name), state, at) for name, state in states.items()}
+        return {name: part for name, part in self._parts.items() if not _simply_runs(name, part)}
+
+
+def _simply_runs(name: str, part: PartStatus) -> bool:
+    return name.startswith(node_part("")) and part.state == "running" and part.grace_until is None
+
+
+def observed(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Each part that the plant needs, and its state as it looks, whatever was before."""
+    for name, node in snapshot.nodes.items():
+        heard = node.age_seconds is not None and not node.stale and node.state not in SILENT
+        yield node_part(name), "running" if heard else "silent"
+    kinds = {queue.kind for queue in snapshot.queues.values()}
+    roles = {host.role for host in snapshot.hosts.values()}
+    if snapshot.loops:
+        yield CONTROL, "running" if "control" in roles else "silent"
+    if "jobs" in kinds:
+        yield CONSUMERS["jobs"], "running" if "jobs" in roles else "silent"
+    if "pipeline" in kinds:
+        yield CONSUMERS["pipeline"], _of_pipeline(snapshot.pipeline)
+
+
+def _of_pipeline(pipeline: PipelineStatus) -> str:
+    if pipeline.state is None or pipeline.state == "offline":
+        return "silent"
+    return "running" if pipeline.state in PIPELINE_RUNS else str(pipeline.state)
+
+
+def following(before: PartStatus | None, state: str, at: float) -> PartStatus:
+    """A part's status after the one before, by the state that it shows at an instant."""
+    grace = None if before is None or before.grace_until is None else before.grace_until
+    grace = grace if grace is not None and at < grace else None
+    if state == "running":
+        return _runs(before, grace, at)
+    if before is None:
+        return PartStatus(state="starting", since=at, grace_until=at + STARTING_SECONDS)
+    if grace is not None and before.state != "running" and state in ("silent", "starting"):
+        state = "starting"
+    if state == before.state:
+        return PartStatus(state=state, since=before.since, grace_until=grace)
+    return PartStatus(state=state, since=at, grace_until=None if before.state == "running" else grace)
+
+
+def _runs(before: PartStatus | None, grace: float | None, at: float) -> PartStatus:
+    if before is None:
+        return PartStatus(state="running", since=at)
+    if before.state == "running":
+        return PartStatus(state="running", since=before.since, grace_until=grace)
+    long = grace is not None and at - before.since > SHORT_SECONDS
+    return PartStatus(state="running", since=at, grace_until=at + SETTLING_SECONDS if long else None)
