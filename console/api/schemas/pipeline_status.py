@@ -153,7 +153,7 @@ class OperatorEdge(ApiAnswer):
     type: str
 
 
-class PipelineFigures(ApiAnswer):
+class TierFigures(ApiAnswer):
     """Figures of an application, or of all together; null: not known."""
 
     error: str | None
@@ -184,7 +184,7 @@ class ApplicationRestarts(ApiAnswer):
     last_error_at: Instant | None = None
 
 
-class ApplicationStatus(PipelineFigures):
+class ApplicationStatus(TierFigures):
     """What an application says of itself."""
 
     state: State
@@ -208,7 +208,7 @@ class ApplicationStatus(PipelineFigures):
     edges: list[OperatorEdge]
 
 
-class PipelineStatus(PipelineFigures):
+class PipelineStatus(TierFigures):
     """All applications together."""
 
     state: State | None

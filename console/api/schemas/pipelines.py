@@ -52,7 +52,7 @@ class CriterionRelease(ApiAnswer):
     criterion: str
 
 
-class CriterionHold(CriterionRelease):
+class HeldCriterion(CriterionRelease):
     """A value in place of a criterion's own."""
 
     value: float

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from console.models import AuditEntry
 from tests.workers.alerts.checks import lost, queue, rule, the_alert
+from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator
@@ -35,7 +36,7 @@ def alert(db, stored_snapshot) -> Alert:
 
 def look(seconds: float = 0.0, snapshot: Any = None) -> None:
     now = timezone.now().timestamp() + seconds
-    evaluator.check(Evidence(now=now, snapshot=lost() if snapshot is None else snapshot), 1)
+    evaluator.check(Evidence(now=now, snapshot=snapshot_of(lost() if snapshot is None else snapshot)), 1)
 
 
 def fetch(browser: Client, address: str, posted: dict[str, Any] | None = None) -> Any:
