@@ -10,8 +10,8 @@ from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
-from console.pages.plant import plans, plant, plants
-from console.pages.queues import dead_letters, ladder, queues
+from console.pages.plant import plans, plant, plants, processes, worker_hosts
+from console.pages.queues import dead_letters, ladder, pauses, queue_definitions, queues, waiting_events
 from console.pages.records import audit, ledger, timeline
 from console.pages.work import lab, run, tasks
 
@@ -25,8 +25,15 @@ urlpatterns = [
     path("nodes/<str:name>/", plant.node, name="node"),
     path("nodes/<str:name>/thresholds", plant.thresholds, name="node-thresholds"),
     path("queues/", queues.queues, name="queues"),
+    path("queues/new", queue_definitions.new, name="queue-new"),
+    path("queues/create", queue_definitions.create, name="queue-create"),
     path("queues/<str:name>/", queues.queue, name="queue"),
+    path("queues/<str:name>/definition/", queue_definitions.definition, name="queue-definition"),
+    path("queues/<str:name>/definition/preview", queue_definitions.preview, name="queue-change-preview"),
+    path("queues/<str:name>/change", queue_definitions.change, name="queue-change"),
+    path("queues/<str:name>/waiting/", waiting_events.waiting, name="queue-waiting"),
     path("queues/<str:name>/cap", ladder.cap, name="queue-cap"),
+    path("queues/<str:name>/pause", pauses.pause, name="queue-pause"),
     path("queues/<str:name>/points", plans.points, name="queue-points"),
     path("dead-letters/", dead_letters.letters, name="dead-letters"),
     path("dead-letters/act", dead_letters.act, name="dead-letters-act"),
@@ -38,6 +45,10 @@ urlpatterns = [
     ),
     path("dead-letters/<str:queue>/<str:node>/<str:dead_id>/fix", dead_letters.fix, name="dead-letter-fix"),
     path("workers/", plant.workers, name="workers"),
+    path("workers/<str:name>/", worker_hosts.worker_host, name="worker-host"),
+    path("workers/<str:name>/drain", worker_hosts.drain, name="worker-host-drain"),
+    path("processes/", processes.processes, name="processes"),
+    path("processes/restart", processes.restart, name="process-restart"),
     path("pipeline/", pipeline.pipeline, name="pipeline"),
     path("pipeline/<str:name>/", pipeline.application, name="pipeline-application"),
     path("pipeline/<str:name>/operators/<str:operator>/", pipeline.operator, name="pipeline-operator"),

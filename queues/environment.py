@@ -115,6 +115,12 @@ ADMIN_PASSWORD = Variable(
     secret=True,
 )
 
+SUPERVISOR = Variable(
+    "WEIR_SUPERVISOR",
+    "set by ./run for its processes: the socket of their supervisor",
+    unset="none supervises",
+)
+
 # Production, and who may come.
 PRODUCTION = Switch("WEIR_PRODUCTION", "1 demands secrets from the environment and https cookies")
 SECRET_KEY = Variable(

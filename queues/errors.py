@@ -49,3 +49,17 @@ class NoContainerAvailable(WeirError):  # noqa: N818
     def __init__(self, message: str, stored: object = None) -> None:
         super().__init__(message)
         self.stored = stored
+
+
+class QueuePaused(WeirError):  # noqa: N818
+    """A person has paused the queue's intake: nothing was stored. Publish again after `retry_seconds`."""
+
+    def __init__(self, queue: str, reason: str, retry_seconds: int) -> None:
+        super().__init__(
+            f"Intake of {queue} is paused for {retry_seconds} s more: {reason} "
+            "Nothing of this was stored; publish it again then."
+        )
+        self.queue, self.reason, self.retry_seconds = queue, reason, retry_seconds
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, int]]:
+        return type(self), (self.queue, self.reason, self.retry_seconds)

@@ -198,6 +198,18 @@ THROTTLE = Key(
     "web workers → web workers",
     "there while the queue is throttled: the API answers 429, Retry-After its time to live",
 )
+PAUSE = Key(
+    "weir:pause:{queue}:{part}",
+    "string",
+    "web workers → all",
+    "JSON {until, reason, by} while a queue's intake or consumption is paused: `queues.pausing`",
+)
+DRAIN = Key(
+    "weir:drain:{host}",
+    "string",
+    "web workers → workers",
+    "there while a worker host is drained: it takes no new work",
+)
 QUOTA = Key(
     "weir:quota:{subject}",
     "hash",

@@ -103,7 +103,42 @@ def create_queue(
         )
         queue.save()
         _write_points(queue, shared)
+        _check_readable(thresholds)
         return project(control, thresholds)
+
+
+def change_queue(
+    control: redis.Redis, name: str, fields: Mapping[str, Any], thresholds: Overriding | None = None
+) -> Topology:
+    """Give a queue other settings (fields of `Queue`, not its points), projected. Raises `BadInput` naming
+    the field; nothing is changed then.
+    """
+    with transaction.atomic():
+        row = Queue.objects.select_for_update().filter(name=name).first()
+        if row is None:
+            raise UnknownQueue("queue", f"{name} is not known.")
+        for field, value in fields.items():
+            setattr(row, field, value)
+        _clean(row)
+        live = row.containers.filter(points__gt=0).count()
+        if not 1 <= row.minimum_containers <= live:
+            message = (
+                f"takes 1 to {live}, as many containers as the queue has; move points to more nodes first."
+            )
+            raise BadInput("minimum_containers", message)
+        row.save(update_fields=list(fields))
+        _check_readable(thresholds)
+        return project(control, thresholds)
+
+
+def _check_readable(thresholds: Overriding | None) -> None:
+    """What would be projected must be readable by everybody who moves events. Raises `BadInput` naming the
+    field.
+    """
+    try:
+        Topology.from_json(read_database(thresholds).to_json())
+    except BadTopology as error:
+        raise BadInput(error.field.rpartition(".")[2], error.message) from None
 
 
 def set_points(
@@ -211,12 +246,18 @@ def _made(model: type[Queue], **values: Any) -> Queue:
         if name not in known:
             raise BadInput(name, f"is not known; the fields are {', '.join(sorted(known))}.")
     row = model(**values)
+    _clean(row)
+    return row
+
+
+def _clean(row: Queue) -> None:
+    """Raises BadInput for the first field that is wrong."""
+    blank = ["handler"] if row.kind == Queue.Kind.PIPELINE else []
     try:
-        row.clean_fields()
+        row.clean_fields(exclude=blank)
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
         raise BadInput(field, " ".join(messages)) from None
-    return row
 
 
 def _node(node: Node, thresholds: Mapping[str, float]) -> NodeSpec:

@@ -104,13 +104,15 @@ class Override(models.Model):
     """A person's value in place of a threshold, setpoint, parameter, actuator or mode.
 
     It is on one loop, or on all loops of a law, a queue, a node or any combination of these; a node alone and
-    the name of a threshold: on the node itself. `workers.steering.scope` says which.
+    the name of a threshold: on the node itself; a queue alone and what of it is paused; a worker host that is
+    drained. `workers.steering.scope` says which.
     """
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, null=True, related_name="overrides")
     law = models.CharField(max_length=60, default="", blank=True)
     queue = models.CharField(max_length=40, default="", blank=True)
     node = models.ForeignKey("queues.Node", on_delete=models.CASCADE, null=True, related_name="overrides")
+    host = models.CharField(max_length=100, default="", blank=True)  # a worker host, drained
     name = models.CharField(max_length=60)  # upper_limit, mode, busy_threshold, start …
     value = models.JSONField()
     instead_of = models.JSONField(null=True)

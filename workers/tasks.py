@@ -10,7 +10,7 @@ from celery import current_task, shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
-from queues import keys, projection
+from queues import keys, pausing, projection
 from queues.errors import WeirError
 from queues.segments.segment import Segment
 from queues.topology import Topology
@@ -30,7 +30,7 @@ from workers.placement import draining, execution, plans, recovery
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.completions import CompletionReporter
-from workers.steering import overrides
+from workers.steering import enforcing, overrides
 
 hosts.install()
 logger = logging.getLogger(__name__)
@@ -68,6 +68,7 @@ def consumer_for(reporter: WorkReporter) -> Consumer:
         handler,
         reporter.worker_id,
         alive=lambda: reporter.alive(time.time()),
+        paused=lambda: bool(pausing.paused(reporter.control, [reporter.queue], pausing.CONSUMPTION)),
         completed=reporter.completed,
     )
 
@@ -107,6 +108,7 @@ def upkeep() -> None:
     ensure_loops(Present(topology, control, snapshot))
     task_definitions.ensure_tasks()
     overrides.expire_due(now, control)
+    enforcing.reconcile(control, now)
     plans.void_due(now)
     if snapshot is not None:
         draining.tidy(control, snapshot, now)

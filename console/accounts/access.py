@@ -58,6 +58,12 @@ ACTIONS = {
     "pipeline.steer": "operator",
     "plant.scale": "operator",
     "ladder.cap": "operator",
+    "queue.pause": "operator",
+    "queue.peek": "operator",
+    "queue.define": "administrator",
+    "host.drain": "operator",
+    "process.view": "administrator",
+    "process.restart": "administrator",
     "plant.register": "administrator",
     "dead_letters.requeue": "operator",
     "dead_letters.discard": "operator",
@@ -85,7 +91,9 @@ BY_NAME_ONLY = frozenset({"token.mint", "user.manage"})
 OF_NO_QUEUE = frozenset(
     {"plant.view", "account.change", "token.mint", "lab.run", "mark.add", "mark.remove", "audit.view"}
 )
-CONFIRMED = frozenset({"user.manage", "settings.change", "receiver.change", "plant.register", "task.define"})
+CONFIRMED = frozenset(
+    {"user.manage", "settings.change", "receiver.change", "plant.register", "task.define", "queue.define"}
+)
 CONFIRMED_SECONDS = 600.0
 CONFIRMED_AT = "weir_confirmed_at"  # in a session: when its person last proved who it is
 MOST_ANCESTORS = 8

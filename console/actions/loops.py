@@ -21,7 +21,7 @@ from queues.models import Node
 from workers.models import Loop, Override
 from workers.steering import overrides, plant_settings
 from workers.steering.expiry import Expiry, in_minutes
-from workers.steering.scope import Scope, is_threshold
+from workers.steering.scope import Scope
 
 NEVER_SAID = Expiry()
 THRESHOLDS = {"busy": "busy_threshold", "toobusy": "toobusy_threshold"}
@@ -35,6 +35,8 @@ def override(
     actuator; of a wide scope the mode too.
     """
     demand(actor, "loop.mode" if "mode" in values else "override.set", queues_of_scope(scope))
+    if any(scope.is_itself(name) for name in values):
+        raise BadInput("name", "is no value of a loop; set it on the page of its node, queue or host.")
     if "mode" in values and not scope.is_wide:
         raise BadInput("name", "mode is changed with the mode switch; choose a parameter here.")
     if not values:
@@ -71,13 +73,9 @@ def override_thresholds(
             made.append(put(THRESHOLDS[key], changed[key], Scope(node=node), expiry))
         except BadInput as error:
             raise BadInput(key if error.field == "value" else error.field, error.message) from None
-    _tell_agents(control, now)
-    return made
-
-
-def _tell_agents(control: redis.Redis, now: datetime) -> None:
-    """The last step of a change: before it, it may still be taken back, and agents must not know of it."""
+    # The last step of a change: before it, it may still be taken back, and agents must not know of it.
     projection.project(control, overrides.node_thresholds(now))
+    return made
 
 
 def _put(
@@ -124,6 +122,7 @@ def extend_override(
     now: datetime,
     minutes: Any = None,
     expires_at: datetime | None = None,
+    control: redis.Redis | None = None,
 ) -> Override:
     """Let an override run `minutes` longer, or until a time; never more than the setting's days from now."""
     demand(actor, "override.extend", queues_of_scope(Scope.of(override)))
@@ -133,7 +132,7 @@ def extend_override(
         expires_at = (before or now) + in_minutes(minutes, most)
     elif minutes is not None:
         raise BadInput("expires_at", "takes minutes or a time, one of the two.")
-    overrides.extend(override, now=now, expires_at=expires_at)
+    overrides.extend(override, now=now, expires_at=expires_at, control=control)
     span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
     audit_log.record(actor, "override.extend", str(Scope.of(override)), before=span[0], after=span[1])
     return override
@@ -145,7 +144,7 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
     demand(actor, "override.end", queues_of_scope(Scope.of(override)))
     if not overrides.holds(override, now):
         return False
-    overrides.end(override, by=actor.user, now=now)
+    overrides.end(override, by=actor.user, now=now, control=control)
     audit_log.record(
         actor,
         "override.end",
@@ -153,8 +152,6 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
         before={override.name: override.value, "expires_at": _iso(override.expires_at)},
         after={override.name: override.instead_of},
     )
-    if is_threshold(override):
-        _tell_agents(control, now)
     return True
 
 

@@ -28,6 +28,7 @@ from console.api.routes import (
     tasks,
     timeline,
 )
+from console.api.routes.operating import palette, processes, queues, stops
 from console.input.boundary import Documents
 from console.web import problem
 
@@ -74,6 +75,10 @@ for part in (
     dead_letters,
     lab,
     ladders,
+    stops,
+    queues,
+    palette,
+    processes,
 ):
     api.add_router("/v1", part.router)
 

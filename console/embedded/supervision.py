@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 from xmlrpc.client import ServerProxy
 
+import msgspec
 from supervisor.xmlrpc import SupervisorTransport
 
+from console.connections.supervisor import ProcessEnd, ends_file
 from console.embedded.processes import Process
+from queues import environment as variables
 from queues.private_files import private_folder, write_private
 
 HEAD = """[supervisord]
@@ -69,6 +72,8 @@ class Supervisor:
         # A Unix socket's path is short (108 bytes), a data folder's may not be.
         self.runtime = Path(tempfile.mkdtemp(prefix="weir-"))
         self.socket = self.runtime / "supervisor.sock"
+        variables.PROCESS[variables.SUPERVISOR.name] = str(self.socket)  # the console asks it, too
+        self.ends: dict[str, ProcessEnd] = {}
         self.child: subprocess.Popen[str] | None = None
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
@@ -79,6 +84,7 @@ class Supervisor:
         parts = [HEAD.format(data=self.data, user=getpass.getuser(), socket=self.socket)]
         parts += [self._program(process, autostart=True) for process in servers]
         parts += [self._program(process, autostart=False) for process in self.plant]
+        self._note()  # what ended before is of another life
         path = self.data / "supervisor.conf"
         write_private(path, "".join(parts))
         self.child = subprocess.Popen(
@@ -134,12 +140,30 @@ class Supervisor:
         for line in self.child.stdout:
             if match := EXITED.search(line):
                 down.add(match[1])
+                self.ended(match[1], match[2])
                 yield f"{match[1]} ended ({match[2]}); starting it again"
             elif (match := SPAWNED.search(line)) and match[1] in down:
+                self.back(match[1])
                 down.discard(match[1])
                 yield f"{match[1]} is back"
             elif match := GAVE_UP.search(line):
                 yield f"{match[1]} does not start; see {self.data}/logs/{match[1]}.log"
+
+    def ended(self, name: str, how: str) -> None:
+        """Note how a process ended, for the page of processes."""
+        self.ends[name] = msgspec.structs.replace(self._end(name), ended_at=time.time(), how=how)
+        self._note()
+
+    def back(self, name: str) -> None:
+        """Note that it was started again."""
+        self.ends[name] = msgspec.structs.replace(self._end(name), restarts=self._end(name).restarts + 1)
+        self._note()
+
+    def _end(self, name: str) -> ProcessEnd:
+        return self.ends.get(name, ProcessEnd())
+
+    def _note(self) -> None:
+        write_private(ends_file(self.data), msgspec.json.encode(self.ends).decode())
 
     def stop(self) -> None:
         if self.child and self.child.poll() is None:

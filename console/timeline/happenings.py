@@ -21,7 +21,7 @@ from console.timeline.window import Window
 from queues.nodes.node_state import BUSY
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
-from workers.steering.scope import Scope
+from workers.steering.scope import Scope, is_drain, is_pause
 
 BUCKETS = 72  # triangles nearer than this to one another are one
 ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs stands for all
@@ -202,6 +202,10 @@ def _override(window: Window, override: Override) -> Bar:
 def _address(override: Override) -> str:
     if override.loop:
         return reverse("loop", args=[override.loop.pk])
+    if is_pause(override):
+        return reverse("queue", args=[override.queue])
+    if is_drain(override):
+        return reverse("worker-host", args=[override.host])
     node = override.node if not override.law and not override.queue else None
     return reverse("overrides") if node is None else reverse("node", args=[node.name])
 

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import redis
 
-from queues import keys
-from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable
+from queues import keys, pausing
+from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import logged_in
 from queues.publishing.gates import Gates
@@ -78,6 +78,8 @@ class Client:
         self._topology: Topology | None = None
         self._text: bytes | str | None = None
         self._looked_at = -REFRESH_SECONDS
+        self._published_to: tuple[str, ...] = ()
+        self._paused: dict[str, pausing.Pause] = {}
         self._splitters: dict[str, Splitter] = {}
         self._nodes: dict[str, tuple[str, redis.Redis]] = {}
         self._gates = Gates(monotonic)
@@ -113,10 +115,10 @@ class Client:
         """Publish events: a batch or table with any of the schema's columns, or mappings; see
         `queues.events.block`.
 
-        Raises `UnknownQueue`, `MalformedEvent` (nothing was published), `NoContainerAvailable` (`stored` says
-        what was stored before).
+        Raises `UnknownQueue`, `QueuePaused`, `MalformedEvent` (nothing was published), `NoContainerAvailable`
+        (`stored` says what was stored before).
         """
-        self.topology().queue(queue)
+        self.admit(queue)
         now_us = round(self._clock() * 1_000_000)
         columnar = isinstance(events, pa.RecordBatch | pa.Table)
         batch = from_columns(events, now_us) if columnar else from_events(events, now_us)
@@ -124,13 +126,25 @@ class Client:
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
         """Publish batches already under `SCHEMA`: the next is made while the servers take the last."""
-        spec = self.topology().queue(queue)
-        return Publishing(self, spec).run(batches)
+        return Publishing(self, self.admit(queue)).run(batches)
 
     def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> Published:
         """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
+        return Publishing(self, self.admit(queue)).run_blocks(blocks)
+
+    def admit(self, queue: str) -> QueueSpec:
+        """The queue, if it takes events now. Raises `UnknownQueue`, and `QueuePaused`, at most a second after
+        somebody has paused or resumed it.
+        """
         spec = self.topology().queue(queue)
-        return Publishing(self, spec).run_blocks(blocks)
+        with self._lock:
+            if queue not in self._published_to:
+                self._published_to += (queue,)
+                self._look()
+            found = self._paused.get(queue)
+        if found is not None:
+            raise QueuePaused(queue, found.reason, found.left_seconds(self._clock()))
+        return spec
 
     def count_rejected(self, queue: str, events: int) -> None:
         """Count events that were refused before publishing, for the producer's figures."""
@@ -206,15 +220,21 @@ class Client:
             return known[1]
 
     def _look(self) -> None:
-        """Read the topology; keep the old one when the control server is away and there is an old one."""
+        """Read the topology, and the pauses of the queues published to; keep the old ones when the control
+        server is away and there are old ones.
+        """
         try:
-            text = self._control.get(keys.TOPOLOGY)
+            names = pausing.names_of(self._published_to, pausing.INTAKE)
+            text, *pauses = cast(list[Any], self._control.mget(keys.TOPOLOGY, *names))
         except (redis.RedisError, OSError) as error:
             self._looked_at = self._monotonic()
+            # Nobody can be asked: a pause then ends by our own clock.
+            self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
             if self._topology is None:
                 raise NodeUnavailable(f"The control server does not answer ({error}).") from error
             return
         self._looked_at = self._monotonic()
+        self._paused = pausing.read(self._published_to, pauses)
         if self._topology is None or text != self._text:
             self._topology, self._text = Topology.from_json(text), text
 

@@ -96,6 +96,7 @@ class Consumer:
         worker_id: str,
         *,
         alive: Callable[[], None] = lambda: None,
+        paused: Callable[[], bool] = lambda: False,
         completed: Callable[[Sequence[Completion]], None] = lambda done: None,
         backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
         monotonic: Callable[[], float] = time.monotonic,
@@ -108,16 +109,16 @@ class Consumer:
         self._attempt = HandlerCall(handler, spec.handler_timeout_seconds, until, monotonic)
         self._until_seconds = until
         self._keep_alive = KeepAlive(segment, worker_id, alive)
-        self._tally, self._completed = Tally(), completed
+        self._tally, self._completed, self._paused = Tally(), completed, paused
 
     def run(self) -> None:
-        """Work until the quota is used, nothing is left, or the time is over.
+        """Work until the quota is used, nothing is left, the queue is paused, or the time is over.
 
-        Raises NodeUnavailable when the segment's node is away.
+        What it has claimed is finished. Raises NodeUnavailable when the segment's node is away.
         """
         left = self._spec.events_per_worker
         with self._keep_alive:
-            while left > 0 and self._monotonic() < self._until_seconds:
+            while left > 0 and self._monotonic() < self._until_seconds and not self._paused():
                 claimed = self._segment.claim(self._worker_id, min(left, CLAIM_EVENTS), self._idle_seconds)
                 if not claimed:
                     break

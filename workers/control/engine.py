@@ -14,6 +14,8 @@ Then:
 | advise | the law, guarded | advances | no: it records what it would do |
 | hold | the law, guarded | stands still | no: it records what it would have done |
 | manual | a person's value (override of the actuator), guarded | stands still | yes |
+
+A loop whose queue is paused or whose worker host is drained is on hold meanwhile, whatever its mode.
 """
 
 import logging
@@ -39,7 +41,7 @@ from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.plant import Plant
-from workers.steering import overrides
+from workers.steering import overrides, stopped
 from workers.steering.scope import active_loops
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class _Setting:
     guard: dict[str, Any]
     manual: dict[str, Any] | None
     conflict: str = ""  # why the overrides of parameters and guard are left out
+    stopped: str = ""  # what people have stopped that it steers
 
     def recorded(self) -> dict[str, Any]:
         """As the ledger keeps it."""
@@ -82,7 +85,7 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
         ledger.judge_due(now, snapshot)
     loops = list(active_loops().filter(law=law).order_by("name"))
     in_force = overrides.by_loop(loops, now)
-    loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], now)]
+    loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], snapshot, now)]
     entries = []
     for loop in loops:
         try:
@@ -108,9 +111,11 @@ def _due(loop: Loop, now: datetime) -> bool:
     return abs((now - loop.ticked_at).total_seconds()) >= DUE_SHARE * loop.interval_seconds
 
 
-def _resumes(loop: Loop, in_force: list[Override], now: datetime) -> bool:
+def _resumes(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> bool:
     """Whether a hold has just ended: what was met meanwhile is judged at once, not an interval later."""
-    return bool((loop.state or {}).get("held")) and _mode(loop, in_force, now) not in Loop.HANDED_OVER
+    if not (loop.state or {}).get("held") or stopped.why_held(loop.target, snapshot):
+        return False
+    return _mode(loop, in_force, now) not in Loop.HANDED_OVER
 
 
 def _mode(loop: Loop, in_force: list[Override], now: datetime) -> str:
@@ -166,7 +171,7 @@ def _record(
 ) -> LedgerEntry | None:
     """Decide and write the entry and the state, together and only if no later tick was there."""
     law, kind = catalog.law(loop.law), kind_of(loop.law)
-    setting = effective(loop, law, in_force, now)
+    setting = _held(effective(loop, law, in_force, now), stopped.why_held(loop.target, snapshot))
     before = _state(loop, law, setting)
     sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
     guarded = _decide(law, setting, before, sensed, now)
@@ -230,6 +235,11 @@ def effective(loop: Loop, law: Law, in_force: list[Override], now: datetime) -> 
     )
 
 
+def _held(setting: _Setting, why: str) -> _Setting:
+    """On hold while what the loop steers is stopped."""
+    return replace(setting, mode=Mode.HOLD, manual=None, stopped=why) if why else setting
+
+
 def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
     """{"law", "guard", "sensor"} as stored, or the first; after a hold as the law resumes from it."""
     stored = loop.state or {}
@@ -287,6 +297,8 @@ def _reason(setting: _Setting, guarded: Guarded, in_force: list[Override], now: 
         reason = f"{reason} The overrides contradict each other and are left out: {setting.conflict}."
     if setting.mode == Mode.ADVISE:
         return not_applied(reason, ADVICE_ONLY)
+    if setting.stopped:
+        return not_applied(reason, f"on hold, {setting.stopped}")
     if setting.mode == Mode.HOLD:
         return not_applied(reason, f"on hold{_until(in_force, now)}")
     return reason

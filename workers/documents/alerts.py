@@ -4,10 +4,10 @@ from queues.stored_document import StoredDocument
 
 
 class AlertStatus(StoredDocument, frozen=True, kw_only=True):
-    """quiet: why nobody is notified (explained, silenced, snoozed, acknowledged), None where
-    somebody is; quiet_until: how long. under: the alert that explains it. announce: what a browser
-    shows once. round, step: how often it was announced, and to how many of its receivers. Times are
-    seconds since 1970.
+    """quiet: why nobody is notified (explained, paused, silenced, snoozed, acknowledged), None where
+    somebody is; quiet_until: how long. under: the alert that explains it; explanation: the pause or
+    drain that does, in words. announce: what a browser shows once. round, step: how often it was
+    announced, and to how many of its receivers. Times are seconds since 1970.
     """
 
     id: int
@@ -19,6 +19,7 @@ class AlertStatus(StoredDocument, frozen=True, kw_only=True):
     sentence: str = ""
     since: float | None = None
     under: int | None = None
+    explanation: str = ""
     quiet: str | None = None
     quiet_until: float | None = None
     acknowledged_by: str | None = None

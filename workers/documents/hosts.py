@@ -1,6 +1,7 @@
 """Worker hosts as the snapshot has them, and as they report themselves (`weir:hosts`)."""
 
 from queues.stored_document import StoredDocument
+from workers.documents.queues import PauseStatus
 
 
 class PoolWork(StoredDocument, frozen=True, kw_only=True):
@@ -16,13 +17,16 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
 
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
-    """slots: processes there are; busy: those at work. started_with: slots at its start. `trouble`:
-    why the pool is not what it was set to, "" where it is.
+    """slots: processes there are; busy: those at work. reserved: tasks handed to it and not
+    finished, those at work included. drained: it takes no new work. started_with: slots at its
+    start. `trouble`: why the pool is not what it was set to, "" where it is.
     """
 
     role: str = ""
     slots: int = 0
     busy: int = 0
+    reserved: int = 0
+    drained: bool = False
     pid: int | None = None
     resizable: bool | None = None
     started_with: int | None = None
@@ -37,6 +41,7 @@ class ReportedHost(WorkerHost, frozen=True, kw_only=True):
 
 
 class HostStatus(WorkerHost, frozen=True, kw_only=True):
-    """age_seconds: since its last report."""
+    """age_seconds: since its last report. draining: it takes no new work, what runs is finished."""
 
     age_seconds: float | None = None
+    draining: PauseStatus | None = None

@@ -46,7 +46,8 @@ class RecentAction(StoredDocument, frozen=True, kw_only=True):
 
 
 class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
-    """A value in place of a loop's, a law's, a queue's loops' or a node's own. Times are seconds
+    """A value in place of a loop's, a law's, a queue's loops' or a node's own; or a queue that is
+    paused (`intake`, `consumption`), or a worker host that is drained (`work`). Times are seconds
     since 1970; expires_at None: it has no end; notice_at: when people are notified of its end.
     instead_of: the value it replaces.
     """
@@ -59,6 +60,7 @@ class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
     law: str | None = None
     queue: str | None = None
     node: str | None = None
+    host: str | None = None
     instead_of: Any = None
     owner: str = ""
     reason: str = ""

@@ -34,6 +34,19 @@ class ContainerStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     workers_busy: int | None = None
 
 
+class PauseStatus(StoredDocument, frozen=True, kw_only=True):
+    """What a person has stopped for a time. part: intake or consumption of a queue, work of a worker
+    host. since, until: seconds since 1970. override: its number.
+    """
+
+    part: str
+    override: int
+    since: float | None = None
+    until: float | None = None
+    by: str = ""
+    reason: str = ""
+
+
 class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     """kind: jobs or pipeline. handler, sink: of a jobs queue, what is done with its events, and
     where they go. Figures are of all containers together. wait_seconds: for how long the
@@ -41,7 +54,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     what waits takes at the present rate; None while nothing leaves. oldest_seconds: as the nodes said
     it. trend: of the waiting events, over half a minute (`workers.snapshot.trend`). latency_p95_seconds: from
     publishing to acknowledging. workers_at_once: on average; service_seconds: of one of them, for
-    one event. `trouble`: why a worker ended early.
+    one event. `trouble`: why a worker ended early. pauses: that are in force.
     """
 
     kind: str | None = None
@@ -63,6 +76,7 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     workers_at_once: float | None = None
     service_seconds: float | None = None
     trouble: str | None = None
+    pauses: list[PauseStatus] = []
     containers: dict[str, ContainerStatus] = {}
 
 

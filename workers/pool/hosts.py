@@ -1,10 +1,12 @@
 """Each Celery worker host reports to the control server once a second what it is and how busy it is.
 
-`weir:hosts`: host → {"role", "slots", "busy", "pid", "at", "resizable", "started_with", "trouble", "done"}.
+`weir:hosts`: host → {"role", "slots", "busy", "pid", "at", "resizable", "started_with", "trouble", "done",
+"reserved", "drained"}.
 `slots` are the pool's real processes, not what it was started with: a pool may be grown and shrunk while it
 runs, and the host follows the order that stands for it (`workers.pool.orders`). `done` is what its workers
-completed while all slots had work (`workers.pool.departures`). The report runs on the worker's own timer: no
-thread more, one small exchange a second.
+completed while all slots had work (`workers.pool.departures`). A host that is to be drained takes no new work
+(`workers.pool.intake`); `reserved` are the tasks that it has still to finish. The report runs on the worker's
+own timer: no thread more, one small exchange a second.
 """
 
 import logging
@@ -21,6 +23,7 @@ from queues import keys
 from workers.coordination.connections import control_server
 from workers.pool import completions
 from workers.pool.departures import Departures
+from workers.pool.intake import WorkIntake
 from workers.pool.pool import Order, Pool
 
 CONSUME = "workers.tasks.consume"  # the task that a consumer works in
@@ -47,7 +50,7 @@ class HostReport(bootsteps.StartStopStep):
         super().__init__(parent, **options)
 
     def start(self, parent: Any) -> None:
-        self._pool = Pool(parent)
+        self._pool, self._intake = Pool(parent), WorkIntake(parent)
         self._departures = Departures(self._pool.size, time.monotonic())
         self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
 
@@ -60,20 +63,25 @@ class HostReport(bootsteps.StartStopStep):
         self._departures.resized(self._pool.size, time.monotonic())
         self._departures.settle(time.monotonic(), self._pool.slots, others())
         document = report(parent.hostname, self._pool, self._departures, time.time())
+        document["drained"] = self._intake.is_drained
         answer = self._attempt(lambda: self._exchange(parent.hostname, document))
         if answer is not None:
             self._follow(*answer)
 
-    def _exchange(self, hostname: str, document: dict[str, Any]) -> tuple[bytes | None, list[Any]]:
-        """The report there, the order and what the workers noted back."""
+    def _exchange(
+        self, hostname: str, document: dict[str, Any]
+    ) -> tuple[bytes | None, bytes | None, list[Any]]:
+        """The report there; the order, the drain and what the workers noted back."""
         with self._control.pipeline(transaction=False) as pipe:
             pipe.hset(keys.HOSTS, hostname, orjson.dumps(document))
             pipe.get(keys.POOL.of(hostname))
+            pipe.get(keys.DRAIN.of(hostname))
             pipe.xrange(keys.DONE.of(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
-            _, stored, entries = pipe.execute()
-        return stored, entries
+            _, stored, drain, entries = pipe.execute()
+        return stored, drain, entries
 
-    def _follow(self, stored: bytes | None, entries: list[Any]) -> None:
+    def _follow(self, stored: bytes | None, drain: bytes | None, entries: list[Any]) -> None:
+        self._intake.follow(drain is not None)
         for entry_id, fields in entries:
             self._read_to = entry_id.decode()
             if int(fields[b"p"]) in self._pool.slots:  # a host of this name before it left notes, too
@@ -101,6 +109,7 @@ def report(hostname: str, its_pool: Pool, departures: Departures, now: float) ->
         "role": role_of(hostname),
         "slots": its_pool.size,
         "busy": len(state.active_requests),
+        "reserved": len(state.reserved_requests),
         "pid": os.getpid(),
         "at": now,
         "resizable": its_pool.resizable,

@@ -17,7 +17,9 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineFigures, PipelineStatus
 from workers.documents.queues import ContainerStatus, ProducerStatus, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
+from workers.models import Loop
 from workers.snapshot.readings import Readings, Workers
+from workers.steering import stopped
 
 PRODUCER_SHOWN_SECONDS = 300.0
 HOST_SHOWN_SECONDS = 10.0
@@ -70,7 +72,7 @@ def compose(
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
     nodes = {name: _node(inputs, spec, queues) for name, spec in topology.nodes.items()}
     hosts = _hosts(inputs)
-    return Snapshot(
+    snapshot = Snapshot(
         totals=_totals(inputs, queues, nodes, hosts),
         producers=_producers(inputs),
         queues=queues,
@@ -80,6 +82,26 @@ def compose(
         loops=loops,
         overrides=overrides,
     )
+    return with_stopped(snapshot)
+
+
+def with_stopped(snapshot: Snapshot) -> Snapshot:
+    """What people have paused and drained, where it is shown; the loops of it hold, whatever their mode."""
+    rows = snapshot.overrides
+    queues = {name: stopped.pauses_of(name, rows) for name in snapshot.queues}
+    hosts = {name: stopped.drain_of(name, rows) for name in snapshot.hosts}
+    if not (any(queues.values()) or any(hosts.values())):
+        return snapshot
+    snapshot = changed(
+        snapshot,
+        queues={name: changed(row, pauses=queues[name]) for name, row in snapshot.queues.items()},
+        hosts={name: changed(row, draining=hosts[name]) for name, row in snapshot.hosts.items()},
+    )
+    loops = {
+        name: changed(row, mode=Loop.Mode.HOLD.value) if stopped.why_held(row.target, snapshot) else row
+        for name, row in snapshot.loops.items()
+    }
+    return changed(snapshot, loops=loops)
 
 
 def total(values: Iterable[Number | None]) -> Number | None:

@@ -34,6 +34,7 @@ def status(override: Override, period: timedelta | None = None) -> OverrideStatu
         law=override.law or None,
         queue=override.queue or None,
         node=override.node.name if override.node else None,
+        host=override.host or None,
         name=override.name,
         value=override.value,
         instead_of=override.instead_of,

@@ -1,4 +1,5 @@
-"""A person's value in place of a parameter, a guard's setting, an actuator, a mode or a node's threshold.
+"""A person's value in place of a parameter, a guard's setting, an actuator, a mode or a node's threshold; and
+what a person has stopped for a time: a queue's intake or consumption, the work of a worker host.
 
 Every override has an owner, a reason and an expiry. It reverts by itself: in force is only what has neither
 ended nor reached `expires_at`, so no job has to run for it; `expire_due` merely notes the end, and notifies
@@ -11,6 +12,8 @@ the agents.
 | | the actuator, e.g. `start` | the guard's range; applied while the loop is in manual |
 | | `mode` | auto, advise, hold, manual |
 | a node itself | `busy_threshold`, `toobusy_threshold` | above 0 up to 1, busy below toobusy |
+| a queue itself | `intake`, `consumption` | paused |
+| a worker host | `work` | draining |
 
 Of two that are on the same loop under the same name the newer holds, and says what it stands before; when it
 ends first, the older holds again. Checked are each value's range and, with all that is in force beside it,
@@ -34,10 +37,13 @@ from queues import checks, projection
 from queues.errors import BadInput
 from queues.models import Node
 from workers.models import Loop, Override
+from workers.steering import enforcing
 from workers.steering.expiry import Expiry
-from workers.steering.scope import THRESHOLDS, Scope, active_loops, is_threshold
+from workers.steering.scope import THRESHOLDS, Scope, active_loops, is_itself, is_threshold
 
 MAXIMUM_REASON_LENGTH = 2_000
+PAUSED, OPEN = "paused", "open"
+DRAINED, AT_WORK = "draining", "at work"
 
 
 def in_force(now: datetime) -> QuerySet[Override]:
@@ -59,7 +65,7 @@ def _unexpired(now: datetime) -> Q:
 def by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
     """{loop's id: the overrides in force on it, the oldest first}, wide ones included; one query."""
     rows = in_force(now).select_related("loop", "node", "owner").order_by("created_at", "pk")
-    held = [(Scope.of(row), row) for row in rows if not is_threshold(row)]
+    held = [(Scope.of(row), row) for row in rows if not is_itself(row)]
     return {loop.pk: [row for scope, row in held if scope.covers(loop)] for loop in loops}
 
 
@@ -109,6 +115,7 @@ def set_override(
     law: str = "",
     queue: str = "",
     node: Node | None = None,
+    host: str = "",
     minutes: Any = None,
     expires_at: datetime | None = None,
     endless: bool = False,
@@ -118,22 +125,23 @@ def set_override(
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
     Give `minutes`, `expires_at` or `endless`. `beside` are values that come into force with it: they must be
-    valid all together, not one after the other (gains are stable as a set). With `control`, a node's
-    thresholds are projected, so that its agent follows within a second. Raises `BadInput` naming the field
+    valid all together, not one after the other (gains are stable as a set). With `control`, what is on a
+    node, a queue or a host itself is in force there within a second. Raises `BadInput` naming the field
     (scope, name, value, reason, minutes, expires_at); nothing is changed then.
     """
-    scope = Scope(loop, law, queue, node)
+    scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
         raise BadInput("scope", "takes a loop, or a law, a queue, a node or several of these.")
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).at(now)
     with transaction.atomic():
-        alone = node if name in THRESHOLDS and not (law or queue) else None
-        itself = alone is not None
+        itself = scope.is_itself(name)
+        if itself and endless and node is None:
+            raise BadInput("expires_at", f"is missing; {name} of {scope} resumes by itself, say when.")
         checked = (
-            _checked(scope, name, value, now, beside or {})
-            if alone is None
-            else _checked_threshold(alone, name, value, now)
+            _checked_itself(scope, name, value, now)
+            if itself
+            else _checked(scope, name, value, now, beside or {})
         )
         same = in_force(now).filter(name=name, **scope.fields())
         replaced = [{**row, "ended": True} for row in map(_replaced, same)]
@@ -150,8 +158,8 @@ def set_override(
             created_at=now,
             expires_at=until,
         )
-        # Inside the transaction: when the agents can't be reached, nothing has changed.
-        _tell_agents(node if itself else None, now, control)
+        # Inside the transaction: when those it is for can't be reached, nothing has changed.
+        _enforce(override, now, control)
     return override
 
 
@@ -159,7 +167,7 @@ def _met(scope: Scope, name: str, now: datetime) -> list[Override]:
     """The overrides of the same name on other scopes that share a loop with this one."""
     loops = list(Loop.objects.all())
     rows = in_force(now).filter(name=name).select_related("loop", "node", "owner")
-    found = [(Scope.of(row), row) for row in rows if not is_threshold(row)]
+    found = [(Scope.of(row), row) for row in rows if not is_itself(row)]
     return [row for other, row in found if other != scope and scope.meets(other, loops)]
 
 
@@ -181,6 +189,7 @@ def extend(
     now: datetime,
     minutes: Any = None,
     expires_at: datetime | None = None,
+    control: redis.Redis | None = None,
 ) -> Override:
     """Let it run until later, counted from now. Raises `BadInput` (field override when over)."""
     until = Expiry(minutes, expires_at).at(now)
@@ -188,9 +197,12 @@ def extend(
         raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
     # One conditional write: an override that somebody ended just now does not come back to life.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
-    if not still.update(expires_at=until):
-        raise BadInput("override", "is over already; set it again, with a reason")
-    override.refresh_from_db()
+    with transaction.atomic():
+        if not still.update(expires_at=until):
+            raise BadInput("override", "is over already; set it again, with a reason")
+        override.refresh_from_db()
+        if not is_threshold(override):
+            _enforce(override, now, control)
     return override
 
 
@@ -201,7 +213,8 @@ def end(
     with transaction.atomic():
         still = Override.objects.filter(_unexpired(now), pk=override.pk, ended_at__isnull=True)
         if still.update(ended_at=now, ended_by=by):
-            _tell_agents(override.node if is_threshold(override) else None, now, control)
+            override.ended_at = now
+            _enforce(override, now, control)
     override.refresh_from_db()
     return override
 
@@ -301,6 +314,15 @@ def effective_guard(
     return {key.removeprefix("guard."): value for key, value in effective(named, overrides, now).items()}
 
 
+def _checked_itself(scope: Scope, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
+    if scope.node is not None:
+        return _checked_threshold(scope.node, name, value, now)
+    stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
+    if value != stopped:
+        raise BadInput("value", f"takes {stopped}, not {checks.shown(value)}")
+    return value, usual
+
+
 def _checked_threshold(node: Node, name: str, value: Any, now: datetime) -> tuple[float, float]:
     if name not in THRESHOLDS:
         raise BadInput("name", f"takes {' or '.join(THRESHOLDS)} for a node, not {name!r}")
@@ -338,9 +360,12 @@ def read_reason(reason: Any) -> str:
     return text
 
 
-def _tell_agents(node: Node | None, now: datetime, control: redis.Redis | None) -> None:
-    if node is not None:
+def _enforce(override: Override, now: datetime, control: redis.Redis | None) -> None:
+    """Write what is on a node, a queue or a host itself to where it is followed."""
+    if is_threshold(override):
         _project(control, now)
+    elif control is not None and is_itself(override):
+        enforcing.enforce(control, override, now)
 
 
 def _project(control: redis.Redis | None, now: datetime) -> None:

@@ -1,4 +1,6 @@
-"""What an override is on: one loop, or every loop of a law, a queue, a node, or of a combination of these."""
+"""What an override is on: one loop, or every loop of a law, a queue, a node, or of a combination of these; or
+a node, a queue or a worker host itself.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,33 +8,47 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from queues import pausing
 from queues.models import Node
 from workers.models import Loop, Override
 
 THRESHOLDS = ("busy_threshold", "toobusy_threshold")
+DRAINING = "work"  # the name of an override on a worker host: it takes no new work
 
 
 @dataclass(frozen=True)
 class Scope:
     """`loop` alone, or one or more of law, queue and node: the loops for which all of them hold.
 
-    A `node` alone may be the node itself, too: then the override's name is one of its thresholds.
+    A `node` alone may be the node itself, too: then the override's name is one of its thresholds. A `queue`
+    alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
     """
 
     loop: Loop | None = None
     law: str = ""
     queue: str = ""
     node: Node | None = None
+    host: str = ""
 
     @classmethod
     def of(cls, override: Override) -> "Scope":
-        return cls(override.loop, override.law, override.queue, override.node)
+        return cls(override.loop, override.law, override.queue, override.node, override.host)
 
     @property
     def is_sound(self) -> bool:
         """Whether it is on something, and on one loop or on many, not both."""
-        wide = bool(self.law or self.queue or self.node)
+        wide = bool(self.law or self.queue or self.node or self.host)
         return wide != (self.loop is not None)
+
+    def is_itself(self, name: str) -> bool:
+        """Whether an override of this name is on a node, a queue or a worker host itself, not on loops."""
+        if self.loop is not None or self.law:
+            return False
+        if self.host:
+            return name == DRAINING and not (self.queue or self.node)
+        if self.queue:
+            return name in pausing.PARTS and self.node is None
+        return name in THRESHOLDS
 
     @property
     def is_wide(self) -> bool:
@@ -41,7 +57,7 @@ class Scope:
 
     def fields(self) -> dict[str, Any]:
         """As the columns of an override hold it."""
-        return {"loop": self.loop, "law": self.law, "queue": self.queue, "node": self.node}
+        return {"loop": self.loop, "law": self.law, "queue": self.queue, "node": self.node, "host": self.host}
 
     def covers(self, loop: Loop) -> bool:
         """Whether the loop is within it."""
@@ -52,6 +68,7 @@ class Scope:
             (self.law, loop.law),
             (self.queue, loop.target.get("queue")),
             (node, loop.target.get("node")),
+            (self.host, loop.target.get("host")),
         )
         return all(not name or name == of_loop for name, of_loop in wanted)
 
@@ -62,7 +79,8 @@ class Scope:
     def __str__(self) -> str:
         if self.loop is not None:
             return self.loop.name
-        named = (("law", self.law), ("queue", self.queue), ("node", self.node.name if self.node else ""))
+        node = self.node.name if self.node else ""
+        named = (("law", self.law), ("queue", self.queue), ("node", node), ("worker host", self.host))
         return ", ".join(f"{kind} {name}" for kind, name in named if name)
 
 
@@ -74,3 +92,18 @@ def active_loops() -> QuerySet[Loop]:
 def is_threshold(override: Override) -> bool:
     """Whether it is on a node itself, not on loops."""
     return override.node_id is not None and override.name in THRESHOLDS
+
+
+def is_pause(override: Override) -> bool:
+    """Whether it pauses a queue."""
+    return bool(override.queue) and override.name in pausing.PARTS
+
+
+def is_drain(override: Override) -> bool:
+    """Whether it drains a worker host."""
+    return bool(override.host)
+
+
+def is_itself(override: Override) -> bool:
+    """Whether it is on a node, a queue or a worker host itself: it is no value of any loop."""
+    return is_threshold(override) or is_pause(override) or is_drain(override)

@@ -67,13 +67,14 @@ def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status[An
     A body holds at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000
     objects and lists), unpacked. A malformed line is counted, named (the first 20) and skipped; with
     `strict=1`, or in an Arrow stream, the first one refuses the whole body with 400 and nothing is published.
-    404 names the known queues, 413 the size allowed, 429 and 503 say in Retry-After when to try again.
+    404 names the known queues, 413 the size allowed; 429 (quota, throttled) and 503 (paused, no node takes
+    events) say in Retry-After when to try again.
     """
     actor = actor_for(request, "events.publish")
     demand(actor, "events.publish", [queue])
     quota = quota_of(actor)
     client = publisher()
-    client.topology().queue(queue)
+    client.admit(queue)
     read = _reader(request.content_type)
     _throttled(queue)
     sent_bytes = _admitted(request, quota)

@@ -12,7 +12,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from console.accounts.submissions import AnsweredError
-from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
+from queues.errors import BadInput, BadTopology, NodeUnavailable, QueuePaused, UnknownQueue
 
 RETRY_AFTER_SECONDS = 2
 WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
@@ -92,6 +92,10 @@ def add_refusals(api: NinjaAPI) -> None:
     @api.exception_handler(NodeUnavailable)
     def unavailable(request: HttpRequest, error: NodeUnavailable) -> HttpResponse:
         return later(refuse(request, 503, "node", str(error)), RETRY_AFTER_SECONDS)
+
+    @api.exception_handler(QueuePaused)
+    def paused(request: HttpRequest, error: QueuePaused) -> HttpResponse:
+        return later(refuse(request, 503, "queue", str(error)), error.retry_seconds)
 
     @api.exception_handler(redis.RedisError)
     def no_control(request: HttpRequest, error: redis.RedisError) -> HttpResponse:

@@ -94,7 +94,7 @@ def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, A
     made = loops.set_mode(
         actor, found, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
     )
-    return {"mode": body.mode, "override": None if made is None else _override(made)}
+    return {"mode": body.mode, "override": None if made is None else described_override(made)}
 
 
 @router.get("/overrides", response=OverrideList, summary="Overrides in force")
@@ -102,7 +102,7 @@ def list_overrides(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     rows = overrides.in_force(timezone.now()).select_related("loop", "node", "owner")
     found = overrides.soonest_first(rows)
-    return {"overrides": [_override(each) for each in found]}
+    return {"overrides": [described_override(each) for each in found]}
 
 
 @router.post("/overrides", response={201: OverrideRow}, summary="Put a value in force until it expires")
@@ -127,7 +127,7 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
         scope = replace(wide, loop=loop_named(body.loop) if body.loop is not None else None)
         values = {name: body.value}
         made = loops.override(actor, scope, values, reason=body.reason, now=now, expiry=body.expiry())
-    return Status(201, _override(made[0]))
+    return Status(201, described_override(made[0]))
 
 
 @router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
@@ -135,14 +135,16 @@ def end_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "override.end")
     found = override_numbered(override_id)
     ended = loops.end_override(actor, found, now=timezone.now(), control=control())
-    return {**_override(found), "ended": ended}
+    return {**described_override(found), "ended": ended}
 
 
 @router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Let an override run longer")
 def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> dict[str, Any]:
     actor = actor_for(request, "override.extend")
     found = override_numbered(override_id)
-    return _override(loops.extend_override(actor, found, now=timezone.now(), **body.dict()))
+    return described_override(
+        loops.extend_override(actor, found, now=timezone.now(), control=control(), **body.dict())
+    )
 
 
 def loop_named(given: int | str) -> Loop:
@@ -162,9 +164,9 @@ def override_numbered(override_id: int) -> Override:
 
 
 def _loop(loop: dict[str, Any]) -> dict[str, Any]:
-    return {**loop, "overrides": [_override(each) for each in loop["overrides"]]}
+    return {**loop, "overrides": [described_override(each) for each in loop["overrides"]]}
 
 
-def _override(override: Override) -> dict[str, Any]:
+def described_override(override: Override) -> dict[str, Any]:
     times = ("created_at", "expires_at", "ended_at")
     return {**override_document.document(override), **{name: getattr(override, name) for name in times}}

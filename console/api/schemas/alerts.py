@@ -24,8 +24,9 @@ class OpenAlert(ApiAnswer):
     sentence: str = Field(description="What is wrong, with its figures.")
     since: Instant | None
     under: int | None = Field(description="The alert that explains it.")
-    quiet: Annotated[str, one_of(("explained", "silenced", "acknowledged", "snoozed"))] | None = Field(
-        description="Why nobody is notified of it; null: somebody is."
+    explanation: str = Field("", description="The pause or drain that explains it, in words.")
+    quiet: Annotated[str, one_of(("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None = (
+        Field(description="Why nobody is notified of it; null: somebody is.")
     )
     quiet_until: Instant | None
     acknowledged_by: str | None

@@ -30,6 +30,7 @@ class OverrideFields(ApiAnswer):
     law: str | None
     queue: str | None
     node: str | None
+    host: str | None = Field(description="The worker host that is drained.")
     name: str
     value: Json
     instead_of: Json = Field(description="The value that it stands before.")

@@ -104,6 +104,17 @@ class ProducerFigures(ApiAnswer):
     rerouted: Events
 
 
+class SnapshotPause(ApiAnswer):
+    """What a person has stopped for a time."""
+
+    part: str = Field(description="intake or consumption of a queue, work of a worker host.")
+    override: int = Field(description="Its number among the overrides.")
+    since: Instant | None
+    until: Instant | None
+    by: str
+    reason: str
+
+
 class SnapshotContainer(ApiAnswer):
     """A queue on one node."""
 
@@ -150,6 +161,7 @@ class SnapshotQueue(ApiAnswer):
     workers_at_once: float | None
     service_seconds: Seconds | None = Field(description="Of one event, s.")
     trouble: str | None = Field(None, description="The last error of its workers.")
+    pauses: list[SnapshotPause] = Field([], description="In force, of its intake or consumption.")
     containers: dict[str, SnapshotContainer] = Field(description="By node.")
 
 
@@ -191,6 +203,9 @@ class WorkerHost(ApiAnswer):
     role: str | None = None
     slots: int | None = None
     busy: int | None = None
+    reserved: int | None = Field(None, description="Tasks handed to it and not finished.")
+    drained: bool | None = Field(None, description="It takes no new work.")
+    draining: SnapshotPause | None = Field(None, description="Since somebody drained it.")
     age_seconds: Seconds | None = None
     pid: int | None = None
     resizable: bool | None = None

@@ -34,13 +34,14 @@ RAIL = (
     ("ledger", "Ledger", "steer"),
     ("timeline", "Timeline", "look"),
     ("lab", "Lab", "look"),
+    ("processes", "Processes", "keep"),
     ("audit", "Audit", "keep"),
     ("settings", "Settings", "keep"),
     ("help", "Help", "keep"),
 )
 TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
 PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-remove")
-RAIL_ACTIONS = {"audit": "audit.view"}
+RAIL_ACTIONS = {"audit": "audit.view", "processes": "process.view"}
 NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
 
 

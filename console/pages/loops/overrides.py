@@ -21,6 +21,8 @@ from console.pages.frame.keyset import place_of, query_without_place
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loops import loop_page
 from console.pages.plant.plant import node_page
+from console.pages.plant.worker_hosts import worker_host_page
+from console.pages.queues.queues import queue_page
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.parameter import Parameter
@@ -29,7 +31,7 @@ from queues.models import Node, Queue
 from workers.coordination import keyset
 from workers.models import Loop, Override
 from workers.steering import overrides as in_force
-from workers.steering.scope import Scope, is_threshold
+from workers.steering.scope import Scope, is_drain, is_pause, is_threshold
 
 PAGE_ROWS = 50
 MODE = Parameter(
@@ -171,6 +173,10 @@ def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> Htt
         return loop_page(request, found.loop_id, **refusal)
     if found.node is not None and is_threshold(found):
         return node_page(request, found.node.name, **refusal)
+    if is_pause(found):
+        return queue_page(request, found.queue, **refusal)
+    if is_drain(found):
+        return worker_host_page(request, found.host, **refusal)
     return overrides_page(request, **refusal)
 
 
@@ -179,6 +185,10 @@ def url_of(found: Override) -> str:
         return reverse("loop", args=[found.loop_id])
     if found.node is not None and is_threshold(found):
         return reverse("node", args=[found.node.name])
+    if is_pause(found):
+        return reverse("queue", args=[found.queue])
+    if is_drain(found):
+        return reverse("worker-host", args=[found.host])
     return reverse("overrides")
 
 
@@ -198,6 +208,6 @@ def extend_override(request: HttpRequest, override_id: int) -> Done:
     found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     expiry = expiry_of(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
-    loops.extend_override(actor_of(request), found, now=timezone.now(), **longer)
+    loops.extend_override(actor_of(request), found, now=timezone.now(), control=control(), **longer)
     message = f"{found.name.replace('_', ' ').capitalize()} runs {ending_of(found)}."
     return Done(message, url_of(found))

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
@@ -12,13 +14,17 @@ from console.actions import dead_letters
 from console.actions.dead_letters import Letter
 from console.pages.frame.frame import seen_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
+from console.pages.frame.past import time_shown
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers.shedding.ladder import LEVELS
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
+from queues.pausing import PARTS
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
+from workers.models import Override
+from workers.steering.overrides import in_force
 
 LETTERS = 5
 
@@ -48,6 +54,7 @@ class QueuePage(FormPage):
     name: str
     queue: Queue  # as configured
     row: QueueStatus | None  # its part of the snapshot
+    pauses: QuerySet[Override]  # in force
     division: list[PointsOfNode]
     dead_letters: Sequence[Letter]
     unreachable: Sequence[str]  # nodes whose dead letters are not known
@@ -78,6 +85,7 @@ def queue_page(
         name=name,
         queue=found,
         row=seen_of(request).queues.get(name),
+        pauses=pauses_of(name, time_shown(request)),
         division=division_of(found, seen_of(request)),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
@@ -87,6 +95,11 @@ def queue_page(
         submitted=submitted or {},
     )
     return render_page(request, page, f"queue:{name}")
+
+
+def pauses_of(name: str, now: datetime) -> QuerySet[Override]:
+    """The overrides that pause a queue."""
+    return in_force(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
 
 
 def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:

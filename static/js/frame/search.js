@@ -1,70 +1,107 @@
-// Search over what the snapshot names, and the pages: arrows choose, Enter opens.
-import { words } from "../values/format.js";
-import { store } from "../values/store.js";
+// The palette: every page, subject, plan, alert and action by name. Ctrl-K or / opens it, arrows choose, Enter goes.
+// What there is, and what this person may do, the server says (/api/v1/palette); the newest question alone is answered.
 
-const MOST = 10;
+const PAUSE_MS = 120;
 const field = /** @type {HTMLInputElement} */ (document.getElementById("search"));
 const list = document.getElementById("search-results");
-let chosen = 0;
+let chosen = 0, asked = 0, timer = 0, answered = "", goesWhenAnswered = false;
 
 export function start() {
   if (!field) return;
-  field.addEventListener("input", () => { chosen = 0; show(); });
-  field.addEventListener("focus", show);
+  field.addEventListener("input", () => {
+    goesWhenAnswered = false;
+    clearTimeout(timer);
+    timer = setTimeout(ask, PAUSE_MS);
+  });
+  field.addEventListener("focus", ask);
   field.addEventListener("blur", () => setTimeout(close, 150)); // a click on a result comes after the blur
   field.addEventListener("keydown", key);
   list.addEventListener("mousedown", (event) => go(event.target.closest("li")));
+  document.addEventListener("keydown", open);
 }
 
-function candidates() {
-  const { nodes = {}, queues = {}, loops = {}, plans = [], alerts = [] } = store.snapshot ?? {};
-  return [
-    ...Object.keys(nodes).map((name) => ["node", name, `/nodes/${name}/`]),
-    ...Object.keys(queues).map((name) => ["queue", name, `/queues/${name}/`]),
-    ...Object.entries(loops).map(([name, loop]) => ["loop", words(name), `/loops/${loop.id}/`]),
-    ...alerts.map((alert) => ["alert", alert.title, `/alerts/${alert.id}/`]),
-    ...plans.map((plan) => ["plan", plan.title, `/plans/${plan.id}/`]),
-    ...[...document.querySelectorAll(".rail li a")].map((link) => ["page", link.title, link.getAttribute("href")]),
-  ];
+/** Also from within a field: who types something else can still go elsewhere. */
+function open(event) {
+  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
+  if (document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  field.focus();
+  field.select();
 }
 
-function show() {
-  const text = field.value.trim().toLowerCase();
-  const found = candidates().filter(([, name]) => name.toLowerCase().includes(text)).slice(0, MOST);
-  chosen = Math.max(0, Math.min(chosen, found.length - 1));
-  list.replaceChildren(...(found.length ? found.map(item) : [nothing()]));
+const typed = () => field.value.trim().slice(0, 100);
+
+async function ask() {
+  const question = ++asked, text = typed();
+  clearTimeout(timer);
+  try {
+    const answer = await fetch(`/api/v1/palette?${new URLSearchParams({ text })}`);
+    if (!answer.ok) throw new Error(String(answer.status));
+    const { results, total } = await answer.json();
+    if (question !== asked || document.activeElement !== field) return;
+    answered = text;
+    show(results, total);
+    if (goesWhenAnswered) go(options()[0]);
+  } catch {
+    if (question === asked && document.activeElement === field) show([], 0, "The console does not answer; try again.");
+  }
+}
+
+function show(results, total, trouble = "") {
+  chosen = 0;
+  const rows = results.map(item);
+  if (!rows.length) rows.push(saying(trouble || "Nothing is called that."));
+  else if (total > results.length) rows.push(saying(`${total - results.length} more; type another word.`));
+  list.replaceChildren(...rows);
   list.hidden = false;
   field.setAttribute("aria-expanded", "true");
-  field.setAttribute("aria-activedescendant", found.length ? `found-${chosen}` : "");
+  choose();
+  document.getElementById("announcer").textContent = trouble || `${total} found`;
 }
 
-function item([kind, name, url], index) {
+function item({ kind, label, about, url }, index) {
   const row = document.createElement("li");
-  Object.assign(row, { id: `found-${index}`, role: "option", ariaSelected: String(index === chosen) });
+  Object.assign(row, { id: `found-${index}`, role: "option" });
   row.dataset.url = url;
-  const label = document.createElement("span"), about = document.createElement("span");
-  label.textContent = name;
-  about.textContent = kind;
-  about.className = "kind";
-  row.append(label, about);
+  const name = document.createElement("span"), what = document.createElement("span");
+  name.textContent = label;
+  what.textContent = about || kind;
+  what.className = "kind";
+  row.append(name, " ", what);
   return row;
 }
 
-function nothing() {
+function saying(text) {
   const row = document.createElement("li");
-  Object.assign(row, { role: "option", ariaDisabled: "true", className: "kind", textContent: "Nothing is called that." });
+  Object.assign(row, { role: "option", ariaDisabled: "true", className: "kind", textContent: text });
   return row;
+}
+
+const options = () => [...list.querySelectorAll("[data-url]")];
+
+function choose() {
+  for (const [index, row] of options().entries()) row.ariaSelected = String(index === chosen);
+  const row = options()[chosen];
+  row?.scrollIntoView({ block: "nearest" });
+  field.setAttribute("aria-activedescendant", row?.id ?? "");
 }
 
 function key(event) {
-  const count = list.querySelectorAll("[data-url]").length;
+  const count = options().length;
   if (event.key === "Escape") { field.blur(); close(); }
-  else if (event.key === "Enter") go(list.querySelector('[aria-selected="true"]'));
-  else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+  else if (event.key === "Enter") enter();
+  else if (count && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
     event.preventDefault();
-    chosen = count ? (chosen + (event.key === "ArrowDown" ? 1 : count - 1)) % count : 0;
-    show();
+    chosen = (chosen + (event.key === "ArrowDown" ? 1 : count - 1)) % count;
+    choose();
   }
+}
+
+/** Who types faster than the server answers goes to what was typed, not to what was there before. */
+function enter() {
+  if (!list.hidden && answered === typed()) return go(options()[chosen]);
+  goesWhenAnswered = true;
+  ask();
 }
 
 function go(row) {
@@ -72,6 +109,8 @@ function go(row) {
 }
 
 function close() {
+  goesWhenAnswered = false;
   list.hidden = true;
   field.setAttribute("aria-expanded", "false");
+  field.setAttribute("aria-activedescendant", "");
 }

@@ -88,7 +88,8 @@ function queueBoxes({ single, rest }, shown, states) {
       waiting: ["waiting", unit(queue.waiting_events, "integer", "")],
       latency: ["p95", unit(queue.latency_p95_seconds, "seconds", "s")],
     }[shown];
-    return { id: `1:${name}`, name, rate: queue.in_per_second, second, ...drawn(states, `queue/${name}`), url: `/queues/${name}/` };
+    const paused = queue.pauses?.length ? ["", `${queue.pauses.map((pause) => pause.part).join(", ")} paused`] : null;
+    return { id: `1:${name}`, name, rate: queue.in_per_second, second: paused ?? second, ...drawn(states, `queue/${name}`), url: `/queues/${name}/` };
   });
   if (!rest.length) return boxes;
   const of = (field, measure) => known(rest.map(([, queue]) => queue[field]), measure);

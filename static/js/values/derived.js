@@ -53,6 +53,19 @@ export const derived = {
     const host = hosts[element.dataset.host];
     element.style.setProperty("--share", host?.slots ? Math.min(host.busy / host.slots, 1).toFixed(3) : 0);
   },
+  host_intake(element, { hosts }) {
+    const host = hosts[element.dataset.host];
+    set(element, !host ? UNKNOWN : host.drained ? "none" : host.draining ? "asked to end" : "taken");
+  },
+  host_progress(element, { hosts }) {
+    const host = hosts[element.dataset.host];
+    if (!host?.draining) return set(element, host?.drained ? "returns within a second" : "");
+    set(element, !host.drained ? "it follows within a second" : host.reserved ? `draining: ${host.reserved} to be finished` : "drained: nothing runs");
+  },
+  host_flags(element, { hosts }) {
+    const host = hosts[element.dataset.host];
+    set(element, host?.draining ? (host.drained && !host.reserved ? "drained" : "draining") : "");
+  },
   busiest(element, { nodes }) {
     const found = busiestNode(nodes);
     set(element, formatted(found?.[1].utilisation ?? null, "percent"));
@@ -78,6 +91,8 @@ export const derived = {
     element.replaceChildren(...parts.map(([name, points, state]) => part(name, points, state)));
   },
   trend(element, { queues }) {
+    const pauses = queues[element.dataset.queue]?.pauses ?? [];
+    if (pauses.length) return set(element, `${pauses.map((pause) => pause.part).join(" and ")} paused`);
     set(element, queues[element.dataset.queue]?.trend ?? "");
   },
   node_flags(element, { nodes }) {

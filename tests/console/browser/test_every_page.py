@@ -18,6 +18,10 @@ PAGES = (
     *(reverse(name) for name, *_ in RAIL),
     "/nodes/n1/",
     "/queues/alert/",
+    "/queues/alert/waiting/?node=n1",
+    "/queues/alert/definition/",
+    "/queues/new",
+    "/workers/jobs@here/",
     "/loops/1/",  # the rebalancing loop: it is made first
     "/loops/2/",
     "/loops/2/what-if/",

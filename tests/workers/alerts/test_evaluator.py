@@ -11,7 +11,8 @@ from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, notifying
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
-from workers.alerts.lifecycle.open_alerts import open_alerts
+from workers.alerts.lifecycle.on_call import situation
+from workers.alerts.lifecycle.open_alerts import open_alerts, suppression_of
 from workers.alerts.rules import rules
 from workers.models import Loop
 from workers.steering.overrides import set_override
@@ -449,3 +450,21 @@ def test_a_pool_that_refuses_to_grow_is_told_with_what_it_says_until_it_grows(lo
     for _ in range(40):
         looks.look()
     assert not Alert.objects.filter(state="firing").exists()
+
+
+def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    pause = {"part": "consumption", "override": 1, "by": "ada", "reason": "a disk is changed"}
+    looks.snapshot = plant(queues={"alert": {**queue(99), "pauses": [pause]}, "other": queue(99)})
+    looks.pass_seconds(6)
+    alert = the_alert(labels__queue="alert")
+    words = "Consumption of alert is paused until somebody ends it (ada: a disk is changed)."
+    assert alert.explanation == words
+    assert suppression_of(alert) == ("paused", None)
+    assert situation(alert)["words"].startswith("Notifies nobody: Consumption of alert is paused")
+    assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"other behind"}
+    looks.snapshot = plant(queues={"alert": queue(99), "other": queue(99)})
+    looks.pass_seconds(4)
+    alert.refresh_from_db()
+    assert alert.explanation == "" and kinds(alert) == ["fired", "explained", "unexplained"]
+    assert "alert behind" in {each.alert.title for each in Delivery.objects.select_related("alert")}

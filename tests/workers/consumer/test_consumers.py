@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from queues.events.block import EncodedBlock
 from queues.segments.dead_letters import DeadLetters
+from queues.segments.scripts import GROUP
 from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from tests.workers.samples import delivery_of, fill
@@ -327,3 +328,22 @@ def test_dead_letters_of_a_separation_are_in_the_order_of_the_block() -> None:
     attempt = HandlerCall(Recorder(lambda value: value in (1, 6)), 5.0, 1.0, monotonic=lambda: 0.0)
     found = attempt.separate(delivery_of(8), Failure(0, "bad"))
     assert [pc.max(rows["value"]).as_py() for rows, _ in found] == [1, 6]
+
+
+def test_a_worker_of_a_paused_queue_finishes_what_it_holds_and_claims_no_more(segment):
+    fill(segment, 4)
+    recorder, answers = Recorder(), iter([False, True])
+    spec = replace(SPEC, events_per_worker=30)
+    consumer = Consumer(spec, segment, recorder, "w", paused=lambda: next(answers))
+    consumer.run()
+    assert consumer.report().events == len(recorder.handled) > 0
+    held = segment.node.xpending(segment.stream, GROUP)["pending"]
+    assert held == 0, "what it claimed is acknowledged"
+    assert segment.measure()["length_blocks"] > 0, "the rest waits"
+
+
+def test_a_worker_that_starts_at_a_paused_queue_claims_nothing(segment):
+    fill(segment, 4)
+    recorder = Recorder()
+    Consumer(SPEC, segment, recorder, "w", paused=lambda: True).run()
+    assert recorder.handled == [] and segment.measure()["length_blocks"] > 0

@@ -5,12 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from queues.stored_document import changed
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.workers.loops import JOBS, ensured
 from workers.control import engine
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.ledger import ledger
 from workers.coordination.leases import Lease
+from workers.documents.queues import PauseStatus
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.memory import MemoryPlant
 from workers.steering import overrides
@@ -455,3 +457,41 @@ def test_a_tick_that_is_late_says_so_in_the_ledger(loop, plant, clock, control):
         entry = engine.tick(loop, plant, clock.pass_seconds(seconds), control)
         assert entry.observation.get("late_seconds") == late
     assert ledger.replay(entry).same
+
+
+def pausing(plant, until_seconds=60.0):
+    """The plant with the consumption of its queue paused."""
+    observe = plant.observe
+    pause = PauseStatus(part="consumption", override=1, until=START.timestamp() + until_seconds, by="ada")
+
+    def observed():
+        snapshot = observe()
+        queues = {name: changed(row, pauses=[pause]) for name, row in snapshot.queues.items()}
+        return changed(snapshot, queues=queues)
+
+    return observed
+
+
+def test_a_loop_of_a_paused_queue_holds_says_so_and_goes_on_afterwards(
+    loop, plant, clock, control, monkeypatch
+):
+    tick(loop, plant, clock, control)
+    state = fresh(loop).state["law"]
+    plant.put("alert", "n1", 1_200)
+    with monkeypatch.context() as paused:
+        paused.setattr(plant, "observe", pausing(plant))
+        entry = tick(loop, plant, clock, control)
+    assert (entry.mode, entry.applied) == ("hold", False)
+    assert "on hold, consumption of alert is paused until 03:01:00 UTC" in entry.reason
+    assert submitted(plant) == 0 and fresh(loop).state["law"] == state
+    entry = tick(loop, plant, clock, control)
+    assert (entry.mode, entry.applied) == ("auto", True) and submitted(plant) > 0
+
+
+def test_a_person_who_sets_a_loop_by_hand_does_not_get_past_a_pause(
+    loop, plant, clock, control, owner, monkeypatch
+):
+    override(loop, owner, clock, "mode", "manual")
+    override(loop, owner, clock, "start", 3)
+    monkeypatch.setattr(plant, "observe", pausing(plant))
+    assert tick(loop, plant, clock, control).applied is False and submitted(plant) == 0

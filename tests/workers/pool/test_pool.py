@@ -120,3 +120,20 @@ def test_a_host_started_again_does_not_follow_what_was_asked_of_the_one_before(b
     busy.host.start()
     assert busy.report()["slots"] == 1
     until(lambda: busy.report()["at"] > 0 and busy.has(1), WAIT_SECONDS)
+
+
+def test_a_drained_host_finishes_what_it_has_takes_nothing_new_and_returns(busy):
+    until(lambda: busy.report()["busy"], WAIT_SECONDS)
+    busy.control.set(keys.DRAIN.of(busy.name), "1", px=120_000)
+    until(lambda: busy.report()["drained"] and not busy.report()["reserved"], WAIT_SECONDS)
+    waiting = busy.control.zcard(keys.SUBMITTED.of("alert", "n1"))
+    handled = busy.segment.counters()["removed_events"]
+    assert waiting > 0 and handled > 0
+    busy.feed()
+    until(lambda: busy.report()["at"] > float(busy.control.time()[0]) - 1.0, WAIT_SECONDS)
+    seen = busy.report()["at"]
+    until(lambda: busy.report()["at"] > seen + 2.0, WAIT_SECONDS)
+    assert busy.segment.counters()["removed_events"] == handled, "nothing new was begun"
+    busy.control.delete(keys.DRAIN.of(busy.name))
+    until(lambda: busy.segment.counters()["removed_events"] > handled, WAIT_SECONDS)
+    assert not busy.report()["drained"]

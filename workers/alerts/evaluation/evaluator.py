@@ -27,7 +27,7 @@ from workers.alerts.rules import matching, rules
 
 Kind = AlertEvent.Kind
 SHOWN = ("rule", "rule_name", "condition", "labels", "touches", "severity", "title", "threshold")
-COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "announcement")
+COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "explanation", "announcement")
 MEASURED = ("value", "worst", "sentence", "impact")
 # A check may find a thousand open: so many of those whose figures alone changed are written, in turn.
 MOST_MEASURED = 100

@@ -7,7 +7,7 @@ from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import impact
 from workers.alerts.evaluation.check import AlertCheck
-from workers.alerts.lifecycle import automaton, inhibition
+from workers.alerts.lifecycle import automaton, inhibition, stops
 from workers.alerts.lifecycle.episodes import episode_of, keep
 from workers.alerts.lifecycle.inhibition import Party
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
@@ -20,6 +20,7 @@ def notify(this: AlertCheck, evidence: Evidence) -> None:
     """Put causes, silences and steps on the alerts of this check, and the deliveries that they owe."""
     shown = this.shown
     _explain(this, shown)
+    _mark_stopped(this, shown, evidence)
     _silence(this, shown)
     receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
     impacts = None if evidence.snapshot is None else impact.Impacts(evidence.snapshot)
@@ -31,7 +32,8 @@ def notify(this: AlertCheck, evidence: Evidence) -> None:
 
 
 def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
-    suppressed = alert.snoozed_until is not None or alert.silence_id is not None or alert.under_id is not None
+    suppressed = alert.snoozed_until is not None or alert.silence_id is not None
+    suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
     delays = rules.delays_seconds(alert.rule) if alert.rule else []
     steps = alert.rule.escalation if alert.rule else []
     episode, due = automaton.due_steps(episode_of(alert), suppressed, delays, this.now)
@@ -53,6 +55,18 @@ def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
         if cause != alert.under_id and alert.resolved_at is None:
             this.note(alert, Kind.UNEXPLAINED if cause is None else Kind.EXPLAINED)
             alert.under_id = cause
+
+
+def _mark_stopped(this: AlertCheck, shown: Sequence[Alert], evidence: Evidence) -> None:
+    """Alerts that a pause or a drain explains say so, as long as it is in force."""
+    if evidence.snapshot is None:
+        return
+    for alert in shown:
+        said = stops.explanation(alert.condition, alert.labels, evidence.snapshot)
+        if alert.resolved_at is None and bool(said) != bool(alert.explanation):
+            this.note(alert, Kind.EXPLAINED if said else Kind.UNEXPLAINED, said)
+        if alert.resolved_at is None:
+            alert.explanation = said
 
 
 def _party(alert: Alert, now: float) -> Party:

@@ -122,6 +122,8 @@ class Alert(models.Model):
     )
     silence = models.ForeignKey(Silence, on_delete=models.SET_NULL, null=True, related_name="alerts")
     under = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="explained")
+    # What a person has paused or drained that explains it; "" while nothing does.
+    explanation = models.TextField(default="", blank=True)
     # Escalation: steps count from told_from; a round begins when it fires, and again after a time-out.
     round = models.PositiveIntegerField(default=0)
     next_step = models.PositiveIntegerField(default=0)

@@ -25,6 +25,8 @@ def situation(alert: Alert) -> dict[str, Any]:
         return {"words": f"Snoozed by {who}; notifies again in", "until": until}
     if suppression == "explained":
         return {"words": "Notifies nobody: another alert explains it.", "until": None}
+    if suppression == "paused":
+        return {"words": f"Notifies nobody: {alert.explanation}", "until": None}
     return _notifying(alert)
 
 

@@ -42,6 +42,7 @@ def status(alert: Alert) -> AlertStatus:
         since=alert.fired_at.timestamp() if alert.fired_at else None,
         under=alert.under_id,
         quiet=quiet,
+        explanation=alert.explanation,
         quiet_until=until.timestamp() if until else None,
         acknowledged_by=has_it.get_username() if has_it else None,
         value=alert.value,
@@ -55,6 +56,8 @@ def suppression_of(alert: Alert) -> tuple[str | None, Any]:
     """Why an open alert notifies nobody, and until when; (None, None) when it does."""
     if alert.under_id is not None:
         return "explained", None
+    if alert.explanation:
+        return "paused", None
     if alert.silence is not None:
         return "silenced", alert.silence.expires_at
     if alert.state == Alert.State.ACKNOWLEDGED:

@@ -1,6 +1,7 @@
 """The dispatcher: what is new in the containers, how much of it is admitted, and which replica works it.
 
 It runs in the driver, a few times a second. What is not admitted waits in its container: nothing is dropped.
+Of a queue whose consumption is paused nothing is; event time waits for it, so that none of it is late after.
 Admission is bounded by the room of the result queue, by `admit_events_per_second` (the flow loop's actuator)
 and by `admit_events_per_batch`.
 """
@@ -13,7 +14,7 @@ from typing import cast
 
 import redis
 
-from queues import keys
+from queues import keys, pausing
 from queues.errors import BadInput
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import Topology
@@ -62,6 +63,7 @@ class Dispatcher:
         self._allowance: float | None = None
         self._trickle = AntiStallAdmission()
         self._trimmed: dict[str, str] = {}
+        self._paused: dict[str, pausing.Pause] = {}
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
         self.admitted_events = 0
         self.stall_reason: str | None = None
@@ -71,8 +73,11 @@ class Dispatcher:
         """One dispatch, when there is something new; how many events. `stall_reason` then says why
         nothing would be dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
         """
-        stored, topology_text = self._control.mget(self._controls_key, keys.TOPOLOGY)
-        controls = self._controls(cast(bytes | None, stored))
+        pauses = pausing.names_of(self._queues, pausing.CONSUMPTION)
+        answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
+        stored, topology_text, *found = answer
+        self._paused = pausing.read(self._queues, found)
+        controls = self._controls(stored)
         topology = Topology.from_json(topology_text)
         room, now = self._results.room(), self._monotonic()
         limit, self.stall_reason = self._limit(controls, room)
@@ -86,6 +91,8 @@ class Dispatcher:
         self.skipped = tuple(sorted(down))
         if down:
             self.stall_reason = f"{', '.join(self.skipped)} can't be read"
+        elif self._paused:
+            self.stall_reason = f"consumption of {', '.join(self._paused)} is paused"
         elif limit >= trickle:
             self.stall_reason = None
         if self._is_gathering(scans, now):
@@ -179,7 +186,8 @@ class Dispatcher:
         """
         scans: dict[str, Scan] = {}
         down: set[str] = set()
-        for node, queue in ((node, queue) for node in topology.nodes.values() for queue in self._queues):
+        read = [queue for queue in self._queues if queue not in self._paused]
+        for node, queue in ((node, queue) for node in topology.nodes.values() for queue in read):
             container = f"{queue}/{node.name}"
             if node.name in down:
                 continue
@@ -196,7 +204,9 @@ class Dispatcher:
         return scans, down
 
     def _holding(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
-        """Containers on nodes that are down, for as long as event time waits for them."""
+        """Containers that event time waits for: on nodes that are down, for a time; of paused queues, as long
+        as they are.
+        """
         self._down_since = {node: self._down_since.get(node, now) for node in down}
         recent = {node for node, since in self._down_since.items() if now - since < controls.hold_seconds}
         containers = {f"{queue}/{node}" for queue in self._queues for node in recent}
@@ -206,7 +216,7 @@ class Dispatcher:
             if queue in topology.queues
             for node in topology.queues[queue].points
         }
-        return containers & known
+        return {each for each in known if each in containers or each.partition("/")[0] in self._paused}
 
     def _trim(self, topology: Topology) -> None:
         """Removes from the containers what has its result in the queue, and the assignments with it."""

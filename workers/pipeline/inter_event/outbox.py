@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import redis
 
-from queues.errors import WeirError
+from queues.errors import QueuePaused, WeirError
 from queues.publishing.client import Client
 from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.tiers.state import RETAINED, StateStore
@@ -38,12 +38,19 @@ class Outbox:
     def _publish(self) -> int:
         self._pending = True
         total = 0
-        while outputs := self._store.outputs(MOST_AT_ONCE):
+        paused: dict[str, QueuePaused] = {}
+        while outputs := self._store.outputs(MOST_AT_ONCE, paused):
             for queue, names in _by_queue(outputs).items():
                 batches = [rows for name in names for rows in decode(outputs[name])]
-                self._client.publish_batches(queue, batches)
+                try:
+                    self._client.publish_batches(queue, batches)
+                except QueuePaused as error:
+                    paused[queue] = error  # what goes elsewhere does not wait for it
+                    continue
                 self._store.published(names, newest(batches))
                 total += sum(rows.num_rows for rows in batches)
+        for refusal in paused.values():
+            raise refusal
         self._pending = False
         return total
 

@@ -16,7 +16,7 @@ process that was thought dead) is refused.
 | `weir:pipeline:late:{app}` | stream | `d` late events (Arrow), `n` their number; the newest LATE_RETAINED |
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -124,14 +124,25 @@ class StateStore:
         """Of a batch that is done."""
         self._control.delete(self._between_key(batch))
 
-    def outputs(self, most: int) -> dict[str, bytes]:
-        """Complex events that are still to be published, by name: `most` names, or a few more."""
+    def outputs(self, most: int, paused: Collection[str] = ()) -> dict[str, bytes]:
+        """Complex events that are still to be published, by name: `most` names, or a few more. paused: queues
+        whose events are left where they are.
+        """
+        if paused:
+            return self._outputs_beside(most, paused)
         found: dict[str, bytes] = {}
         for name, value in self._control.hscan_iter(self._outbox, count=most):
             found[name.decode()] = value
             if len(found) >= most:
                 break
         return found
+
+    def _outputs_beside(self, most: int, paused: Collection[str]) -> dict[str, bytes]:
+        """By their names first: of the paused ones there may be very many, which are not read."""
+        names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
+        free = [name for name in names if name.partition("|")[0] not in paused][:most]
+        values = cast(list[bytes | None], self._control.hmget(self._outbox, free)) if free else []
+        return {name: value for name, value in zip(free, values, strict=True) if value is not None}
 
     def published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
         """Called after their publishing was acknowledged. newest: events to be shown, the newest first."""

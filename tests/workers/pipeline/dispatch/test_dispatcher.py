@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from queues import keys
+from queues import keys, pausing
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls
@@ -277,3 +277,35 @@ def test_a_rate_that_keeps_event_time_from_going_on_is_passed_until_something_le
     assert dispatcher.step() == 0
     times.now += 2.0
     assert dispatcher.step() == 512, "it begins anew"
+
+
+def pause(control, seconds: float = 60.0) -> None:
+    until = pausing.Pause(1_000.0 + seconds, "a disk is changed", "ada")
+    pausing.pause(control, "telemetry", pausing.CONSUMPTION, until, 1_000.0)
+
+
+def test_nothing_of_a_paused_queue_is_dispatched_and_all_of_it_after(dispatcher, publish, control, times):
+    publish(5_000)
+    pause(control)
+    assert dispatcher.step() == 0
+    assert dispatcher.stall_reason == "consumption of telemetry is paused"
+    times.now += 30.0
+    assert dispatcher.step() == 0
+    pausing.resume(control, "telemetry", pausing.CONSUMPTION)
+    assert dispatcher.step() == 5_000
+    assert sum(given(control).values()) == 5_000 and dispatcher.stall_reason is None
+
+
+def test_event_time_waits_for_a_paused_queue_so_that_nothing_of_it_is_late(
+    dispatcher, publish, control, times
+):
+    publish(2_000)
+    dispatcher.step()
+    work(control)
+    before = dispatcher.cursor.watermark_us
+    pause(control, seconds=600.0)
+    publish(2_000)
+    for _ in range(20):
+        times.now += 5.0
+        dispatcher.step()
+    assert dispatcher.cursor.watermark_us == before

@@ -5,8 +5,9 @@ import threading
 import pyarrow as pa
 import pytest
 
-from queues.errors import NoContainerAvailable
+from queues.errors import NoContainerAvailable, QueuePaused
 from queues.events import block
+from workers.pipeline.inter_event import outbox as outbox_module
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.tiers.state import StateStore, WrittenState
 
@@ -56,3 +57,27 @@ def test_what_no_queue_takes_stays_and_is_tried_again(store):
     assert client.ids == ["c0", "c1", "c2"] and not store.outputs(10)
     outbox.retry()
     assert len(client.ids) == 3
+
+
+def test_what_goes_to_a_paused_queue_waits_and_holds_nothing_else_back(store, monkeypatch):
+    monkeypatch.setattr(outbox_module, "MOST_AT_ONCE", 1)  # the paused ones would fill every round
+    event = {"id": "other", "time": 1.0, "type": "t", "source": "s", "attributes": {}}
+    rows = pa.Table.from_batches([block.from_events([event], 0)]).combine_chunks()
+    more = {"mail|2/1/0": rows.to_batches()[0]}
+    store.write(2, WrittenState({"op/1": (b"state", None)}, outbox=more))
+    client, paused = Publisher(), {"alert"}
+    publish = client.publish_batches
+
+    def refusing(queue, batches):
+        if queue in paused:
+            raise QueuePaused(queue, "a disk is changed", 60)
+        publish(queue, batches)
+
+    client.publish_batches = refusing
+    outbox = Outbox(store, client)
+    outbox.try_publish()
+    assert client.ids == ["other"]
+    assert [name.partition("|")[0] for name in store.outputs(10)] == ["alert"]
+    paused.clear()
+    outbox.retry()
+    assert client.ids == ["other", "c0", "c1", "c2"] and not store.outputs(10)

@@ -1,0 +1,1 @@
+"""What people do to queues, worker hosts and processes: made, changed, paused, drained, restarted."""

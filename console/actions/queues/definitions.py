@@ -1,0 +1,143 @@
+"""Queues made and changed by people: checked as the topology is, shown as a difference, authorised, audited.
+
+Points are not among it: those of a queue that is there change by a plan (`console.actions.plans`).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from queues import projection
+from queues.errors import BadInput
+from queues.models import Queue
+from queues.topology import Topology
+from workers.consumer.handlers import registry
+from workers.consumer.handlers.handler import Place
+from workers.steering import overrides
+from workers.steering.overrides import read_reason
+
+FIELDS = (
+    "handler",
+    "handler_options",
+    "events_per_worker",
+    "tries",
+    "handler_timeout_seconds",
+    "priority",
+    "minimum_containers",
+)
+
+
+@dataclass(frozen=True)
+class QueueChange:
+    """What would be other than it is. digest: of the queue as it was seen."""
+
+    queue: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    digest: str
+
+    def lines(self) -> list[str]:
+        """A line for each field that changes."""
+        return [
+            f"{name}: {_shown(self.before.get(name))} → {_shown(self.after[name])}" for name in self.after
+        ]
+
+
+def definition_of(queue: Queue) -> dict[str, Any]:
+    """What of a queue can be changed."""
+    return {name: getattr(queue, name) for name in FIELDS}
+
+
+def digest_of(definition: Mapping[str, Any]) -> str:
+    """Of a definition as it was shown."""
+    return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
+
+
+def difference(queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
+    """What the fields would change, all of it checked. Raises BadInput naming the field."""
+    before = definition_of(queue)
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown:
+        raise BadInput(unknown[0], f"is not changed here; the fields are {', '.join(FIELDS)}.")
+    changed = {name: value for name, value in fields.items() if value != before[name]}
+    _check(queue.name, queue.kind, {**before, **changed})
+    return QueueChange(queue.name, {name: before[name] for name in changed}, changed, digest_of(before))
+
+
+def _check(name: str, kind: str, definition: Mapping[str, Any]) -> None:
+    if kind == Queue.Kind.JOBS:
+        registry.build(definition["handler"], definition["handler_options"], Place(name, settings.WEIR_DATA))
+    elif definition["handler"] or definition["handler_options"]:
+        raise BadInput("handler", "is for jobs queues; the pipeline reads this one. Leave it empty.")
+
+
+@transaction.atomic
+def change(
+    actor: Actor,
+    name: str,
+    fields: Mapping[str, Any],
+    *,
+    digest: str,
+    reason: str,
+    now: datetime,
+    control: redis.Redis,
+) -> QueueChange:
+    """Change a queue as the difference said; workers that start from now on follow it. digest: of the queue
+    as it was shown, so that nobody overwrites what another has changed meanwhile. Raises BadInput.
+    """
+    demand(actor, "queue.define", [name])
+    why = read_reason(reason)
+    queue = Queue.objects.select_for_update().filter(name=name).first()
+    if queue is None:
+        raise BadInput("queue", f"{name[:40]} is no queue.")
+    found = difference(queue, fields)
+    if digest != found.digest:
+        raise BadInput("digest", f"{name} was changed meanwhile; reload the page and change it again.")
+    if not found.after:
+        raise BadInput("queue", "is as it was; change at least one field.")
+    projection.change_queue(control, name, found.after, overrides.node_thresholds(now))
+    audit_log.record(actor, "queue.change", name, reason=why, before=found.before, after=found.after)
+    return found
+
+
+@transaction.atomic
+def create(
+    actor: Actor,
+    name: str,
+    kind: str,
+    fields: Mapping[str, Any],
+    *,
+    points: Mapping[str, int] | None = None,
+    reason: str,
+    now: datetime,
+    control: redis.Redis,
+) -> Topology:
+    """Make a queue, with equal points on every node that takes any unless `points` says others. Raises
+    BadInput naming the field; nothing is changed then.
+    """
+    demand(actor, "queue.define", [name])
+    why = read_reason(reason)
+    unknown = [field for field in fields if field not in FIELDS]
+    if unknown:
+        raise BadInput(unknown[0], f"is not known; the fields are {', '.join(FIELDS)}.")
+    if kind not in Queue.Kind.values:
+        raise BadInput("kind", f"takes {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
+    given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}
+    _check(name, kind, {**definition_of(Queue()), **given})
+    topology = projection.create_queue(control, name, kind, points, overrides.node_thresholds(now), **given)
+    after = {"kind": kind, "points": dict(topology.queues[name].points), **given}
+    audit_log.record(actor, "queue.create", name, reason=why, after=after)
+    return topology
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,107 @@
+"""What people stop for a time, authorised and audited, for pages and API: the intake or consumption of a
+queue, and the work of a worker host. Each is an override: it has a reason and an end, and can be ended early.
+"""
+
+from datetime import datetime
+from typing import cast
+
+import orjson
+import redis
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from queues import keys, pausing
+from queues.errors import BadInput
+from queues.models import Queue
+from workers.models import Override
+from workers.steering import overrides
+from workers.steering.expiry import Expiry
+from workers.steering.scope import DRAINING, Scope
+
+CONTROL_ROLE = "control"  # its hosts run the loops, and what ends a drain
+
+
+@transaction.atomic
+def pause_queue(
+    actor: Actor,
+    queue: str,
+    part: str,
+    *,
+    reason: str,
+    now: datetime,
+    expiry: Expiry,
+    control: redis.Redis,
+) -> Override:
+    """Stop the intake or the consumption of a queue until the expiry; one in force already is replaced.
+
+    Nothing is lost: what was acknowledged waits, what a worker has claimed is finished. Raises BadInput
+    naming queue, part, reason or expiry.
+    """
+    demand(actor, "queue.pause", [queue])
+    if not Queue.objects.filter(name=queue).exists():
+        raise BadInput("queue", f"{queue[:40]} is no queue.")
+    if part not in pausing.PARTS:
+        raise BadInput("part", f"takes {' or '.join(pausing.PARTS)}, not {part[:40]!r}.")
+    scope = Scope(queue=queue)
+    return _stop(actor, "queue.pause", part, overrides.PAUSED, scope, expiry, reason, now, control)
+
+
+@transaction.atomic
+def drain_host(
+    actor: Actor, host: str, *, reason: str, now: datetime, expiry: Expiry, control: redis.Redis
+) -> Override:
+    """Give a worker host no new work until the expiry; what runs there is finished. Raises BadInput naming
+    host, reason or expiry.
+    """
+    demand(actor, "host.drain")
+    roles = roles_of_hosts(control)
+    if host not in roles:
+        raise BadInput(
+            "host", f"{host[:100]} does not report; the worker hosts are {', '.join(roles) or 'none'}."
+        )
+    if roles[host] == CONTROL_ROLE and list(roles.values()).count(CONTROL_ROLE) == 1:
+        raise BadInput("host", f"{host} alone runs the control loops; start another of role control first.")
+    scope = Scope(host=host)
+    return _stop(actor, "host.drain", DRAINING, overrides.DRAINED, scope, expiry, reason, now, control)
+
+
+def roles_of_hosts(control: redis.Redis) -> dict[str, str]:
+    """{worker host: its role} of those that report."""
+    stored = cast(dict[bytes, bytes], control.hgetall(keys.HOSTS))
+    return {name.decode(): orjson.loads(text)["role"] for name, text in sorted(stored.items())}
+
+
+def _stop(
+    actor: Actor,
+    action: str,
+    name: str,
+    value: str,
+    scope: Scope,
+    expiry: Expiry,
+    reason: str,
+    now: datetime,
+    control: redis.Redis,
+) -> Override:
+    made = overrides.set_override(
+        name=name,
+        value=value,
+        owner=actor.account,
+        reason=reason,
+        now=now,
+        control=control,
+        **scope.fields(),
+        **vars(expiry),
+    )
+    end = made.expires_at.isoformat() if made.expires_at else None
+    before, after = {name: made.instead_of}, {name: made.value, "expires_at": end}
+    audit_log.record(actor, action, str(scope), reason=made.reason, before=before, after=after)
+    return made
+
+
+def in_force(scope: Scope, name: str, now: datetime) -> Override:
+    """The pause or drain in force. Raises BadInput when there is none."""
+    found = overrides.in_force(now).filter(name=name, **scope.fields()).select_related("owner").first()
+    if found is None:
+        raise BadInput("part", f"{name} of {scope} is not stopped; nothing was changed.")
+    return found

@@ -1,0 +1,72 @@
+"""Waiting events seen by a person: authorised and audited, since events may be about people."""
+
+import functools
+import time
+from dataclasses import dataclass
+
+import redis
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from queues import checks
+from queues.errors import BadInput
+from queues.models import Container, Queue
+from queues.nodes.login import logged_in
+from queues.segments.peek import MOST_EVENTS, WaitingEvent, peek
+from queues.segments.segment import Segment
+
+ORDERS = ("newest", "oldest")
+FEW_EVENTS = 20
+TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class PeekRequest:
+    """Which events: of a queue's container on a node, the newest or the oldest first."""
+
+    queue: str
+    node: str
+    order: str = ORDERS[0]
+    events: int = FEW_EVENTS
+
+    def check(self) -> "PeekRequest":
+        """Itself. Raises BadInput naming the field that takes something else."""
+        if not Queue.objects.filter(name=self.queue).exists():
+            raise BadInput("queue", f"{self.queue[:40]} is no queue.")
+        if self.order not in ORDERS:
+            raise BadInput("order", f"takes {' or '.join(ORDERS)}, not {self.order[:40]!r}.")
+        checks.whole(1, MOST_EVENTS).of(self.events, "events", BadInput, ".")
+        return self
+
+
+@dataclass(frozen=True)
+class WaitingEvents:
+    """What was found; more: there may be more behind it."""
+
+    asked: PeekRequest
+    events: list[WaitingEvent]
+    more: bool
+
+
+def peek_at(actor: Actor, asked: PeekRequest) -> WaitingEvents:
+    """The events, and an entry in the audit that this actor saw them. Raises PermissionDenied, BadInput,
+    NodeUnavailable.
+    """
+    demand(actor, "queue.peek", [asked.queue])
+    asked.check()
+    held = Container.objects.filter(queue__name=asked.queue).select_related("node")
+    place = held.filter(node__name=asked.node).first()
+    if place is None:
+        raise BadInput("node", f"{asked.queue} has no container on {asked.node[:40]}.")
+    segment = Segment(_client(place.node.url), asked.queue)
+    events, more = peek(segment, asked.events, asked.order == ORDERS[0], time.monotonic)
+    seen = {"order": asked.order, "events": len(events)}
+    audit_log.record(actor, "queue.peek", f"{asked.queue}/{asked.node}", after=seen)
+    return WaitingEvents(asked, events, more)
+
+
+@functools.lru_cache(maxsize=64)
+def _client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(
+        logged_in(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
+    )

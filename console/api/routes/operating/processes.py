@@ -1,0 +1,52 @@
+"""The processes that ./run supervises, for administrators."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.http import HttpRequest
+
+from console.actions.queues import processes
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Reason
+from console.api.request.refusals import RefusedError
+from console.api.schemas.operating import ProcessList, ProcessLog, ProcessStatus
+from console.connections.supervisor import NoSupervisor
+
+router = Router(tags=["plant"])
+
+
+class RestartRequest(Reason):
+    """at_once: it is killed, and does not finish what it is at."""
+
+    at_once: bool = False
+
+
+@router.get("/processes", response=ProcessList, summary="Processes of this plant")
+def list_processes(request: HttpRequest) -> dict[str, Any]:
+    """Those that do not run first. 503 where ./run did not start this console, as in Compose."""
+    actor = actor_for(request, "process.view")
+    try:
+        return {"processes": [asdict(row) for row in processes.processes(actor)]}
+    except NoSupervisor as error:
+        raise RefusedError(503, "supervisor", str(error)) from None
+
+
+@router.get("/processes/{process}/log", response=ProcessLog, summary="The last lines of a process's log")
+def log(request: HttpRequest, process: str) -> dict[str, Any]:
+    """Without secrets."""
+    actor = actor_for(request, "process.view")
+    try:
+        return {"process": process, "lines": processes.log_lines(actor, process)}
+    except NoSupervisor as error:
+        raise RefusedError(503, "supervisor", str(error)) from None
+
+
+@router.post("/processes/{process}/restart", response=ProcessStatus, summary="Start a process again")
+def restart(request: HttpRequest, process: str, body: RestartRequest) -> dict[str, Any]:
+    """What it was. It finishes what it is at, unless it is to end at once."""
+    actor = actor_for(request, "process.restart")
+    try:
+        return asdict(processes.restart(actor, process, body.reason, body.at_once))
+    except NoSupervisor as error:
+        raise RefusedError(503, "supervisor", str(error)) from None

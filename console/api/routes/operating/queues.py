@@ -1,0 +1,120 @@
+"""Queues: made, changed, and what waits in them."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Query, Schema, Status
+
+from console.actions.queues import definitions as queue_definitions
+from console.actions.queues import waiting_events
+from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
+from console.api.schemas.operating import QueueDefinition, QueueDifference, WaitingEventList
+from console.connections.control_server import control
+from queues.models import Queue
+
+router = Router(tags=["queues"])
+
+
+class Peek(Schema):
+    """node: of the container; order: newest or oldest first; events: 100 at most."""
+
+    node: str = ""
+    order: str = ORDERS[0]
+    events: int = FEW_EVENTS
+
+
+@router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="A few of a queue's waiting events")
+def waiting(request: HttpRequest, queue: str, asked: Query[Peek]) -> dict[str, Any]:
+    """Nothing is taken or changed. Who has seen them is noted in the audit; long texts are cut."""
+    actor = actor_for(request, "queue.peek")
+    found = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
+    return {
+        "queue": queue,
+        "node": asked.node,
+        "order": asked.order,
+        "events": [vars(each) for each in found.events],
+        "more": found.more,
+    }
+
+
+class Definition(Given):
+    """What of a queue can be changed; what is left out stays as it is."""
+
+    handler: str | None = None
+    handler_options: dict[str, Any] | None = None
+    events_per_worker: int | None = None
+    tries: int | None = None
+    handler_timeout_seconds: float | None = None
+    priority: int | None = None
+    minimum_containers: int | None = None
+
+    def fields(self) -> dict[str, Any]:
+        given = self.dict(include=set(queue_definitions.FIELDS))
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class NewQueue(Definition):
+    """kind: jobs or pipeline; points by node: equal on all that take any, unless said."""
+
+    kind: str
+    reason: str
+    points: dict[str, int] | None = None
+
+
+class QueueEdit(Definition):
+    """digest: of the queue as GET …/definition said it."""
+
+    digest: str
+    reason: str
+
+
+@router.post("/queues/{queue}/create", response={201: QueueDefinition}, summary="Make a queue")
+def create(request: HttpRequest, queue: str, body: NewQueue) -> Status[Any]:
+    """Its definition. Checked as the topology is; producers may publish to it at once."""
+    actor = actor_for(request, "queue.define")
+    now = timezone.now()
+    queue_definitions.create(
+        actor,
+        queue,
+        body.kind,
+        body.fields(),
+        points=body.points,
+        reason=body.reason,
+        now=now,
+        control=control(),
+    )
+    return Status(201, _definition(queue))
+
+
+@router.get("/queues/{queue}/definition", response=QueueDefinition, summary="What of a queue can be changed")
+def definition(request: HttpRequest, queue: str) -> dict[str, Any]:
+    actor_for(request, "queue.define")
+    return _definition(queue)
+
+
+@router.post("/queues/{queue}/definition", response=QueueDifference, summary="Change a queue")
+def change(request: HttpRequest, queue: str, body: QueueEdit) -> dict[str, Any]:
+    """What has changed. Points of a queue change by a plan: POST …/points."""
+    actor = actor_for(request, "queue.define")
+    found = queue_definitions.change(
+        actor,
+        queue,
+        body.fields(),
+        digest=body.digest,
+        reason=body.reason,
+        now=timezone.now(),
+        control=control(),
+    )
+    return {"queue": queue, "before": found.before, "after": found.after}
+
+
+def _definition(name: str) -> dict[str, Any]:
+    row = Queue.objects.filter(name=name).first()
+    if row is None:
+        raise Http404(f"queue {name} is not known.")
+    found = queue_definitions.definition_of(row)
+    return {"queue": name, "kind": row.kind, **found, "digest": queue_definitions.digest_of(found)}

@@ -1,0 +1,79 @@
+"""What is stopped for a time: the intake or consumption of queues, the work of worker hosts."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Status
+
+from console.actions import loops
+from console.actions.queues import stops
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
+from console.api.request.instant import GivenTime
+from console.api.routes.control import described_override
+from console.api.schemas.control import OverrideEnd, OverrideRow
+from console.connections.control_server import control
+from workers.steering.expiry import Expiry
+from workers.steering.scope import DRAINING, Scope
+
+router = Router(tags=["queues"])
+
+
+class Until(Given):
+    """It ends by itself after `minutes`, or at `expires_at`."""
+
+    reason: str
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
+
+    def expiry(self) -> Expiry:
+        return Expiry(self.minutes, self.expires_at)
+
+
+class PauseRequest(Until):
+    """part: intake (publishers are refused) or consumption (what waits stays)."""
+
+    part: str
+
+
+class Part(Given):
+    """part: intake or consumption."""
+
+    part: str
+
+
+@router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="PauseRequest a queue for a time")
+def pause(request: HttpRequest, queue: str, body: PauseRequest) -> Status[Any]:
+    """Its pause as an override, which can be ended early or extended. Nothing acknowledged is lost."""
+    actor, now = actor_for(request, "queue.pause"), timezone.now()
+    made = stops.pause_queue(
+        actor, queue, body.part, reason=body.reason, now=now, expiry=body.expiry(), control=control()
+    )
+    return Status(201, described_override(made))
+
+
+@router.post("/queues/{queue}/resume", response=OverrideEnd, summary="End a queue's pause now")
+def resume(request: HttpRequest, queue: str, body: Part) -> dict[str, Any]:
+    return _ended(request, Scope(queue=queue), body.part)
+
+
+@router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host for a time")
+def drain(request: HttpRequest, host: str, body: Until) -> Status[Any]:
+    """It takes no new work, what runs is finished; as an override, which can be ended early or extended."""
+    actor, now = actor_for(request, "host.drain"), timezone.now()
+    made = stops.drain_host(actor, host, reason=body.reason, now=now, expiry=body.expiry(), control=control())
+    return Status(201, described_override(made))
+
+
+@router.post("/workers/{host}/return", response=OverrideEnd, summary="Let a drained worker host work again")
+def take_back(request: HttpRequest, host: str) -> dict[str, Any]:
+    return _ended(request, Scope(host=host), DRAINING)
+
+
+def _ended(request: HttpRequest, scope: Scope, name: str) -> dict[str, Any]:
+    actor, now = actor_for(request, "override.end"), timezone.now()
+    found = stops.in_force(scope, name, now)
+    ended = loops.end_override(actor, found, now=now, control=control())
+    return {**described_override(found), "ended": ended}

@@ -1,0 +1,89 @@
+"""Answers about queues and what waits in them, processes, and the palette."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from console.actions.queues.waiting_events import ORDERS
+from console.api.answer.schema import ApiAnswer, Document, Events, Instant, Seconds, one_of
+from console.api.schemas.dead_letters import LetterEvent
+from console.pages.frame.palette import KINDS as PALETTE_KINDS
+from queues.topology import KINDS
+
+
+class WaitingEventRow(ApiAnswer):
+    """An event as it waits."""
+
+    block: str = Field(description="The id of its block.")
+    inserted_at: Instant = Field(description="By the node's clock.")
+    event: LetterEvent | None = Field(description="null: its block can't be read.")
+    error: str = Field(description="Why it can't be read.")
+
+
+class WaitingEventList(ApiAnswer):
+    """Events of one container."""
+
+    queue: str
+    node: str
+    order: Annotated[str, one_of(ORDERS)]
+    events: list[WaitingEventRow]
+    more: bool = Field(description="There may be more behind them.")
+
+
+class QueueDefinition(ApiAnswer):
+    """A queue as it is defined, but for its points."""
+
+    queue: str
+    kind: Annotated[str, one_of(KINDS)]
+    handler: str
+    handler_options: Document
+    events_per_worker: Events
+    tries: int
+    handler_timeout_seconds: Seconds
+    priority: int
+    minimum_containers: int
+    digest: str = Field(description="What a change of it takes.")
+
+
+class QueueDifference(ApiAnswer):
+    """The fields that changed."""
+
+    queue: str
+    before: Document
+    after: Document
+
+
+class ProcessStatus(ApiAnswer):
+    """A process that ./run supervises."""
+
+    name: str
+    state: str = Field(description="As its supervisor says.")
+    word: str
+    pid: int | None
+    since: Instant | None = Field(description="When it began; null: it does not run.")
+    restarts: int = Field(description="Since ./run began.")
+    ended_at: Instant | None
+    how_it_ended: str
+
+
+class ProcessList(ApiAnswer):
+    processes: list[ProcessStatus]
+
+
+class ProcessLog(ApiAnswer):
+    process: str
+    lines: list[str] = Field(description="The oldest first.")
+
+
+class PaletteRow(ApiAnswer):
+    """Something to go to or to do."""
+
+    kind: Annotated[str, one_of(PALETTE_KINDS)]
+    label: str
+    url: str = Field(description="Where it is, or where it is done.")
+    about: str
+
+
+class PaletteList(ApiAnswer):
+    results: list[PaletteRow] = Field(description="The best first.")
+    total: int = Field(description="How many matched.")

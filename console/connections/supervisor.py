@@ -1,0 +1,151 @@
+"""The supervisor of ./run, asked by the console: what runs, since when, its log, and to start it again.
+
+In Compose or on a cluster there is none: the console can't start what it did not start.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xmlrpc.client import Fault, ServerProxy
+
+import msgspec
+from supervisor.xmlrpc import SupervisorTransport
+
+from console.connections.log_text import without_secrets
+from queues import environment as variables
+from queues.errors import BadInput, WeirError
+
+RUNNING = ("RUNNING", "STARTING")
+WORDS = {
+    "RUNNING": "running",
+    "STARTING": "starting",
+    "BACKOFF": "starting again",
+    "STOPPING": "stopping",
+    "EXITED": "ended",
+    "FATAL": "does not start",
+    "STOPPED": "not started",
+    "UNKNOWN": "unknown",
+}
+LOG_BYTES = 32 * 1024
+LOG_LINES = 100
+
+
+class NoSupervisor(WeirError):  # noqa: N818
+    """This console was not started by ./run, or its supervisor does not answer."""
+
+
+class ProcessEnd(msgspec.Struct, frozen=True):
+    """How often a process was started again, and how it last ended. at: seconds since 1970."""
+
+    restarts: int = 0
+    ended_at: float | None = None
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class ProcessRow:
+    """A process of the plant. since: when it began (s since 1970); None while it does not run."""
+
+    name: str
+    state: str
+    word: str
+    pid: int | None
+    since: float | None
+    restarts: int
+    ended_at: float | None
+    how_it_ended: str
+
+    @property
+    def is_well(self) -> bool:
+        return self.state == "RUNNING"
+
+
+def is_there() -> bool:
+    """Whether ./run has started this console."""
+    return variables.SUPERVISOR.is_set()
+
+
+def processes() -> list[ProcessRow]:
+    """Those that do not run first, then by name. Raises NoSupervisor."""
+    ends = read_ends(Path(variables.DATA.text()))
+    rows = [_row(info, ends.get(info["name"], ProcessEnd())) for info in _ask("getAllProcessInfo")]
+    return sorted(rows, key=lambda row: (row.is_well, row.name))
+
+
+def _row(info: dict[str, Any], end: ProcessEnd) -> ProcessRow:
+    runs = info["statename"] in RUNNING
+    return ProcessRow(
+        name=info["name"],
+        state=info["statename"],
+        word=WORDS.get(info["statename"], "unknown"),
+        pid=info["pid"] or None,
+        since=float(info["start"]) if runs and info["start"] else None,
+        restarts=end.restarts,
+        ended_at=end.ended_at,
+        how_it_ended=end.how,
+    )
+
+
+def process(name: str) -> ProcessRow:
+    """One process. Raises BadInput for a name that is none, NoSupervisor."""
+    rows = processes()
+    found = next((row for row in rows if row.name == name), None)
+    if found is None:
+        raise BadInput(
+            "process", f"{name[:40]} is no process here; {', '.join(row.name for row in rows)} are."
+        )
+    return found
+
+
+def log_lines(name: str) -> list[str]:
+    """The last lines of a process's log, the oldest first, without secrets. Raises BadInput, NoSupervisor."""
+    process(name)
+    text, _, _ = _ask("tailProcessStdoutLog", name, 0, LOG_BYTES)
+    lines = without_secrets(text).splitlines()
+    # The first may be half of one.
+    return lines[1:][-LOG_LINES:] if len(text) >= LOG_BYTES else lines[-LOG_LINES:]
+
+
+def restart(name: str, at_once: bool) -> ProcessRow:
+    """Have a process end, which the supervisor then starts again; start one that does not run. It finishes
+    what it is at, unless it is to end `at_once`: then it is killed with its children. Answers what it was.
+    """
+    found = process(name)
+    if found.pid is None:
+        with suppress(Fault):  # it has just started by itself
+            _ask("startProcess", name, False)
+    else:
+        with suppress(ProcessLookupError):  # it has just ended
+            if at_once:
+                os.killpg(found.pid, signal.SIGKILL)  # the supervisor gives each a group of its own
+            else:
+                os.kill(found.pid, signal.SIGTERM)
+    return found
+
+
+def _ask(method: str, *arguments: Any) -> Any:
+    if not is_there():
+        raise NoSupervisor("This console was not started by ./run.")
+    transport = SupervisorTransport(None, None, f"unix://{variables.SUPERVISOR.text()}")
+    try:
+        return getattr(ServerProxy("http://127.0.0.1", transport=transport).supervisor, method)(*arguments)
+    except OSError as error:
+        raise NoSupervisor(f"The supervisor does not answer ({error}).") from error
+    finally:
+        transport.close()
+
+
+def ends_file(data: Path) -> Path:
+    """Where the launcher notes how processes ended."""
+    return data / "process-ends.json"
+
+
+def read_ends(data: Path) -> dict[str, ProcessEnd]:
+    """{process: how it ended}; nothing where nothing is noted."""
+    try:
+        return msgspec.json.decode(ends_file(data).read_bytes(), type=dict[str, ProcessEnd])
+    except (OSError, msgspec.DecodeError):
+        return {}

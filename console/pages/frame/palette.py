@@ -1,0 +1,227 @@
+"""What a person can go to or do, found by name: pages, subjects, plans, alerts, actions, help.
+
+One list for everybody's keyboard (Ctrl-K) and for programs. It holds what this actor may do and no more. An
+action leads to the place where it is done: what it takes, such as a reason and an end, is asked there.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from django.db.models import F
+from django.urls import reverse
+
+from console.accounts.access import Actor
+from console.help import contents
+from console.pages.frame.frame import RAIL, RAIL_ACTIONS
+from queues.models import Node, Queue
+from workers.alerts.lifecycle.models import Alert
+from workers.documents.snapshot import Snapshot
+from workers.models import Plan, Task
+from workers.steering.scope import active_loops
+
+MOST_TEXT = 100
+MOST_FOUND = 20
+MOST_RECENT = 200  # plans and alerts
+SUBJECTS = ("node", "queue", "loop", "application", "worker host", "plant", "task")
+KINDS = ("page", "action", "alert", "plan", *SUBJECTS, "help")
+
+# Pages that are not on the rail: name of the address, label, what it takes.
+MORE_PAGES = (
+    ("silences", "Silences", "plant.view"),
+    ("alert-rules", "Alert rules", "plant.view"),
+    ("receivers", "Receivers", "plant.view"),
+    ("alert-review", "Review of alerts", "plant.view"),
+    ("plants", "Plants", "plant.view"),
+    ("plant-settings", "Settings of the plant", "plant.view"),
+    ("users", "People and roles", "user.manage"),
+    ("second-factor", "Second factor", "account.change"),
+)
+
+
+@dataclass(frozen=True)
+class PaletteEntry:
+    """One line. words: what else it is found by; about: what stands beside its label."""
+
+    kind: str
+    label: str
+    url: str
+    about: str = ""
+    words: str = ""
+
+    def rank(self, tokens: Sequence[str]) -> tuple[int, ...] | None:
+        """How well it matches, the best smallest; None when a token is nowhere in it."""
+        label = self.label.lower()
+        text = f"{label} {self.kind} {self.words.lower()}"
+        parts = _tokens(text)
+        if _tokens(label) == list(tokens):
+            return -1, KINDS.index(self.kind), len(label)
+        ranks = []
+        for token in tokens:
+            if label.startswith(token):
+                ranks.append(0)
+            elif token in parts:
+                ranks.append(1)
+            elif any(part.startswith(token) for part in parts):
+                ranks.append(2)
+            elif token in text:
+                ranks.append(3)
+            else:
+                return None
+        return sum(ranks), KINDS.index(self.kind), len(label)
+
+
+@dataclass(frozen=True)
+class PaletteResults:
+    """The best first. total: how many matched."""
+
+    entries: list[PaletteEntry]
+    total: int
+
+
+def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults:
+    """What matches all words of a text; without a text the pages, and what waits for somebody."""
+    tokens = _tokens(text.lower())
+    if not tokens:
+        waiting = [*_alerts(only_open=True), *_plans(only_open=True)]
+        first = [*waiting[: MOST_FOUND // 2], *_pages(actor)]
+        return PaletteResults(first[:MOST_FOUND], len(first))
+    ranked = [(entry.rank(tokens), entry) for entry in everything(actor, snapshot)]
+    found = [(rank, entry) for rank, entry in ranked if rank is not None]
+    found.sort(key=lambda pair: (pair[0], pair[1].label))
+    return PaletteResults([entry for _, entry in found[:MOST_FOUND]], len(found))
+
+
+def _tokens(text: str) -> list[str]:
+    """Its words; names are of several."""
+    return text.translate(str.maketrans("/_@:", "    ")).split()
+
+
+def everything(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
+    """All that this actor can go to or do."""
+    yield from _pages(actor)
+    if not actor.may("plant.view"):
+        return
+    yield from _alerts()
+    yield from _plans()
+    nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
+    queues = list(Queue.objects.order_by("name").values_list("name", flat=True))
+    loops = list(active_loops().order_by("name").values_list("pk", "name"))
+    tasks = list(Task.objects.order_by("name").values_list("name", flat=True))
+    hosts = {name: row.role for name, row in snapshot.hosts.items()} if snapshot else {}
+    yield from (PaletteEntry("node", name, reverse("node", args=[name])) for name in nodes)
+    yield from (PaletteEntry("queue", name, reverse("queue", args=[name])) for name in queues)
+    yield from (PaletteEntry("task", name, reverse("task", args=[name])) for name in tasks)
+    for number, name in loops:
+        yield PaletteEntry("loop", _words(name), reverse("loop", args=[number]), words=name)
+    for name, role in hosts.items():
+        yield PaletteEntry("worker host", name, reverse("worker-host", args=[name]), f"role {role}")
+    yield from _applications_and_plants(snapshot)
+    yield from _actions(actor, nodes, queues, loops, hosts, tasks)
+    for page in contents.pages().values():
+        yield PaletteEntry("help", page.title, reverse("help") + page.address)
+
+
+def _pages(actor: Actor) -> Iterator[PaletteEntry]:
+    for name, label, _ in RAIL:
+        if actor.may(RAIL_ACTIONS.get(name, "plant.view")):
+            yield PaletteEntry("page", label, reverse(name))
+    for name, label, action in MORE_PAGES:
+        if actor.may(action):
+            yield PaletteEntry("page", label, reverse(name))
+
+
+def _applications_and_plants(snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
+    if snapshot is None:
+        return
+    for name in snapshot.pipeline.applications:
+        yield PaletteEntry("application", name, reverse("pipeline-application", args=[name]), "pipeline")
+    for name in snapshot.plants:
+        yield PaletteEntry("plant", name, reverse("plant", args=[name]))
+
+
+def _alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
+    """Open ones first, then the latest of those that are over."""
+    rows = Alert.objects.exclude(fired_at=None)
+    rows = rows.filter(resolved_at=None) if only_open else rows
+    for row in rows.order_by(F("resolved_at").desc(nulls_first=True), "-pk")[:MOST_RECENT]:
+        state = "open" if row.resolved_at is None else "resolved"
+        url = reverse("alert", args=[row.pk])
+        yield PaletteEntry("alert", row.title, url, f"alert {row.pk}, {row.severity}, {state}", str(row.pk))
+
+
+def _plans(only_open: bool = False) -> Iterator[PaletteEntry]:
+    rows = Plan.objects.order_by("-pk")
+    rows = rows.filter(state=Plan.State.PROPOSED) if only_open else rows
+    for row in rows[:MOST_RECENT]:
+        url = reverse("plan", args=[row.pk])
+        yield PaletteEntry("plan", f"Plan {row.pk}: {row.title}", url, row.state)
+
+
+def _actions(
+    actor: Actor,
+    nodes: Sequence[str],
+    queues: Sequence[str],
+    loops: Sequence[tuple[int, str]],
+    hosts: Iterable[str],
+    tasks: Sequence[str],
+) -> Iterator[PaletteEntry]:
+    for permission, label, url, words in _possible(nodes, queues, loops, hosts, tasks):
+        if actor.may(permission):
+            yield PaletteEntry("action", label, url, words=words)
+
+
+Possible = tuple[str, str, str, str]  # what it takes, its label, where it is done, more words
+
+
+def _possible(
+    nodes: Sequence[str],
+    queues: Sequence[str],
+    loops: Sequence[tuple[int, str]],
+    hosts: Iterable[str],
+    tasks: Sequence[str],
+) -> Iterator[Possible]:
+    yield from _of_the_plant()
+    for name in queues:
+        url = reverse("queue", args=[name])
+        yield "queue.pause", f"Pause queue {name}", f"{url}#pause", "stop intake consumption resume"
+        yield "queue.peek", f"See waiting events of {name}", reverse("queue-waiting", args=[name]), "peek"
+        yield "plan.propose", f"Move points of {name}", f"{url}#hand-title", "weights plan"
+        yield "ladder.cap", f"Cap the remedy ladder of {name}", f"{url}#ladder", "never shed throttle"
+        yield "queue.define", f"Change queue {name}", reverse("queue-definition", args=[name]), "handler edit"
+    for name in nodes:
+        url = reverse("node", args=[name])
+        yield "node.use", f"Drain or cordon node {name}", f"{url}#use-title", "take back"
+        yield "node.thresholds", f"Change thresholds of node {name}", f"{url}#thresholds-title", "busy"
+    for name in hosts:
+        yield "host.drain", f"Drain worker host {name}", reverse("worker-host", args=[name]), "take back"
+    for number, name in loops:
+        words = f"mode manual advise auto {name}"
+        yield "loop.mode", f"Hold loop {_words(name)}", reverse("loop", args=[number]), words
+    for name in tasks:
+        yield "task.run", f"Run task {name}", f"{reverse('task', args=[name])}#run-title", "start"
+
+
+def _of_the_plant() -> Iterator[Possible]:
+    yield "silence.set", "Silence alerts", f"{reverse('silences')}#new-title", "mute"
+    yield "alert.acknowledge", "Acknowledge an alert", reverse("alerts"), "snooze escalate"
+    yield "alert_rule.change", "Change an alert rule", reverse("alert-rules"), "threshold"
+    yield "receiver.change", "Add a receiver of alerts", reverse("receivers"), "email webhook"
+    yield "plan.propose", "Balance now", reverse("queues"), "rebalance points"
+    yield "plan.approve", "Approve a plan", reverse("plans"), "reject stop roll back"
+    yield "override.set", "Override many loops", f"{reverse('overrides')}#new-title", "parameter guard"
+    yield "override.end", "End an override", reverse("overrides"), "extend"
+    yield "mark.add", "Mark on the timeline", f"{reverse('timeline')}#mark-title", "deploy note"
+    yield "dead_letters.requeue", "Put dead letters in again", reverse("dead-letters"), "requeue discard"
+    yield "lab.run", "Run an experiment", reverse("lab"), "simulate compare"
+    yield "plant.register", "Register a plant", reverse("plants"), "flink heron"
+    yield "settings.change", "Change settings of the plant", reverse("plant-settings"), "approvals quota"
+    yield "queue.define", "Create a queue", reverse("queue-new"), "new make"
+    yield "process.restart", "Restart a process", f"{reverse('processes')}#restart-title", "kill log"
+    yield "user.manage", "Add a person", reverse("users"), "user role"
+    yield "account.change", "Change my password", f"{reverse('settings')}#password-title", "account"
+    yield "token.mint", "Make an API token", f"{reverse('settings')}#tokens-title", "secret"
+
+
+def _words(name: str) -> str:
+    """A loop's name as pages write it."""
+    return name.replace("_", " ").replace("/", " ")

@@ -1,0 +1,73 @@
+"""The processes of this plant, for administrators: what runs, its log, and to start it again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions.queues import processes as actions
+from console.connections import supervisor
+from console.connections.supervisor import NoSupervisor, ProcessRow
+from console.pages.frame.action import Done, action
+from console.pages.frame.page import Errors, FormPage, render_page
+from queues.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessesPage(FormPage):
+    """All processes, and the log of the one that is open. supervised: whether ./run started this console."""
+
+    TEMPLATE, NAME = "plant/processes.html", "processes"
+
+    supervised: bool
+    processes: Sequence[ProcessRow]
+    opened: str
+    lines: Sequence[str]
+
+
+@require_safe
+@requires("process.view")
+def processes(request: HttpRequest) -> HttpResponse:
+    """The list; with `log` the last lines of a process."""
+    return processes_page(request)
+
+
+def processes_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    actor, opened = actor_of(request), request.GET.get("log", "")
+    found: list[ProcessRow] = []
+    lines: list[str] = []
+    said = dict(errors or {})
+    try:
+        found = actions.processes(actor) if supervisor.is_there() else []
+        lines = actions.log_lines(actor, opened) if opened and found else []
+    except NoSupervisor as error:
+        said["supervisor"] = [str(error)]
+    except BadInput as error:
+        said[error.field], opened = [error.message], ""
+    page = ProcessesPage(
+        supervised=supervisor.is_there(),
+        processes=found,
+        opened=opened,
+        lines=lines,
+        errors=said,
+        submitted=submitted or {},
+    )
+    return render_page(request, page, "frame")
+
+
+@action("process.restart", processes_page)
+def restart(request: HttpRequest) -> Done:
+    """Posted: process, reason, at_once (1: it is killed)."""
+    name, at_once = request.POST.get("process", ""), request.POST.get("at_once") == "1"
+    try:
+        was = actions.restart(actor_of(request), name, request.POST.get("reason", ""), at_once)
+    except NoSupervisor as error:
+        raise BadInput("process", str(error)) from None
+    how = "is started" if was.pid is None else "was killed and begins" if at_once else "ends and begins"
+    url = reverse("processes")
+    return Done(f"{name} {how}{'' if was.pid is None else ' anew'}.", url, {"go": url})

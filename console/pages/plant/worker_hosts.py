@@ -1,0 +1,87 @@
+"""One worker host: what runs there, and its drain."""
+
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions.queues import stops
+from console.connections.control_server import control
+from console.display.override_words import ending_of
+from console.input.form_values import expiry_of
+from console.pages.frame.action import Done, action
+from console.pages.frame.frame import seen_of
+from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.past import time_shown
+from workers.documents.hosts import HostStatus
+from workers.documents.loops import LoopStatus
+from workers.models import Override
+from workers.steering.overrides import in_force
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerHostPage(FormPage):
+    """One worker host, and what can be done to it."""
+
+    TEMPLATE, NAME = "plant/worker_host.html", "workers"
+
+    name: str
+    row: HostStatus | None  # its part of the snapshot
+    others: list[str]  # hosts of the same role that take work
+    loop: LoopStatus | None  # that sizes its pool
+    overrides: QuerySet[Override]
+
+
+@require_safe
+@requires("plant.view")
+def worker_host(request: HttpRequest, name: str) -> HttpResponse:
+    """One worker host; 404 for a name that was never one."""
+    return worker_host_page(request, name)
+
+
+def worker_host_page(
+    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    seen = seen_of(request)
+    row = seen.hosts.get(name)
+    if row is None and not _was_there(name, seen.loops):
+        raise Http404(f"{name} is no worker host.")
+    page = WorkerHostPage(
+        name=name,
+        row=row,
+        others=[
+            other
+            for other, each in seen.hosts.items()
+            if row is not None and each.role == row.role and other != name and each.draining is None
+        ],
+        loop=next((loop for loop in seen.loops.values() if loop.target.get("host") == name), None),
+        overrides=in_force(time_shown(request)).filter(host=name).select_related("owner"),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+    return render_page(request, page, "frame")
+
+
+def _was_there(name: str, loops: dict[str, LoopStatus]) -> bool:
+    """Whether it is a worker host that does not report now."""
+    has_loop = any(loop.target.get("host") == name for loop in loops.values())
+    return has_loop or Override.objects.filter(host=name).exists()
+
+
+@action("host.drain", worker_host_page)
+def drain(request: HttpRequest, name: str) -> Done:
+    """Posted: reason, expiry."""
+    made = stops.drain_host(
+        actor_of(request),
+        name,
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        expiry=expiry_of(request.POST),
+        control=control(),
+    )
+    said = f"{name} takes no new work {ending_of(made)}; what runs there is finished."
+    return Done(said, reverse("worker-host", args=[name]), {"overrides": [made.pk]})

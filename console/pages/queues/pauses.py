@@ -1,0 +1,36 @@
+"""A queue's intake or consumption, paused from its page."""
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from console.accounts.access import actor_of
+from console.actions.queues import stops
+from console.connections.control_server import control
+from console.display.override_words import ending_of
+from console.input.form_values import expiry_of
+from console.pages.frame.action import Done, action, text_of
+from console.pages.queues.queues import queue_page
+from queues import pausing
+
+MEANS = {
+    pausing.INTAKE: "publishers are refused and asked to come back",
+    pausing.CONSUMPTION: "what waits stays where it is; blocks in work are finished",
+}
+
+
+@action("queue.pause", queue_page)
+def pause(request: HttpRequest, name: str) -> Done:
+    """Posted: part (intake or consumption), reason, expiry."""
+    part = text_of(request, "part", f"choose {' or '.join(pausing.PARTS)}")
+    made = stops.pause_queue(
+        actor_of(request),
+        name,
+        part,
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        expiry=expiry_of(request.POST),
+        control=control(),
+    )
+    said = f"{part.capitalize()} of {name} is paused {ending_of(made)}: {MEANS[part]}."
+    return Done(said, reverse("queue", args=[name]), {"overrides": [made.pk]})

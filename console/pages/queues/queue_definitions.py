@@ -1,0 +1,171 @@
+"""The pages that make a queue and change one: its handler, and how its workers behave."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions.queues import definitions as queue_definitions
+from console.actions.queues.definitions import FIELDS
+from console.connections.control_server import control
+from console.input.form_values import number_of
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.page import Errors, FormPage, render_page
+from queues.errors import BadInput
+from queues.models import Queue
+from workers.consumer.handlers.registry import HANDLERS
+
+NUMBERS = ("events_per_worker", "tries", "handler_timeout_seconds", "priority", "minimum_containers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueDefinitionPage(FormPage):
+    """A queue as it is defined; name: "" for a new one. fields: what the form is filled with."""
+
+    TEMPLATE, NAME = "queues/queue_definition.html", "queues"
+
+    name: str
+    kind: str
+    kinds: Sequence[str]
+    fields: Mapping[str, str]
+    handlers: Sequence[str]
+    digest: str
+
+
+@require_safe
+@requires("queue.define")
+def new(request: HttpRequest) -> HttpResponse:
+    """The form of a new queue."""
+    return new_page(request)
+
+
+def new_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    empty = queue_definitions.definition_of(Queue())
+    return _page(request, "", Queue.Kind.JOBS, empty, errors, submitted)
+
+
+@require_safe
+@requires("queue.define")
+def definition(request: HttpRequest, name: str) -> HttpResponse:
+    """The form that changes a queue."""
+    return definition_page(request, name)
+
+
+def definition_page(
+    request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    queue = get_object_or_404(Queue, name=name)
+    return _page(request, name, queue.kind, queue_definitions.definition_of(queue), errors, submitted)
+
+
+def _page(
+    request: HttpRequest,
+    name: str,
+    kind: str,
+    now: Mapping[str, Any],
+    errors: Errors | None,
+    submitted: QueryDict | None,
+) -> HttpResponse:
+    shown = {field: _text(now[field]) for field in FIELDS}
+    typed = {field: str(submitted[field]) for field in FIELDS if submitted and field in submitted}
+    page = QueueDefinitionPage(
+        name=name,
+        kind=kind,
+        kinds=Queue.Kind.values,
+        fields={**shown, **typed},
+        handlers=sorted(HANDLERS),
+        digest=queue_definitions.digest_of(now),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+    return render_page(request, page, "frame")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+
+
+def fields_of(posted: Mapping[str, str]) -> dict[str, Any]:
+    """The fields as typed; one that is empty stays as it is. Raises BadInput naming the field."""
+    given: dict[str, Any] = {}
+    for name in FIELDS:
+        text = posted.get(name, "").strip()
+        if name == "handler_options":
+            given |= {name: _object(text)} if text else {}
+        elif name in NUMBERS:
+            given |= {name: number_of(text, name)} if text else {}
+        elif text:
+            given[name] = text
+    return given
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("handler_options", f"is no JSON ({str(error)[:80]}).") from None
+    if not isinstance(found, dict):
+        raise BadInput("handler_options", 'takes a JSON object, such as {"rows": 500}.')
+    return found
+
+
+@require_POST
+@requires("queue.define")
+def preview(request: HttpRequest, name: str) -> HttpResponse:
+    """Posted: the form. Answers what it would change, {"sentence", "rows"}, and changes nothing."""
+    queue = get_object_or_404(Queue, name=name)
+    try:
+        found = queue_definitions.difference(queue, fields_of(request.POST))
+    except BadInput as error:
+        return JsonResponse(
+            {"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []}
+        )
+    lines = found.lines()
+    said = (
+        f"{len(lines)} field{'' if len(lines) == 1 else 's'} would change."
+        if lines
+        else "Nothing would change."
+    )
+    return JsonResponse({"sentence": said, "rows": [{"title": line} for line in lines]})
+
+
+@action("queue.define", definition_page)
+def change(request: HttpRequest, name: str) -> Done:
+    """Posted: the fields, digest (of the queue as it was shown), reason."""
+    found = queue_definitions.change(
+        actor_of(request),
+        name,
+        fields_of(request.POST),
+        digest=request.POST.get("digest", ""),
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        control=control(),
+    )
+    url = reverse("queue", args=[name])
+    return Done(f"{name} is changed: {'; '.join(found.lines())}.", url, {"go": url})
+
+
+@action("queue.define", new_page)
+def create(request: HttpRequest) -> Done:
+    """Posted: name, kind, the fields, reason. Its points are equal on all nodes that take any."""
+    name = text_of(request, "name", "say what the queue is called")
+    queue_definitions.create(
+        actor_of(request),
+        name,
+        request.POST.get("kind", ""),
+        fields_of(request.POST),
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        control=control(),
+    )
+    url = reverse("queue", args=[name])
+    return Done(f"Queue {name} is there; producers may publish to it.", url, {"go": url})

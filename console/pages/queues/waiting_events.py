@@ -1,0 +1,63 @@
+"""Events that wait in one container of a queue, as a person sees them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions.queues import waiting_events
+from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest, WaitingEvents
+from console.input.form_values import number_of
+from console.pages.frame.page import FormPage, render_page
+from queues.errors import BadInput, NodeUnavailable
+from queues.models import Queue
+from queues.segments.peek import MOST_EVENTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingEventsPage(FormPage):
+    """Waiting events of a container. found: None until somebody asked, or when the node does not answer."""
+
+    TEMPLATE, NAME = "queues/waiting_events.html", "queues"
+
+    name: str
+    nodes: Sequence[str]
+    orders: Sequence[str]
+    most_events: int
+    found: WaitingEvents | None
+
+
+@require_safe
+@requires("queue.peek")
+def waiting(request: HttpRequest, name: str) -> HttpResponse:
+    """The form, and with `node` the events: order (newest or oldest), events (how many)."""
+    queue = get_object_or_404(Queue, name=name)
+    found, errors, status = None, {}, 200
+    if "node" in request.GET:
+        try:
+            found = waiting_events.peek_at(actor_of(request), _asked(request, name))
+        except BadInput as error:
+            errors, status = {error.field: [error.message]}, 422
+        except NodeUnavailable:
+            said = "does not answer; what waits there is kept."
+            errors, status = {"node": [said]}, 503
+    nodes = queue.containers.order_by("node__name").values_list("node__name", flat=True)
+    page = WaitingEventsPage(
+        name=name,
+        nodes=list(nodes),
+        orders=ORDERS,
+        most_events=MOST_EVENTS,
+        found=found,
+        errors=errors,
+        submitted={"order": ORDERS[0], "events": FEW_EVENTS, **request.GET.dict()},
+    )
+    return render_page(request, page, "frame", status)
+
+
+def _asked(request: HttpRequest, queue: str) -> PeekRequest:
+    events = number_of(request.GET.get("events", str(FEW_EVENTS)), "events")
+    order = request.GET.get("order", ORDERS[0])
+    return PeekRequest(queue, request.GET["node"], order, events)  # type: ignore[arg-type]

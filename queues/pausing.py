@@ -1,0 +1,67 @@
+"""A queue that is paused: `intake` takes no new events, `consumption` hands out none of those that wait.
+
+Each is a key of its own on the control server (`weir:pause:{queue}:{part}`) that ends by itself, even when
+nobody is left to end it. Nothing is dropped: what was acknowledged waits, and a block that a worker holds is
+finished. Who publishes or claims asks here; what people see of a pause is its override (`workers.steering`).
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import redis
+
+from queues import keys
+
+INTAKE, CONSUMPTION = "intake", "consumption"
+PARTS = (INTAKE, CONSUMPTION)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """until: seconds since 1970."""
+
+    until: float
+    reason: str
+    by: str
+
+    def left_seconds(self, now: float) -> int:
+        """Whole seconds to wait, at least one."""
+        return max(1, math.ceil(self.until - now))
+
+
+def pause(control: redis.Redis, queue: str, part: str, until: Pause, now: float) -> None:
+    """Pause until then, in place of what was said before; a time that is over resumes."""
+    left_ms = round(1000 * (until.until - now))
+    if left_ms <= 0:
+        resume(control, queue, part)
+        return
+    document = {"until": until.until, "reason": until.reason, "by": until.by}
+    control.set(keys.PAUSE.of(queue, part), json.dumps(document), px=left_ms)
+
+
+def resume(control: redis.Redis, queue: str, part: str) -> None:
+    """End a pause now; nothing happens where there is none."""
+    control.delete(keys.PAUSE.of(queue, part))
+
+
+def paused(control: redis.Redis, queues: Iterable[str], part: str) -> dict[str, Pause]:
+    """{queue: its pause} of those that are paused. Raises `redis.RedisError`."""
+    names = list(queues)
+    if not names:
+        return {}
+    stored = cast(list[Any], control.mget(names_of(names, part)))
+    return read(names, stored)
+
+
+def names_of(queues: Iterable[str], part: str) -> list[str]:
+    """The keys of these queues, for a reader that asks for more in the same call."""
+    return [keys.PAUSE.of(queue, part) for queue in queues]
+
+
+def read(queues: Iterable[str], stored: Iterable[bytes | str | None]) -> dict[str, Pause]:
+    """What `names_of` gave, in its order."""
+    pairs = zip(queues, stored, strict=True)
+    return {queue: Pause(**json.loads(text)) for queue, text in pairs if text is not None}

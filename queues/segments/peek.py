@@ -1,0 +1,89 @@
+"""A few of the events that wait in a segment, for a person to see: nothing is claimed, moved or counted.
+
+What it costs is bounded: one block after another is read, until there are enough events, bytes or seconds.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from queues.errors import MalformedEvent
+from queues.events.block import decode
+from queues.redis_types import Entries
+from queues.segments.segment import Segment, entry_seconds, stored_bytes
+
+MOST_EVENTS = 100
+MOST_BYTES = 4 * 2**20
+MOST_SECONDS = 2.0
+MOST_TEXT = 2_000  # characters of one field
+
+
+@dataclass(frozen=True)
+class WaitingEvent:
+    """An event as it waits. event: its fields, long texts cut; None where its block can't be read: `error`
+    says why. inserted_at: by the node's clock (s since 1970). block: the id of its block.
+    """
+
+    block: str
+    inserted_at: float
+    event: dict[str, Any] | None
+    error: str = ""
+
+
+def peek(
+    segment: Segment, events: int, newest: bool, monotonic: Callable[[], float]
+) -> tuple[list[WaitingEvent], bool]:
+    """(up to so many events, the newest or the oldest first; whether there may be more behind them).
+
+    Blocks that a worker is at are among them. Raises NodeUnavailable.
+    """
+    found: list[WaitingEvent] = []
+    read_bytes, end = 0, monotonic() + MOST_SECONDS
+    for entry_id, fields in _entries(segment, newest):
+        found += _events(entry_id, fields, events - len(found), newest)
+        read_bytes += len(stored_bytes(fields, b"d"))
+        if len(found) >= events or read_bytes >= MOST_BYTES or monotonic() >= end:
+            return found, True
+    return found, False
+
+
+def _entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+    """One at a time: a block may be large, and the first may be enough."""
+    last = ""
+    while True:
+        with segment.errors():
+            if newest:
+                page = segment.node.xrevrange(segment.stream, f"({last}" if last else "+", "-", 1)
+            else:
+                page = segment.node.xrange(segment.stream, f"({last}" if last else "-", "+", 1)
+        entries = cast(Entries, page)
+        if not entries:
+            return
+        yield entries[0]
+        last = entries[0][0].decode()
+
+
+def _events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool) -> list[WaitingEvent]:
+    block, at = _text(fields.get(b"i", entry_id))[:80], entry_seconds(entry_id)
+    try:
+        rows = decode(block, stored_bytes(fields, b"d")).explicit()
+        rows = rows.slice(max(0, rows.num_rows - most)) if newest else rows.slice(0, most)
+        found = rows.to_pylist()
+    except MalformedEvent as error:
+        return [WaitingEvent(block, at, None, error.message)]
+    except (ValueError, OverflowError) as error:  # a time that is in no calendar
+        return [WaitingEvent(block, at, None, f"can't be read ({str(error)[:200]}).")]
+    if newest:
+        found.reverse()
+    return [WaitingEvent(block, at, {name: _cut(value) for name, value in event.items()}) for event in found]
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode(errors="backslashreplace")
+
+
+def _cut(value: Any) -> Any:
+    """A text as far as it is shown."""
+    if not isinstance(value, str) or len(value) <= MOST_TEXT:
+        return value
+    return f"{value[:MOST_TEXT]}… ({len(value):,} characters)"

@@ -1,0 +1,139 @@
+"""Queues that administrators make and change: checked, shown as a difference, audited, projected."""
+
+from typing import Any
+
+import pytest
+
+from console.embedded.seeding import seed
+from console.models import AuditEntry
+from queues import keys
+from queues.models import Container, Queue
+from queues.topology import Topology
+
+pytestmark = pytest.mark.django_db
+REASON = {"reason": "mail is to be sent"}
+
+
+@pytest.fixture(autouse=True)
+def plant(control):
+    seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:1/1"})
+
+
+@pytest.fixture
+def administrator(browsers):
+    return browsers["administrator"]
+
+
+def fetch(browser, address: str, posted: dict[str, Any]):
+    return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+def projected(control) -> Topology:
+    return Topology.from_json(control.get(keys.TOPOLOGY))
+
+
+def shown(browser, name="alert") -> dict[str, str]:
+    """What the form of a queue holds."""
+    answer = browser.get(f"/api/v1/queues/{name}/definition").json()
+    return {"digest": answer["digest"], **REASON}
+
+
+def test_a_queue_is_made_with_equal_points_and_is_there_for_producers(administrator, control):
+    given = {
+        "name": "mail",
+        "kind": "jobs",
+        "handler": "noop",
+        "handler_options": "{}",
+        "tries": "3",
+        **REASON,
+    }
+    answer = fetch(administrator, "/queues/create", given)
+    assert answer.status_code == 200, answer.content
+    queue = projected(control).queue("mail")
+    assert (queue.points, queue.handler, queue.tries) == ({"n1": 500, "n2": 500}, "noop", 3)
+    noted = AuditEntry.objects.get(action="queue.create")
+    assert (noted.actor, noted.target, noted.reason) == ("administrator", "mail", REASON["reason"])
+
+
+def test_a_queue_of_the_pipeline_has_no_handler(administrator, control):
+    answer = fetch(administrator, "/queues/create", {"name": "logs", "kind": "pipeline", **REASON})
+    assert answer.status_code == 200 and projected(control).queue("logs").handler == ""
+    given = {"name": "more", "kind": "pipeline", "handler": "sql", **REASON}
+    answer = fetch(administrator, "/queues/create", given)
+    assert answer.status_code == 422 and "handler" in answer.json()["errors"]
+
+
+@pytest.mark.parametrize(
+    "wrong, field",
+    [
+        ({"name": "Mail!"}, "name"),
+        ({"name": "alert"}, "name"),
+        ({"kind": "other"}, "kind"),
+        ({"handler": "nothing"}, "handler"),
+        ({"handler_options": '{"unknown": 1}'}, "handler_options.unknown"),
+        ({"handler_options": "[]"}, "handler_options"),
+        ({"tries": "0"}, "tries"),
+        ({"priority": "11"}, "priority"),
+        ({"handler_timeout_seconds": "0"}, "handler_timeout_seconds"),
+        ({"minimum_containers": "5"}, "points"),
+        ({"reason": ""}, "reason"),
+    ],
+)
+def test_what_the_topology_would_refuse_is_refused_by_its_field_and_nothing_is_made(
+    administrator, control, wrong, field
+):
+    before = control.get(keys.TOPOLOGY)
+    given = {"name": "mail", "kind": "jobs", "handler": "noop", **REASON, **wrong}
+    answer = fetch(administrator, "/queues/create", given)
+    assert answer.status_code == 422, answer.content
+    assert list(answer.json()["errors"]) == [field]
+    assert not Queue.objects.filter(name="mail").exists() and control.get(keys.TOPOLOGY) == before
+
+
+def test_a_change_says_its_difference_first_and_then_does_that(administrator, control):
+    given = {"tries": "7", "priority": "3", **shown(administrator)}
+    answer = fetch(administrator, "/queues/alert/definition/preview", given).json()
+    assert [row["title"] for row in answer["rows"]] == ["tries: 5 → 7"]
+    assert projected(control).queue("alert").tries == 5
+    answer = fetch(administrator, "/queues/alert/change", given)
+    assert answer.status_code == 200, answer.content
+    assert projected(control).queue("alert").tries == 7
+    noted = AuditEntry.objects.get(action="queue.change")
+    assert (noted.before, noted.after) == ({"tries": 5}, {"tries": 7})
+
+
+def test_who_changes_what_another_has_changed_meanwhile_is_refused(administrator, control):
+    given = shown(administrator)
+    assert fetch(administrator, "/queues/alert/change", {"tries": "7", **given}).status_code == 200
+    answer = fetch(administrator, "/queues/alert/change", {"tries": "8", **given})
+    assert answer.status_code == 422 and list(answer.json()["errors"]) == ["digest"]
+    assert projected(control).queue("alert").tries == 7
+
+
+def test_a_queue_needs_no_more_containers_than_it_has(administrator, control):
+    answer = fetch(administrator, "/queues/alert/change", {"minimum_containers": "3", **shown(administrator)})
+    assert answer.status_code == 422 and list(answer.json()["errors"]) == ["minimum_containers"]
+    assert Container.objects.filter(queue__name="alert").count() == 2
+
+
+def test_points_are_not_changed_past_a_plan(administrator, control):
+    before = dict(projected(control).queue("alert").points)
+    body = {**shown(administrator), "points": {"n1": 900, "n2": 100}}
+    answer = administrator.post("/api/v1/queues/alert/definition", body, content_type="application/json")
+    assert answer.status_code == 422 and dict(projected(control).queue("alert").points) == before
+
+
+def test_the_api_makes_and_changes_too(administrator, control):
+    body = {"kind": "jobs", "handler": "noop", "points": {"n1": 300, "n2": 700}, **REASON}
+    made = administrator.post("/api/v1/queues/mail/create", body, content_type="application/json")
+    assert made.status_code == 201, made.content
+    assert projected(control).queue("mail").points == {"n1": 300, "n2": 700}
+    body = {"tries": 9, "digest": made.json()["digest"], **REASON}
+    changed = administrator.post("/api/v1/queues/mail/definition", body, content_type="application/json")
+    assert changed.json() == {"queue": "mail", "before": {"tries": 5}, "after": {"tries": 9}}
+
+
+def test_the_pages_of_both_show_what_is_there(administrator):
+    page = administrator.get("/queues/alert/definition/").content.decode()
+    assert 'value="sql"' in page and "Change alert" in page
+    assert "Make the queue" in administrator.get("/queues/new").content.decode()

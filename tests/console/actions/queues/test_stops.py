@@ -1,0 +1,150 @@
+"""Queues that people pause and worker hosts that they drain: authorised, audited, undone."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from console.api.ingestion import publisher
+from console.embedded.seeding import seed
+from console.models import AuditEntry, QueueLimit
+from queues import keys, pausing
+from workers.models import Loop, Override
+
+pytestmark = pytest.mark.django_db
+HOST = "jobs@here"
+PAUSE = {"part": "consumption", "reason": "a disk is changed", "minutes": 10}
+
+
+@pytest.fixture
+def plant(control, settings):
+    seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:1/1"})
+    hosts = {HOST: "jobs", "control@here": "control"}
+    for name, role in hosts.items():
+        control.hset(
+            keys.HOSTS, name, orjson.dumps({"role": role, "slots": 2, "busy": 0, "pid": 1, "at": 0.0})
+        )
+
+
+def fetch(browser, address: str, posted: dict[str, Any]):
+    return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+def ask(browser, address: str, body: dict[str, Any], secret: str | None = None):
+    headers = {"authorization": f"Bearer {secret}"} if secret else {}
+    return browser.post(f"/api/v1/{address}", body, content_type="application/json", headers=headers)
+
+
+def audited() -> list[tuple[str, str, str]]:
+    rows = AuditEntry.objects.order_by("id")
+    return [(each.actor, each.action, each.target) for each in rows if each.actor != "system"]
+
+
+def test_a_pause_from_the_page_is_in_force_noted_and_ended_from_there(plant, browsers, control):
+    answer = fetch(browsers["operator"], "/queues/alert/pause", PAUSE)
+    assert answer.status_code == 200, answer.content
+    assert "Consumption of alert is paused until" in answer.json()["message"]
+    assert pausing.paused(control, ["alert"], "consumption")["alert"].by == "operator"
+    assert audited()[-1] == ("operator", "queue.pause", "queue alert")
+    noted = AuditEntry.objects.last()
+    assert (noted.reason, noted.before) == ("a disk is changed", {"consumption": "open"})
+    (number,) = answer.json()["overrides"]
+    page = browsers["viewer"].get("/queues/alert/").content.decode()
+    assert "a disk is changed" in page and "Consumption paused" in " ".join(page.split())
+    assert fetch(browsers["operator"], f"/overrides/{number}/end", {}).status_code == 200
+    assert not pausing.paused(control, ["alert"], "consumption")
+    assert audited()[-1] == ("operator", "override.end", "queue alert")
+
+
+def test_the_api_pauses_extends_and_resumes(plant, browsers, secrets, control):
+    secret = secrets["operator"]
+    made = ask(browsers["anonymous"], "queues/alert/pause", {**PAUSE, "part": "intake"}, secret)
+    assert made.status_code == 201 and made.json()["name"] == "intake"
+    number = made.json()["id"]
+    before = control.pttl(keys.PAUSE.of("alert", "intake"))
+    longer = ask(browsers["anonymous"], f"overrides/{number}/extend", {"minutes": 30}, secret)
+    assert longer.status_code == 200 and control.pttl(keys.PAUSE.of("alert", "intake")) > before + 1_000_000
+    ended = ask(browsers["anonymous"], "queues/alert/resume", {"part": "intake"}, secret)
+    assert ended.status_code == 200 and ended.json()["ended"]
+    assert not control.exists(keys.PAUSE.of("alert", "intake"))
+    again = ask(browsers["anonymous"], "queues/alert/resume", {"part": "intake"}, secret)
+    assert again.status_code == 422 and "part" in again.json()["errors"]
+
+
+def test_producers_over_http_are_asked_to_come_back_and_nothing_is_stored(plant, browsers, secrets, control):
+    assert fetch(browsers["operator"], "/queues/alert/pause", {**PAUSE, "part": "intake"}).status_code == 200
+    try:
+        headers = {"authorization": f"Bearer {secrets['producer']}"}
+        answer = browsers["anonymous"].post(
+            "/api/v1/queues/alert/events",
+            b'{"type": "t"}\n',
+            content_type="application/x-ndjson",
+            headers=headers,
+        )
+    finally:
+        publisher.publisher().close()
+        publisher._client.cache_clear()
+    assert answer.status_code == 503
+    assert 590 <= int(answer["Retry-After"]) <= 600
+    (said,) = answer.json()["errors"]["queue"]
+    assert said.startswith("Intake of alert is paused for") and "a disk is changed" in said
+
+
+@pytest.mark.parametrize(
+    "wrong, field",
+    [
+        ({"part": "everything"}, "part"),
+        ({"part": ""}, "part"),
+        ({"reason": " "}, "reason"),
+        ({"minutes": "0"}, "minutes"),
+        ({"minutes": ""}, "expires_at"),
+    ],
+)
+def test_a_pause_that_says_too_little_names_the_field_and_changes_nothing(
+    plant, browsers, control, wrong, field
+):
+    answer = fetch(browsers["operator"], "/queues/alert/pause", PAUSE | wrong)
+    assert answer.status_code == 422 and list(answer.json()["errors"]) == [field]
+    assert not Override.objects.exists() and not pausing.paused(control, ["alert"], "consumption")
+
+
+def test_not_even_an_administrator_pauses_without_an_end(plant, browsers):
+    answer = fetch(browsers["administrator"], "/queues/alert/pause", PAUSE | {"minutes": "endless"})
+    assert answer.status_code == 422 and not Override.objects.exists()
+
+
+def test_who_is_limited_to_some_queues_pauses_no_other(plant, browsers, people, control):
+    QueueLimit.objects.create(user=people["operator"], queues=["process"])
+    assert fetch(browsers["operator"], "/queues/alert/pause", PAUSE).status_code == 403
+    assert fetch(browsers["operator"], "/queues/process/pause", PAUSE).status_code == 200
+    assert not pausing.paused(control, ["alert"], "consumption")
+
+
+def test_a_host_is_drained_shown_and_taken_back(plant, browsers, secrets, control, stored_snapshot):
+    answer = fetch(browsers["operator"], f"/workers/{HOST}/drain", {"reason": "a kernel", "minutes": "30"})
+    assert answer.status_code == 200, answer.content
+    assert control.exists(keys.DRAIN.of(HOST))
+    assert audited()[-1] == ("operator", "host.drain", f"worker host {HOST}")
+    page = " ".join(browsers["viewer"].get(f"/workers/{HOST}/").content.decode().split())
+    assert "a kernel" in page and "Work draining" in page
+    ended = ask(browsers["anonymous"], f"workers/{HOST}/return", {}, secrets["operator"])
+    assert ended.status_code == 200 and not control.exists(keys.DRAIN.of(HOST))
+
+
+def test_the_only_host_that_runs_the_loops_is_not_drained(plant, browsers, control):
+    given = {"reason": "a kernel", "minutes": "30"}
+    answer = fetch(browsers["operator"], "/workers/control@here/drain", given)
+    assert answer.status_code == 422
+    assert "alone runs the control loops" in answer.json()["errors"]["host"][0]
+    assert fetch(browsers["operator"], "/workers/nobody/drain", given).status_code in (404, 422)
+    assert not Override.objects.exists()
+
+
+def test_a_loops_override_can_not_pause_a_queue_past_its_action(plant, browsers, secrets, control):
+    Loop.objects.get_or_create(
+        name="worker_rate/alert/n1",
+        defaults={"law": "worker_rate", "target": {"queue": "alert", "node": "n1"}},
+    )
+    body = {"name": "consumption", "value": "paused", "queue": "alert", "reason": "x", "minutes": 5}
+    answer = ask(browsers["anonymous"], "overrides", body, secrets["operator"])
+    assert answer.status_code == 422 and not Override.objects.exists()

@@ -1,0 +1,95 @@
+"""Processes under a real supervisor: seen, their logs read without secrets, started again."""
+
+import sys
+import threading
+
+import pytest
+
+from console.connections import supervisor
+from console.connections.log_text import without_secrets
+from console.embedded.processes import Process
+from console.embedded.supervision import Supervisor
+from queues import environment as variables
+from queues.errors import BadInput
+from tests.waiting import until
+
+SECRET = "a-password-of-the-plant"
+TALK = (
+    "import os, time; print('redis://:"
+    + SECRET
+    + "@host/0 begins', os.getpid(), flush=True); time.sleep(600)"
+)
+
+
+@pytest.fixture
+def supervised(tmp_path, monkeypatch):
+    """One process that says its secret and sleeps; the supervisor's events are read as ./run reads them."""
+    monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
+    monkeypatch.setitem(variables.PROCESS, variables.REDIS_URL.name, f"redis://:{SECRET}@host/0")
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    script = tmp_path / "talk.py"
+    script.write_text(TALK)
+    made = Supervisor(tmp_path, tmp_path)
+    made.start([Process("talker", (sys.executable, str(script)))], [])
+    reader = threading.Thread(target=lambda: list(made.events()), daemon=True)
+    reader.start()
+    until(lambda: _state() == "RUNNING", 30.0)
+    yield made
+    made.stop()
+    reader.join(10)
+    made.child.stdout.close()
+
+
+def _state():
+    try:
+        return supervisor.process("talker").state
+    except (supervisor.NoSupervisor, BadInput):
+        return None
+
+
+def test_a_process_is_shown_and_comes_back_with_its_restarts_counted(supervised):
+    before = supervisor.process("talker")
+    assert (before.is_well, before.restarts, before.ended_at) == (True, 0, None)
+    assert before.pid and before.since
+    supervisor.restart("talker", at_once=False)
+    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 1, 30.0)
+    after = supervisor.process("talker")
+    assert after.pid != before.pid and after.ended_at and "SIGTERM" in after.how_it_ended
+    supervisor.restart("talker", at_once=True)
+    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 2, 30.0)
+    assert "SIGKILL" in supervisor.process("talker").how_it_ended
+
+
+def test_a_log_is_read_without_the_secret_in_it(supervised):
+    lines = until(lambda: supervisor.log_lines("talker"), 10.0)
+    assert "begins" in lines[0]
+    assert SECRET not in "".join(lines)
+
+
+def test_another_name_is_refused_with_the_known_ones(supervised):
+    for ask in (supervisor.log_lines, supervisor.process, lambda name: supervisor.restart(name, True)):
+        with pytest.raises(BadInput) as refused:
+            ask("../../etc/passwd")
+        assert "talker" in refused.value.message
+
+
+def test_without_a_supervisor_it_is_said_so(monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    with pytest.raises(supervisor.NoSupervisor):
+        supervisor.processes()
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("postgres://weir:hunter22@db/weir", "postgres://…@db/weir"),
+        ("Authorization: Bearer abc.def", "Authorization: …"),
+        ("token weir_0123456789abcdefgh was used", "token … was used"),
+        ('{"password": "hunter22", "user": "ada"}', '{"password": …", "user": "ada"}'),
+        ("the key is long-secret-word", "the key is …"),
+        ("3 events, n1 OFFLINE", "3 events, n1 OFFLINE"),
+    ],
+)
+def test_what_is_secret_or_looks_like_it_is_left_out(text, shown):
+    said = without_secrets(text, {"WEIR_SECRET_SHOP": "long-secret-word"})
+    assert said == shown or ("hunter22" not in said and "abc.def" not in said)

@@ -1,0 +1,62 @@
+"""Which pause or drain explains an alert: what a person has stopped for a time is expected to stand still.
+
+It explains what follows from it and no more: a node that is lost while a queue is paused still calls.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from queues import pausing
+from workers.documents.snapshot import Snapshot
+from workers.steering import stopped
+
+OF_CONSUMPTION = frozenset({"queue_wait", "queue_latency", "pipeline_stalled", "pipeline_lag"})
+OF_INTAKE = frozenset({"producer_silent", "throttled"})
+OF_HOSTS = frozenset({"workers_missing", "workers_saturated", "pool_refuses"})
+OF_LOOPS = frozenset(
+    {
+        "loop_stale",
+        "loop_held",
+        "loop_saturated",
+        "loop_ineffective",
+        "loop_harmful",
+        "loop_oscillation",
+        "loop_silent",
+    }
+)
+
+
+def explanation(condition: str, labels: Mapping[str, str], snapshot: Snapshot | None) -> str:
+    """The pause or drain that explains it, as a sentence; "" when none does."""
+    if snapshot is None:
+        return ""
+    if condition in OF_LOOPS:
+        loop = snapshot.loops.get(labels.get("loop", ""))
+        why = stopped.why_held(loop.target, snapshot) if loop else ""
+        return f"The loop holds: {why}." if why else ""
+    if condition in OF_HOSTS:
+        return _drained(labels, snapshot)
+    part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
+    queues = _queues_of(condition, labels, snapshot) if condition in OF_CONSUMPTION | OF_INTAKE else []
+    found = [(queue, stopped.paused(queue, part, snapshot)) for queue in queues]
+    words = [stopped.pause_in_words(queue, pause) for queue, pause in found if pause is not None]
+    # Of several queues all have to be paused: one that is not should move.
+    return words[0] if words and len(words) == len(found) else ""
+
+
+def _queues_of(condition: str, labels: Mapping[str, str], snapshot: Snapshot) -> list[str]:
+    if "queue" in labels:
+        return [labels["queue"]]
+    if condition == "producer_silent":
+        producer = snapshot.producers.get(labels.get("producer", ""))
+        return list(producer.queues) if producer else []
+    name, applications = labels.get("pipeline", ""), snapshot.pipeline.applications
+    rows = [applications[name]] if name in applications else list(applications.values())
+    return sorted({queue for row in rows for queue in row.queues})
+
+
+def _drained(labels: Mapping[str, str], snapshot: Snapshot) -> str:
+    hosts: dict[str, Any] = {name: row.draining for name, row in snapshot.hosts.items() if row.draining}
+    name = labels.get("host") or next(iter(hosts), "")
+    found = hosts.get(name)
+    return f"Worker host {name} is drained ({found.by}: {found.reason})." if found else ""

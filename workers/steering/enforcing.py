@@ -1,0 +1,60 @@
+"""Where a pause of a queue and the drain of a worker host are followed: keys on the control server that end
+by themselves. The database says what is in force; `reconcile` writes again what a control server has lost.
+"""
+
+from datetime import datetime
+from typing import Any, cast
+
+import redis
+
+from queues import keys, pausing
+from queues.models import Queue
+from workers.models import Override
+from workers.steering.scope import is_drain, is_pause
+
+
+def enforce(control: redis.Redis, override: Override, now: datetime) -> None:
+    """Write one that is in force, take away one that has ended. Raises `redis.RedisError`."""
+    end = override.expires_at if override.ended_at is None else now
+    assert end is not None  # neither runs without an end
+    if is_drain(override):
+        _drain(control, override.host, end, now)
+    else:
+        until = pausing.Pause(end.timestamp(), override.reason, override.owner.get_username())
+        pausing.pause(control, override.queue, override.name, until, now.timestamp())
+
+
+def _drain(control: redis.Redis, host: str, until: datetime, now: datetime) -> None:
+    left_ms = round(1000 * (until - now).total_seconds())
+    if left_ms > 0:
+        control.set(keys.DRAIN.of(host), "1", px=left_ms)
+    else:
+        control.delete(keys.DRAIN.of(host))
+
+
+def reconcile(control: redis.Redis, now: datetime) -> int:
+    """Put the keys right: those of overrides in force are there, and no others; how many were wrong.
+
+    A process that dies between its write and its commit leaves a key that nobody sees, and a control server
+    that lost its last second forgets one that everybody sees.
+    """
+    queues = Queue.objects.values_list("name", flat=True)
+    hosts = [name.decode() for name in cast(list[bytes], control.hkeys(keys.HOSTS))]
+    possible = [keys.PAUSE.of(queue, part) for queue in queues for part in pausing.PARTS]
+    possible += [keys.DRAIN.of(host) for host in hosts]
+    stored = cast(list[Any], control.mget(possible)) if possible else []
+    there = {key for key, text in zip(possible, stored, strict=True) if text}
+    rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
+    wanted = {key_of(row): row for row in rows if is_pause(row) or is_drain(row)}
+    for key in wanted.keys() - there:
+        enforce(control, wanted[key], now)
+    if left := there - wanted.keys():
+        control.delete(*left)
+    return len(wanted.keys() ^ there)
+
+
+def key_of(override: Override) -> str:
+    """The key that says so."""
+    if is_drain(override):
+        return keys.DRAIN.of(override.host)
+    return keys.PAUSE.of(override.queue, override.name)

@@ -1,0 +1,87 @@
+"""What people have stopped for a time, as the snapshot shows it, and which loops hold meanwhile.
+
+A loop whose target is stopped would measure nothing of the plant: workers that start and find a paused
+queue, a pool that is empty because it drains. It holds until what was stopped goes on, and says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from queues import pausing
+from workers.documents.loops import OverrideStatus
+from workers.documents.queues import PauseStatus
+from workers.documents.snapshot import Snapshot
+from workers.steering.scope import DRAINING
+
+
+def pauses_of(queue: str, overrides: Iterable[OverrideStatus]) -> list[PauseStatus]:
+    """The pauses of a queue, intake first."""
+    rows = [row for row in overrides if row.queue == queue and row.name in pausing.PARTS]
+    return [_status(row) for row in sorted(rows, key=lambda row: pausing.PARTS.index(row.name))]
+
+
+def drain_of(host: str, overrides: Iterable[OverrideStatus]) -> PauseStatus | None:
+    """The drain of a worker host; None where it takes work."""
+    rows = [row for row in overrides if row.host == host and row.name == DRAINING]
+    return _status(rows[-1]) if rows else None
+
+
+def _status(row: OverrideStatus) -> PauseStatus:
+    return PauseStatus(
+        part=row.name,
+        override=row.id,
+        since=row.created_at,
+        until=row.expires_at,
+        by=row.owner,
+        reason=row.reason,
+    )
+
+
+def paused(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
+    """The pause of one part of a queue."""
+    row = snapshot.queues.get(queue)
+    return next((each for each in row.pauses if each.part == part), None) if row else None
+
+
+def why_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
+    """Why a loop with this target has to hold, as a sentence ends; "" when it has not."""
+    return (
+        _host_held(target, snapshot) or _queue_held(target, snapshot) or _application_held(target, snapshot)
+    )
+
+
+def _host_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
+    host = snapshot.hosts.get(target.get("host", ""))
+    found = host.draining if host else None
+    return f"worker host {target['host']} is drained {_until(found)}" if found else ""
+
+
+def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
+    """A loop of a whole queue decides on what comes into it, one of a container on what is done with it."""
+    queue = target.get("queue", "")
+    for part in pausing.PARTS:
+        found = paused(queue, part, snapshot)
+        if found is not None and (part == pausing.CONSUMPTION or "node" not in target):
+            return f"{part} of {queue} is paused {_until(found)}"
+    return ""
+
+
+def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
+    """An application that may read another of its queues has work, and its loops too."""
+    row = snapshot.pipeline.applications.get(target.get("application", ""))
+    queues = row.queues if row else []
+    found = [paused(queue, pausing.CONSUMPTION, snapshot) for queue in queues]
+    if not queues or None in found:
+        return ""
+    return f"consumption of {', '.join(queues)} is paused {_until(found[0])}"
+
+
+def _until(pause: PauseStatus | None) -> str:
+    if pause is None or pause.until is None:
+        return "until somebody ends it"
+    return f"until {datetime.fromtimestamp(pause.until, UTC):%H:%M:%S} UTC"
+
+
+def pause_in_words(queue: str, pause: PauseStatus) -> str:
+    """One pause as a sentence."""
+    return f"{pause.part.capitalize()} of {queue} is paused {_until(pause)} ({pause.by}: {pause.reason})."
