@@ -14,8 +14,8 @@ from console.api.schemas.pipelines import (
     ApplicationList,
     ApplicationOrder,
     ApplicationVersion,
+    CriterionHeld,
     CriterionRelease,
-    HeldCriterion,
     OperatorTasks,
 )
 from console.connections.control_server import control
@@ -116,7 +116,7 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
 
 @router.post(
     "/applications/{name}/criteria/{criterion}",
-    response=HeldCriterion,
+    response=CriterionHeld,
     summary="Hold a criterion that rules name",
 )
 def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class CriterionRelease(ApiAnswer):
     criterion: str
 
 
-class HeldCriterion(CriterionRelease):
+class CriterionHeld(CriterionRelease):
     """A value in place of a criterion's own."""
 
     value: float

@@ -9,6 +9,7 @@ from controllers import request
 from controllers.framework import code
 from tests.workers.control.test_loops import Clock, override, submitted, tick
 from workers.control.ledger import ledger
+from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.memory import MemoryPlant
 
@@ -151,7 +152,7 @@ def test_counters_that_were_reset_leave_an_action_ineffective_with_the_reason(lo
 
 def test_a_target_that_vanished_leaves_an_action_ineffective_with_the_reason(loop, plant, clock, control):
     tick(loop, plant, clock, control, seconds=0)
-    (judged,) = ledger.judge_due(clock.pass_seconds(10), {"queues": {}, "nodes": {}})
+    (judged,) = ledger.judge_due(clock.pass_seconds(10), Snapshot())
     assert judged.verdict == "ineffective"
     assert "not measured any more" in judged.outcome["why"]
 
