@@ -67,6 +67,7 @@ class ProcessStatus(ApiAnswer):
 
 
 class ProcessList(ApiAnswer):
+    supervised: bool = Field(description="Whether ./run started this console; in Compose it knows none.")
     processes: list[ProcessStatus]
 
 

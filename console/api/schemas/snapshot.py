@@ -197,7 +197,7 @@ class CompletedWork(ApiAnswer):
     per_second: PerSecond | None
 
 
-class WorkerHost(ApiAnswer):
+class HostStatus(ApiAnswer):
     """A pool of worker processes."""
 
     role: str | None = None
@@ -296,7 +296,7 @@ class PlantSnapshot(ApiAnswer):
     producers: dict[str, ProducerFigures]
     queues: dict[str, SnapshotQueue]
     nodes: dict[str, SnapshotNode]
-    hosts: dict[str, WorkerHost]
+    hosts: dict[str, HostStatus]
     pipeline: PipelineStatus
     loops: dict[str, SnapshotLoop]
     overrides: list[SnapshotOverride]

@@ -143,6 +143,8 @@ DOORS = {
     "GET audit/": "administrator",
     "GET settings/": "viewer",
     "POST settings/": "viewer",
+    "POST filters/save": "viewer",
+    "POST filters/remove": "viewer",
     "GET settings/plant/": "viewer",
     "POST settings/plant/<str:name>": "administrator",
     "POST settings/plant/loops/<int:loop_id>": "administrator",
@@ -319,6 +321,7 @@ DOORS = {
     "POST control/<plant>/v1/release": "operator",
 }
 QUERY = {
+    "GET api/v1/queues/<queue>/waiting": {"node": "n1"},
     "GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1},
     "GET api/v1/loops/<loop_id>/what-if": {"set": "upper_limit=5"},
     "GET api/v1/snapshot": {"at": "2026-11-20T03:12:00Z"},

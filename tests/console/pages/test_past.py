@@ -56,7 +56,10 @@ def test_nothing_can_be_changed_from_the_past(page, browsers, past):
     then = browsers["administrator"].get(page, {"at": AT})
     assert not any(then.context["frame"].can.values())
     assert any(now.context["frame"].can.values())
-    for page_, steers in ((then, False), (now, page in ("/nodes/", "/nodes/n1/", "/queues/alert/"))):
+    for page_, steers in (
+        (then, False),
+        (now, page in ("/nodes/", "/nodes/n1/", "/queues/alert/", "/pipeline/")),
+    ):
         assert (b'name="reason"' in page_.content) is steers
     assert b"you need the role" not in then.content
 

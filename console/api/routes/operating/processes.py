@@ -24,12 +24,12 @@ class RestartRequest(Reason):
 
 @router.get("/processes", response=ProcessList, summary="Processes of this plant")
 def list_processes(request: HttpRequest) -> dict[str, Any]:
-    """Those that do not run first. 503 where ./run did not start this console, as in Compose."""
+    """Those that do not run first; none that it knows where ./run did not start this console, as in Compose."""
     actor = actor_for(request, "process.view")
     try:
-        return {"processes": [asdict(row) for row in processes.processes(actor)]}
-    except NoSupervisor as error:
-        raise RefusedError(503, "supervisor", str(error)) from None
+        return {"supervised": True, "processes": [asdict(row) for row in processes.processes(actor)]}
+    except NoSupervisor:
+        return {"supervised": False, "processes": []}
 
 
 @router.get("/processes/{process}/log", response=ProcessLog, summary="The last lines of a process's log")
@@ -39,7 +39,7 @@ def log(request: HttpRequest, process: str) -> dict[str, Any]:
     try:
         return {"process": process, "lines": processes.log_lines(actor, process)}
     except NoSupervisor as error:
-        raise RefusedError(503, "supervisor", str(error)) from None
+        raise RefusedError(409, "supervisor", str(error)) from None
 
 
 @router.post("/processes/{process}/restart", response=ProcessStatus, summary="Start a process again")
@@ -49,4 +49,4 @@ def restart(request: HttpRequest, process: str, body: RestartRequest) -> dict[st
     try:
         return asdict(processes.restart(actor, process, body.reason, body.at_once))
     except NoSupervisor as error:
-        raise RefusedError(503, "supervisor", str(error)) from None
+        raise RefusedError(409, "supervisor", str(error)) from None
