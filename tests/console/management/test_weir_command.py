@@ -211,8 +211,8 @@ PAGES = {
 }
 
 
-# One's own password is typed by oneself, into a page; and who is logged in nowhere needs no way out. What a form
-# would change is shown before it does, and lists keep filters, on pages alone.
+# One's own password is typed by oneself, into a page; and who is logged in nowhere needs no way out. What a
+# form would change is shown before it does, and lists keep filters, on pages alone.
 ONLY_PAGES = (
     "queues/<str:name>/definition/preview",
     "filters/save",

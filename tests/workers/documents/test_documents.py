@@ -1,5 +1,6 @@
 """Each document is read as it was written, also by another version; and a bad one is refused by its field."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -73,11 +74,14 @@ def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.booleans()
         case inspect.StrType():
             return texts
+        case inspect.LiteralType():
+            return st.sampled_from(kind.values)
         case inspect.NoneType():
             return st.none()
     return json_values
 
 
+@functools.cache  # a snapshot has hundreds of fields: to make its strategy costs more than to draw from it
 def documents_of(kind: type[StoredDocument]) -> st.SearchStrategy[Any]:
     """Documents of a type; each field is given, or left to its default."""
     fields = inspect.type_info(kind).fields

@@ -4,8 +4,8 @@ from workers.control.kinds.registry import display_of
 
 
 def loop_words(name: str) -> str:
-    """law/target as `law of target`; a container as its queue on its node."""
-    law, *target = name.split("/")
+    """law/target as `law of target`; a container as its queue on its node, another plant by its name."""
+    law, *target = name.replace("plant:", "plant ").split("/")
     display = display_of(law)
     what = display.title or law.replace("_", " ")
     return f"{what} of {display.joint.join(target)}" if target else what

@@ -24,7 +24,7 @@ class RestartRequest(Reason):
 
 @router.get("/processes", response=ProcessList, summary="Processes of this plant")
 def list_processes(request: HttpRequest) -> dict[str, Any]:
-    """Those that do not run first; none that it knows where ./run did not start this console, as in Compose."""
+    """Those that do not run first; none where ./run did not start this console, as in Compose."""
     actor = actor_for(request, "process.view")
     try:
         return {"supervised": True, "processes": [asdict(row) for row in processes.processes(actor)]}
