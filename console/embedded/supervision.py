@@ -10,11 +10,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from xmlrpc.client import ServerProxy
 
 import msgspec
+import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
 from console.connections.supervisor import ProcessEnd, ends_file
@@ -61,6 +63,7 @@ stdout_logfile_backups=1
 
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
+STOP_SECONDS = 15.0  # that whoever is left has, once the supervisor itself is gone
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
 
@@ -171,8 +174,20 @@ class Supervisor:
             try:
                 self.child.wait(timeout=60)
             except subprocess.TimeoutExpired:
-                self.child.kill()
+                self._end_all()
         shutil.rmtree(self.runtime, ignore_errors=True)
+
+    def _end_all(self) -> None:
+        """On a host too busy for the supervisor to finish: it first, since it would start them again."""
+        assert self.child is not None
+        left = psutil.Process(self.child.pid).children(recursive=True)
+        self.child.kill()
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        for process in psutil.wait_procs(left, timeout=STOP_SECONDS)[1]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def command_line(command: tuple[str, ...]) -> str:
