@@ -130,7 +130,7 @@ def control_server(_control_server: Server, settings) -> Iterator[Server]:
     settings.REDIS_URL = _control_server.url
     settings.CELERY_BROKER_URL = _control_server.url
     yield _control_server
-    _disconnect(_control_server)
+    _left_alive(_control_server)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def nodes(_node_servers: dict[str, Server]) -> Iterator[dict[str, Server]]:
         _revived(server).flushall()
     yield _node_servers
     for server in _node_servers.values():
-        _disconnect(server)
+        _left_alive(server)
 
 
 @pytest.fixture
@@ -182,7 +182,9 @@ def _revived(server: Server) -> redis.Redis:
     return client
 
 
-def _disconnect(server: Server) -> None:
+def _left_alive(server: Server) -> None:
+    """For whoever shares it and asks for no emptied one, as the served console does."""
+    _revived(server)
     for client in server.clients:
         client.close()
     server.clients.clear()

@@ -45,7 +45,8 @@ function open() {
       .then((message) => { if (socket === opened) receive(message); }, () => opened.close()) // unreadable: begin anew
       .catch(reportError); // a fault of one message's must not silence those after it
   });
-  opened.addEventListener("close", (event) => closed(event.code));
+  // After what came before it, or a message still being unpacked would call a closed connection live.
+  opened.addEventListener("close", (event) => { before = before.then(() => closed(event.code)); });
   socket = opened;
 }
 
