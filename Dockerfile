@@ -8,6 +8,10 @@ COPY requirements-uv.lock requirements.lock /
 RUN pip install --no-cache-dir --require-hashes -r /requirements-uv.lock \
     && python -m venv --without-pip /opt/weir \
     && uv pip install --no-cache --python /opt/weir/bin/python --require-hashes -r /requirements.lock
+# The charts' script (console/web/plotly_script.py); npm, too, stays behind.
+COPY package.json package-lock.json /scripts/
+RUN apt-get update && apt-get install -y --no-install-recommends npm \
+    && npm --prefix /scripts ci --omit=dev --ignore-scripts
 
 FROM ${PYTHON_IMAGE}
 # Java for Spark, and the ps that Spark's scripts call. No pip: nothing is installed in a running container.
@@ -19,6 +23,7 @@ RUN apt-get update \
 COPY --from=packages /opt/weir /opt/weir
 WORKDIR /srv/weir
 COPY . .
+COPY --from=packages /scripts/node_modules node_modules
 
 ENV PATH=/opt/weir/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 WEIR_DATA=/var/lib/weir
 # Volumes take these owners and modes when they are made.

@@ -211,6 +211,11 @@ USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = WEIR_DATA / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "console.web.plotly_script.PlotlyFinder",
+]
 # Collected static files lie in the data folder, too: Django would set 0644 whatever the umask.
 FILE_UPLOAD_PERMISSIONS = 0o600
 STORAGES = {
