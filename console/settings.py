@@ -214,7 +214,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "console.web.plotly_script.PlotlyFinder",
+    "console.web.plotly_script.StaticPlotly",
 ]
 # Collected static files lie in the data folder, too: Django would set 0644 whatever the umask.
 FILE_UPLOAD_PERMISSIONS = 0o600

@@ -33,7 +33,7 @@ class OneFile(FileSystemStorage):
         return str(plotly_script()) if name == NAME else super().path(name)
 
 
-class PlotlyFinder(BaseFinder):
+class StaticPlotly(BaseFinder):
     """Finds `plotly/plotly.min.js`."""
 
     def check(self, **_: Any) -> list[CheckMessage]:

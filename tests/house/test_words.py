@@ -80,6 +80,7 @@ ALLOWED_NAMES = {
     # Keys of stored and published documents.
     *("deeds", "hindrance", "trouble", "quiet", "quiet_until", "spared", "kept_per_second"),
     "machine",  # the computer of a bench
+    "STATICFILES_FINDERS",  # a setting of Django
 }
 
 

@@ -1,7 +1,9 @@
 """What the control loops did about an alert, and whether it had an effect."""
 
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -34,10 +36,15 @@ def span(alert: Alert) -> tuple[Any, Any]:
     return alert.began_at - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
 
 
+def decisions(alert: Alert) -> QuerySet[LedgerEntry]:
+    """Entries of these loops with an action in its time, done or only advised, the newest first."""
+    found = LedgerEntry.objects.filter(loop__in=loops_of(alert), at__range=span(alert), action__isnull=False)
+    return found.select_related("loop").order_by("-at", "-pk")
+
+
 def actions(alert: Alert) -> QuerySet[LedgerEntry]:
-    """The ledger entries of these loops that acted in its time, or would have, the newest first."""
-    acted = LedgerEntry.objects.filter(loop__in=loops_of(alert), at__range=span(alert), action__isnull=False)
-    return acted.select_related("loop").order_by("-at", "-pk")
+    """Of these, what was done: advice is none."""
+    return decisions(alert).filter(mode__in=Loop.ACTING)
 
 
 def plans(alert: Alert) -> list[Plan]:
@@ -53,17 +60,51 @@ def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
     return not about or bool(about & (names | {plan.empties}))
 
 
-def tried(alert: Alert) -> dict[str, Any]:
-    """{"entries": the latest, "plans", "actions": how many, "effective", "words"}."""
-    verdicts = Counter(actions(alert).order_by().values_list("verdict", flat=True))
+@dataclass(frozen=True)
+class Response:
+    """What was done about an alert, each list the newest first and its first MOST_ACTIONS.
+
+    since: from its onset on; before: up to BEFORE earlier, on a forecast; advice: what loops would have done.
+    count: of all actions, effective: of those that had an effect. words: the two in a sentence.
+    """
+
+    since: list[LedgerEntry]
+    before: list[LedgerEntry]
+    advice: list[LedgerEntry]
+    plans: list[Plan]
+    count: int
+    effective: int
+    words: str
+
+    @property
+    def entries(self) -> list[LedgerEntry]:
+        """The actions, those since the onset first."""
+        return (self.since + self.before)[:MOST_ACTIONS]
+
+
+def response(alert: Alert) -> Response:
+    """What loops and plans did about it."""
+    done = actions(alert)
+    verdicts = Counter(done.order_by().values_list("verdict", flat=True))
     count, effective = sum(verdicts.values()), verdicts["effective"]
-    return {
-        "entries": list(actions(alert)[:MOST_ACTIONS]),
-        "plans": plans(alert),
-        "actions": count,
-        "effective": effective,
-        "words": _words(count, effective, verdicts),
-    }
+    return Response(
+        since=list(done.filter(at__gte=alert.began_at)[:MOST_ACTIONS]),
+        before=list(done.filter(at__lt=alert.began_at)[:MOST_ACTIONS]),
+        advice=list(decisions(alert).exclude(mode__in=Loop.ACTING)[:MOST_ACTIONS]),
+        plans=plans(alert),
+        count=count,
+        effective=effective,
+        words=_words(count, effective, verdicts),
+    )
+
+
+def verdicts_within(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
+    """Verdicts of all that loops did in these times, which do not overlap."""
+    found: Counter[str] = Counter()
+    for since, until in spans:
+        done = LedgerEntry.objects.filter(at__gte=since, at__lt=until, action__isnull=False)
+        found.update(done.filter(mode__in=Loop.ACTING).values_list("verdict", flat=True))
+    return found
 
 
 def _words(count: int, effective: int, verdicts: Counter[str]) -> str:

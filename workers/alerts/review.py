@@ -1,13 +1,13 @@
 """The morning review: what fired in a time, how long, what helped, what flapped, what went unnoticed."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Prefetch, Q
 
+from controllers.framework.reason import counted
 from workers.alerts import history
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Message
@@ -28,7 +28,7 @@ class Row:
     acknowledged_after_seconds: float | None
     acknowledged_by: str
     notified: int
-    helped: dict[str, Any]
+    response: history.Response
     notes: Sequence[AlertEvent]
 
     @property
@@ -54,8 +54,8 @@ class Row:
             "acknowledged_by": self.acknowledged_by,
             "told": self.notified,
             "under": alert.under_id,
-            "actions": self.helped["actions"],
-            "effective": self.helped["effective"],
+            "actions": self.response.count,
+            "effective": self.response.effective,
         }
 
 
@@ -83,45 +83,64 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
             acknowledged_after_seconds=round((had.at - alert.fired_at).total_seconds(), 1) if had else None,
             acknowledged_by=had.by.get_username() if had and had.by else "",
             notified=sum(each.kind == AlertEvent.Kind.NOTIFIED for each in events),
-            helped=history.tried(alert),
+            response=history.response(alert),
             notes=[each for each in events if each.kind == AlertEvent.Kind.NOTE],
         )
 
 
+def open_spans(found: Iterable[Row], since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
+    """When any of them was open, within the time: in order, none overlapping."""
+    spans: list[tuple[datetime, datetime]] = []
+    alerts = (row.alert for row in found)
+    times = [(alert.fired_at, alert.resolved_at) for alert in alerts if alert.fired_at is not None]
+    for fired_at, resolved_at in sorted(times, key=lambda each: each[0]):
+        begin, end = max(fired_at, since), min(resolved_at or until, until)
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        elif begin < end:
+            spans.append((begin, end))
+    return spans
+
+
 def summary(found: Sequence[Row], since: datetime, until: datetime) -> dict[str, Any]:
-    """The time in figures and in a sentence."""
-    severities = Counter(row.alert.severity for row in found)
-    still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in found)
+    """The time in figures and in a sentence. What one alert explains belongs to its incident: only incidents
+    count, and what overlaps counts once.
+    """
+    incidents = [row for row in found if row.alert.under_id is None]
+    still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in incidents)
     waits = sorted(
-        row.acknowledged_after_seconds for row in found if row.acknowledged_after_seconds is not None
+        row.acknowledged_after_seconds for row in incidents if row.acknowledged_after_seconds is not None
     )
-    notified = (
-        Message.objects.filter(sent_at__gte=since, sent_at__lt=until).exclude(content__kind="test").count()
-    )
-    actions, effective = (sum(row.helped[key] for row in found) for key in ("actions", "effective"))
+    spans = open_spans(incidents, since, until)
+    verdicts = history.verdicts_within(spans)
+    messages = Message.objects.exclude(content__kind="test")
+    lost = Message.objects.filter(
+        created_at__gte=since, created_at__lt=until, state=Message.State.FAILED
+    ).count()
     return {
+        "incidents": len(incidents),
+        "open_seconds": sum((end - begin).total_seconds() for begin, end in spans),
         "alerts": len(found),
-        "critical": severities["critical"],
+        "critical": sum(row.alert.severity == "critical" for row in incidents),
         "open": still,
-        "explained": sum(row.alert.under_id is not None for row in found),
+        "explained": len(found) - len(incidents),
         "flapped": sum(row.flapped for row in found),
-        "told": notified,
-        "failed": Message.objects.filter(
-            created_at__gte=since, created_at__lt=until, state=Message.State.FAILED
-        ).count(),
+        "told": messages.filter(sent_at__gte=since, sent_at__lt=until).count(),
+        "failed": lost,
         "acknowledged_seconds": waits[len(waits) // 2] if waits else None,
-        "actions": actions,
-        "effective": effective,
-        "sentence": _sentence(found, still),
+        "actions": sum(verdicts.values()),
+        "effective": verdicts["effective"],
+        "sentence": _sentence(incidents, len(found), still),
     }
 
 
-def _sentence(found: Sequence[Row], still: int) -> str:
-    if not found:
+def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
+    if not incidents:
         return "No alert fired."
-    worst = max(found, key=lambda row: (row.alert.severity == "critical", row.seconds))
+    worst = max(incidents, key=lambda row: (row.alert.severity == "critical", row.seconds))
     minutes = worst.seconds / 60
     length = f"{minutes:.0f} min" if minutes >= 1 else f"{worst.seconds:.0f} s"
-    count = f"{len(found)} alert{'s' if len(found) != 1 else ''} fired"
+    count = counted(len(incidents), "incident")
+    count += f" with {counted(alerts, 'alert')}" if alerts > len(incidents) else ""
     rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are resolved"
     return f"{count}; {rest}. The worst: {worst.alert.title}, {length}."

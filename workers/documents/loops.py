@@ -1,5 +1,6 @@
 """Control loops, what they did lately and what people put in their place, as the snapshot has them."""
 
+import math
 from typing import Any
 
 from queues.stored_document import StoredDocument
@@ -68,6 +69,13 @@ class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
     created_at: float | None = None
     expires_at: float | None = None
     notice_at: float | None = None
+
+    @property
+    def lasts_seconds(self) -> float:
+        """From its beginning to its end; without one of them: for ever."""
+        if self.expires_at is None or self.created_at is None:
+            return math.inf
+        return self.expires_at - self.created_at
 
 
 class HandStatus(StoredDocument, frozen=True, kw_only=True):

@@ -134,12 +134,19 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     found = _alerts().filter(pk=alert_id).first()
     if found is None:
         raise Http404(f"Alert {alert_id} is not known.")
-    tried = history.tried(found)
+    tried = history.response(found)
     events = found.events.select_related("by").order_by("at", "pk")
     return {
         **_alert(found),
         "situation": on_call.situation(found)["words"],
-        "tried": {**tried, **{key: [each.pk for each in tried[key]] for key in ("entries", "plans")}},
+        "tried": {
+            "entries": [each.pk for each in tried.entries],
+            "advice": [each.pk for each in tried.advice],
+            "plans": [each.pk for each in tried.plans],
+            "actions": tried.count,
+            "effective": tried.effective,
+            "words": tried.words,
+        },
         "events": [_event(each) for each in events],
     }
 

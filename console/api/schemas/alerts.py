@@ -60,9 +60,10 @@ class AlertHappening(ApiAnswer):
 
 
 class LoopsTried(ApiAnswer):
-    """What control loops did since the alert began."""
+    """What control loops did about the alert."""
 
-    entries: list[int] = Field(description="The latest entries of the ledger.")
+    entries: list[int] = Field(description="The latest actions in the ledger, those since its onset first.")
+    advice: list[int] = Field(description="Entries of what loops in mode advise or hold would have done.")
     plans: list[int]
     actions: int
     effective: int = Field(description="How many of the actions helped.")
@@ -102,15 +103,17 @@ class ReviewedAlert(ApiAnswer):
 class ReviewSummary(ApiAnswer):
     """The time in figures, and in a sentence."""
 
+    incidents: int = Field(description="Alerts that no other explains.")
+    open_seconds: Seconds = Field(description="The time in which any incident was open, counted once.")
     alerts: int
-    critical: int
-    open: int
+    critical: int = Field(description="Critical incidents.")
+    open: int = Field(description="Incidents that were open at the end.")
     explained: int
     flapped: int
     told: int = Field(description="Notifications sent.")
     failed: int = Field(description="Notifications that did not arrive.")
     acknowledged_seconds: Seconds | None = Field(description="The median until somebody acknowledged, s.")
-    actions: int
+    actions: int = Field(description="Of loops, while any incident was open, each counted once.")
     effective: int
     sentence: str
 

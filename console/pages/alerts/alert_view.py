@@ -11,6 +11,8 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
+from console.accounts.access import Actor
+from console.pages.alerts.quick_actions import QuickAction, RelatedPage, quick_actions, related_pages
 from console.pages.frame.page import Document
 from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -21,6 +23,7 @@ from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 from workers.alerts.lifecycle.open_alerts import suppression_of
 from workers.alerts.rules import runbook
+from workers.documents.snapshot import Snapshot
 
 MOST_EVENTS = 60
 MOST_ALIKE, MOST_FOLDED = 4, 200
@@ -41,8 +44,8 @@ TITLES = {
 
 @dataclass
 class ListedAlert:
-    """A row of the list. suppression: why it notifies nobody; explained: rows of those it explains; more:
-    rows alike that are folded below it, so that a thousand of one rule hide no other.
+    """An incident: an alert that no other explains. suppression: why it notifies nobody; explained: rows of
+    those it explains; more: rows alike, folded below it, so that a thousand of one rule hide no other.
     """
 
     alert: Alert
@@ -94,7 +97,9 @@ class AlertDetails:
     chart: AlertChart | None
     impact: str
     first_steps: str
-    tried: Document
+    response: history.Response
+    quick_actions: list[QuickAction]  # that whoever looks may take
+    related_pages: list[RelatedPage]
     events: list[AlertEvent]
     explained: QuerySet[Alert]
     flaps: bool
@@ -130,8 +135,8 @@ def _order(row: ListedAlert) -> tuple[Any, ...]:
     return (row.suppression is not None, -GRAVITY[row.alert.severity], row.alert.fired_at)
 
 
-def details_of(alert: Alert) -> AlertDetails:
-    """Everything about one alert."""
+def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
+    """Everything about one alert, as this person may act on it."""
     condition = CONDITIONS.get(alert.condition)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MOST_EVENTS]
     return AlertDetails(
@@ -145,7 +150,9 @@ def details_of(alert: Alert) -> AlertDetails:
         chart=_chart(alert),
         impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
         first_steps=impact.FIRST_STEPS.get(alert.condition, ""),
-        tried=history.tried(alert),
+        response=history.response(alert),
+        quick_actions=[each for each in quick_actions(alert, snapshot) if actor.may(each.may)],
+        related_pages=[each for each in related_pages(alert) if actor.may(each.may)],
         events=list(events),
         explained=alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,

@@ -15,6 +15,7 @@ from console.actions import alerts as alerting
 from console.input.form_values import minutes_of
 from console.pages.alerts.alert_view import AlertDetails, ListedAlert, details_of, listed
 from console.pages.frame.action import Done, action
+from console.pages.frame.frame import seen_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.lifecycle.models import Alert, AlertWatch
@@ -32,7 +33,7 @@ class AlertsPage(FormPage):
 
     TEMPLATE, NAME = "alerts/alerts.html", "alerts"
 
-    open_alerts: list[ListedAlert]  # most severe first, what they explain below them
+    incidents: list[ListedAlert]  # most severe first, what they explain below them
     page_obj: Page[Alert]  # those that are over
     query: str = ""
     alert: AlertDetails | None
@@ -76,9 +77,9 @@ def alerts_page(
     watch = AlertWatch.objects.exclude(looked_at=None).first()
     looked_at = watch.looked_at if watch else None
     page = AlertsPage(
-        open_alerts=standing,
+        incidents=standing,
         page_obj=page_obj,
-        alert=details_of(shown) if shown else None,
+        alert=details_of(shown, seen_of(request), actor_of(request)) if shown else None,
         chosen=chosen is not None,
         looked_at=looked_at,
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,

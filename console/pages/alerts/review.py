@@ -28,6 +28,7 @@ class ReviewPage(ConsolePage):
 
     since: datetime
     until: datetime
+    seconds: float
     from_text: str
     to_text: str
     hours: int | None
@@ -50,6 +51,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
     page = ReviewPage(
         since=since,
         until=until,
+        seconds=(until - since).total_seconds(),
         from_text=iso(since),
         to_text=iso(until),
         hours=None if "from" in request.GET else _hours(request),

@@ -298,6 +298,7 @@ function overrideBar(bar, row, colours, layout, plotted) {
   layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
   // A bar too short for its words has them at its left.
   const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
+  if (!fits && plotted.width < NARROW) return; // there they would lie on the lane's title
   layout.annotations.push({ text: bar.label, x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 

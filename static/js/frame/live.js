@@ -46,7 +46,7 @@ function open() {
       .catch(reportError); // a fault of one message's must not silence those after it
   });
   // After what came before it, or a message still being unpacked would call a closed connection live.
-  opened.addEventListener("close", (event) => { before = before.then(() => closed(event.code)); });
+  opened.addEventListener("close", (event) => { before = before.then(() => { closed(event.code); }); });
   socket = opened;
 }
 

@@ -83,7 +83,9 @@ async function run(asked = false) {
   const ids = [...due];
   due = new Set();
   try {
-    const response = await fetch(location.href, { headers: { Accept: "text/html", "X-Weir-Parts": "1" } });
+    // A page that chose what it shows stays with it, whatever its address would choose by now.
+    const address = document.body.dataset.parts ? document.body.dataset.parts + location.search : location.href;
+    const response = await fetch(address, { headers: { Accept: "text/html", "X-Weir-Parts": "1" } });
     if (response.ok && !response.redirected) replaceParts(ids, await response.text(), asked);
   } catch {
     ids.forEach((id) => due.add(id)); // disconnected: said in the strip, tried again with the next snapshot
@@ -118,6 +120,7 @@ function replaceParts(ids, text, asked) {
 function swap(old, part) {
   if (!part) return old.replaceChildren();
   if (signatures.has(old)) signatures.set(part, signatures.get(old));
+  for (const { id } of old.querySelectorAll("details[open][id]")) part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   old.replaceWith(part);
   localise(part);
   if (store.snapshot) update(store.snapshot, part);

@@ -8,13 +8,17 @@ from django.test import Client
 from django.utils import timezone
 
 from console.models import AuditEntry
+from queues import keys
+from queues.models import Queue
+from tests.console.pipeline_sample import DECLARATION
 from tests.workers.alerts.checks import lost, queue, rule, the_alert
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
-from workers.models import LedgerEntry, Loop, Plan
+from workers.models import LedgerEntry, Loop, Override, Plan
+from workers.pipeline.declaration.declared import Declarations, Declared
 
 pytestmark = pytest.mark.django_db
 REASON = {"reason": "a calm night"}
@@ -64,7 +68,7 @@ def test_many_of_one_rule_are_folded_and_hide_no_other(operator, stored_snapshot
     rule()
     rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
     look(snapshot={**lost(), "queues": {f"q{at}": queue(99, nodes=()) for at in range(30)}})
-    shown = operator.get("/alerts/").context["open_alerts"]
+    shown = operator.get("/alerts/").context["incidents"]
     assert [row.alert.rule_name for row in shown].count("queue-behind") == 4
     assert sum(len(row.more) for row in shown) == 26
     assert "and 26 more of queue-behind" in operator.get("/alerts/").content.decode()
@@ -168,9 +172,101 @@ def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator
     for each, verdict in ((loop, "effective"), (loop, "ineffective"), (other, "harmful")):
         entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
         LedgerEntry.objects.create(loop=each, mode="auto", at=alert.began_at, **entry)
-    tried = operator.get(f"/alerts/{alert.pk}/").context["alert"].tried
-    assert tried["words"] == "1 of 2 actions had an effect; 1 had no effect."
-    assert {entry.loop.name for entry in tried["entries"]} == {"rebalancing"}
+    response = operator.get(f"/alerts/{alert.pk}/").context["alert"].response
+    assert response.words == "1 of 2 actions had an effect; 1 had no effect."
+    assert {entry.loop.name for entry in response.entries} == {"rebalancing"}
+
+
+def test_what_was_done_since_its_onset_comes_first_and_advice_is_no_action(operator, alert, secrets):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    entry = {"loop": loop, "action": {"start": 3}, "parameters": {}, "verdict": "effective"}
+    for minutes, mode, reason in (
+        (-4, "auto", "on a forecast"),
+        (0, "auto", "at onset"),
+        (1, "advise", "if"),
+    ):
+        at = alert.began_at + timedelta(minutes=minutes)
+        LedgerEntry.objects.create(mode=mode, at=at, reason=reason, **entry)
+    page = operator.get(f"/alerts/{alert.pk}/")
+    response, text = page.context["alert"].response, page.content.decode()
+    assert [each.reason for each in response.entries] == ["at onset", "on a forecast"]
+    assert [each.reason for each in response.advice] == ["if"]
+    assert response.words == "2 of 2 actions had an effect."
+    assert text.index("at onset") < text.index("Before it began") < text.index("on a forecast")
+    assert "Advice, not done: 1 decision of loops" in text
+    headers = {"authorization": f"Bearer {secrets['viewer']}"}
+    tried = Client().get(f"/api/v1/alerts/{alert.pk}", headers=headers).json()["tried"]
+    assert (len(tried["entries"]), len(tried["advice"]), tried["actions"]) == (2, 1, 2)
+
+
+def test_what_an_incident_explains_is_folded_below_it(operator, alert):
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    look(2, {**lost(), "queues": {"alert": queue(99)}})
+    page = operator.get("/alerts/")
+    [incident] = page.context["incidents"]
+    assert incident.alert == alert and [row.alert.title for row in incident.explained] == ["alert behind"]
+    assert "explains 1 more alert" in page.content.decode()
+
+
+def opened(condition: str, **labels: str) -> Alert:
+    """An open alert of another condition, beside the one of the fixture."""
+    made = Alert.objects.earliest("pk")
+    made.pk, made.condition, made.labels, made.fingerprint = None, condition, labels, condition
+    made.save()
+    return made
+
+
+def test_an_alert_offers_what_can_be_done_at_once_and_does_it(browsers, alert, stored_snapshot):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    blind = opened("loop_stale", loop="rebalancing")
+    browser = browsers["operator"]
+    [hold] = browser.get(f"/alerts/{blind.pk}/").context["alert"].quick_actions
+    posted = {hold.name: hold.value, "minutes": "30", **REASON}
+    assert fetch(browser, hold.url, posted).status_code == 200
+    assert [(each.loop, each.value) for each in Override.objects.all()] == [(loop, "hold")]
+    assert browsers["viewer"].get(f"/alerts/{blind.pk}/").context["alert"].quick_actions == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "labels", "words"),
+    [
+        ("queue_wait", {"queue": "alert"}, ["Pause its intake for 30 min"]),
+        ("dead_letters", {"queue": "alert"}, ["Pause its consumption for 30 min"]),
+        ("queue_wait", {"queue": "gone"}, []),
+        ("override_ending", {"override": "7", "loop": "rebalancing"}, ["Take it back now"]),
+        ("node_lost", {"node": "n1"}, []),
+    ],
+)
+def test_what_is_offered_fits_the_condition_and_what_is_there(condition, labels, words, operator, alert):
+    found = opened(condition, **labels)
+    details = operator.get(f"/alerts/{found.pk}/").context["alert"]
+    assert [each.words for each in details.quick_actions] == words
+    assert details.related_pages
+    for page in details.related_pages:
+        assert operator.get(page.url.partition("#")[0]).status_code in (200, 404)
+
+
+def test_processes_are_named_to_who_may_see_them(browsers, alert):
+    found = opened("workers_missing")
+    roles = ("operator", "administrator")
+    related = {
+        role: browsers[role].get(f"/alerts/{found.pk}/").context["alert"].related_pages for role in roles
+    }
+    assert [page.words for page in related["administrator"]] == ["Processes and their logs"]
+    assert related["operator"] == []
+
+
+def test_a_failed_pipeline_is_restarted_from_its_alert(operator, alert, control):
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    for name, kind in (("telemetry", "pipeline"), ("alert", "jobs")):
+        Queue.objects.create(name=name, kind=kind)
+    failed = {"applications": {"performance": {"state": "failed"}, "other": {"state": "running"}}}
+    control.set(keys.SNAPSHOT, snapshot_of({**lost(), "pipeline": failed}).to_json())
+    found = opened("pipeline_down", pipeline="main")
+    [restart] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
+    assert restart.words == "Restart performance"
+    assert fetch(operator, restart.url, {restart.name: restart.value, **REASON}).status_code == 200
+    assert ("operator", "pipeline.restart", "performance") in audited()
 
 
 def test_the_page_names_the_plans_that_nobody_had_to_make(operator, alert):
@@ -340,9 +436,29 @@ def test_the_review_says_what_fired_how_long_and_what_nobody_saw(operator, store
     (row,) = page.context["found"]
     assert row.alert == alert and 10 < row.seconds < 20 and not row.acknowledged_by
     assert page.context["summary"]["alerts"] == 1
-    assert "1 alert fired" in page.content.decode()
+    assert "1 incident; all are resolved" in page.content.decode()
     csv = b"".join(operator.get("/alerts/review/?hours=12&format=csv")).decode().splitlines()
     assert csv[0].startswith("id,rule,title") and "node-lost" in csv[1]
+
+
+def test_the_totals_of_a_review_count_incidents_and_nothing_twice(operator, alert):
+    began = timezone.now() - timedelta(hours=1)
+    cause = alert
+    Alert.objects.filter(pk=cause.pk).update(fired_at=began, began_at=began)
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    entry = {"loop": loop, "action": {"start": 3}, "parameters": {}, "reason": "x", "verdict": "effective"}
+    LedgerEntry.objects.create(mode="auto", at=began + timedelta(minutes=5), **entry)
+    for name, under in (("explained", cause), ("beside", None)):
+        other = opened(name, node="n1")
+        end = began + timedelta(minutes=30)
+        Alert.objects.filter(pk=other.pk).update(
+            fired_at=began, began_at=began, under=under, resolved_at=end, state="resolved"
+        )
+    summary = operator.get("/alerts/review/?hours=12").context["summary"]
+    assert (summary["incidents"], summary["alerts"], summary["explained"]) == (2, 3, 1)
+    assert summary["actions"] == summary["effective"] == 1, "one action, though three alerts saw it"
+    assert 3_595 < summary["open_seconds"] < 3_700, "what overlaps counts once"
+    assert summary["sentence"].startswith("2 incidents with 3 alerts; 1 is still open. The worst: ")
 
 
 @pytest.mark.parametrize(

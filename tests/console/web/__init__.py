@@ -1,0 +1,1 @@
+"""What every answer of the console passes, whatever its page."""

@@ -6,7 +6,7 @@ import plotly
 import pytest
 from django.contrib.staticfiles.finders import find, get_finders
 
-from console.web.plotly_script import BASIC, PlotlyFinder
+from console.web.plotly_script import BASIC, StaticPlotly
 
 STATIC = "plotly/plotly.min.js"
 
@@ -27,7 +27,7 @@ def installed(base: Path) -> Path:
 def collected() -> list[str]:
     found = []
     for finder in get_finders():
-        for name, storage in finder.list([]) if isinstance(finder, PlotlyFinder) else []:
+        for name, storage in finder.list([]) if isinstance(finder, StaticPlotly) else []:
             with storage.open(name) as script:
                 found.append(f"{storage.prefix}/{name}: {script.read(8).decode()}")
     return found

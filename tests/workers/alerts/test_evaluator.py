@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, queue, rule, the_alert
 from workers.alerts.conditions.evidence import Ended, Failing, LedgerTick, LoopFacts, facts_of_loops
@@ -14,6 +15,7 @@ from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message,
 from workers.alerts.lifecycle.on_call import situation
 from workers.alerts.lifecycle.open_alerts import open_alerts, suppression_of
 from workers.alerts.rules import rules
+from workers.alerts.rules.shipped import ensure_rules
 from workers.models import Loop
 from workers.steering.overrides import set_override
 
@@ -324,6 +326,78 @@ def test_a_pipeline_that_is_stalled_is_said_with_its_reason_and_explains_its_loo
     looks.pass_seconds(12)
     stalled.refresh_from_db()
     assert stalled.state == "resolved"
+
+
+def shipped(*names: str) -> None:
+    """Of the rules that a plant starts with, these alone."""
+    ensure_rules(timezone.now())
+    AlertRule.objects.exclude(name__in=names).update(enabled=False)
+
+
+def starved(looks: Looks, count: int) -> list[LoopFacts]:
+    """Nine loops, so many of them without a measurement for want of processor time."""
+    blind = loop_facts(looks, [("stale measurement", "no action", None)] * 8)
+    seeing = loop_facts(looks, [(None, "no action", 1.0)] * 8)
+    return [
+        replace(each, id=at, name=f"flow/{at}", target={}, cause=cause)
+        for at in range(9)
+        for each, cause in [(blind, "host") if at < count else (seeing, None)]
+    ]
+
+
+def test_nine_loops_without_measurement_on_one_busy_host_are_one_incident(looks):
+    shipped("host-overloaded", "loop-blind", "node-lost", "queue-behind", "pipeline-down")
+    nodes = {name: node("OFFLINE", 14.0) for name in ("n1", "n2")}
+    for _ in range(40):
+        down = {"state": "failed", "error": "no executor"}
+        looks.snapshot = plant(nodes=nodes, queues={"alert": queue(99)}, pipeline=down)
+        looks.more = {"loops": starved(looks, 9), "load_per_core": 4.1}
+        looks.look()
+    open_now = Alert.objects.filter(state="firing")
+    (cause,) = open_now.filter(under=None)
+    assert cause.rule_name == "host-overloaded" and open_now.count() >= 9 + 2 + 1
+    assert cause.sentence.startswith("9 of 9 loops tick late or lack a measurement")
+    assert "4.1 for each core" in cause.sentence
+    notified = Delivery.objects.filter(alert__condition="loop_stale")
+    assert not notified.exists(), "nobody is called for each loop"
+
+
+def test_a_few_late_loops_or_a_load_that_delays_nobody_is_no_incident(looks):
+    shipped("host-overloaded")
+    for count, load in ((3, 9.0), (0, 9.0)):
+        for _ in range(20):
+            looks.more = {"loops": starved(looks, count), "load_per_core": load}
+            looks.look()
+    assert not Alert.objects.exists()
+
+
+def test_one_lost_node_is_called_for_also_on_a_busy_host(looks):
+    shipped("host-overloaded", "node-lost")
+    nodes = {"n1": node("OFFLINE", 14.0), "n2": node(), "n3": node()}
+    for _ in range(10):
+        looks.snapshot = plant(nodes=nodes)
+        looks.more = {"loops": starved(looks, 9), "load_per_core": 4.0}
+        looks.look()
+    assert the_alert(condition="node_lost").under is None
+
+
+def test_loops_that_do_not_tick_on_an_idle_host_are_not_blamed_on_it(looks):
+    late = [replace(each, ticked_at=looks.now - 60) for each in starved(looks, 0)]
+    for load, percent in ((0.2, 0.0), (3.0, 100.0)):
+        evidence = replace(looks.evidence(), loops=late, load_per_core=load)
+        [reading] = evaluator.CONDITIONS["host_overloaded"].read(evidence, 600.0)
+        assert reading.value == percent
+
+
+def test_nobody_is_warned_of_the_end_of_a_short_override(looks):
+    shipped("override-ending")
+    row = {"id": 3, "loop": "l", "name": "upper_limit", "owner": "anna", "expires_at": looks.now + 90}
+    looks.snapshot = plant(overrides=[{**row, "created_at": looks.now - 13 * 60}])
+    looks.look()
+    assert not Alert.objects.exists()
+    looks.snapshot = plant(overrides=[{**row, "created_at": looks.now - 14 * 60}])
+    looks.look()
+    assert the_alert().state == "firing"
 
 
 def test_an_override_that_ends_soon_is_said(looks):

@@ -11,6 +11,7 @@ from controllers.worker_rate import law as worker_rate
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import STALE, Ended, Evidence, LedgerTick, LoopFacts
 from workers.alerts.conditions.loop_words import loop_words
+from workers.control.parts.quality import HOST
 
 # Limits that say nothing of how much there is left: the law waits, or its guard smooths.
 NOT_AT_THE_LIMIT = {
@@ -24,6 +25,9 @@ NOT_AT_THE_LIMIT = {
     "samples",
 }
 JUDGED = ("effective", "ineffective", "harmful")
+OVERDUE_SECONDS = 5.0  # beyond two intervals
+# An override that is shorter ends while who set it still thinks of it.
+LEAST_NOTICED_SECONDS = 15 * 60.0
 
 
 def _labels(loop: LoopFacts) -> dict[str, str]:
@@ -143,6 +147,26 @@ def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         yield Reading({}, min(ticked), said)
 
 
+def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """Loops that come late while processes wait for a core, and those whose measurement does."""
+    if not evidence.loops:
+        return
+    short = evidence.load_per_core is not None and evidence.load_per_core > 1
+    count = sum(loop.cause == HOST or (short and _is_overdue(loop, evidence.now)) for loop in evidence.loops)
+    load = (
+        "" if evidence.load_per_core is None else f" Its load is {evidence.load_per_core:.1f} for each core."
+    )
+    said = (
+        f"{count} of {counted(len(evidence.loops), 'loop')} tick late or lack a measurement, because"
+        f" the host is too busy for the processes of Weir.{load}"
+    )
+    yield Reading({}, 100 * count / len(evidence.loops), said)
+
+
+def _is_overdue(loop: LoopFacts, now: float) -> bool:
+    return loop.ticked_at is not None and now - loop.ticked_at > 2 * loop.interval_seconds + OVERDUE_SECONDS
+
+
 def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         if loop.held_since is not None:
@@ -157,7 +181,7 @@ def _held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for row in evidence.plant.overrides:
-        if row.expires_at is None:
+        if row.expires_at is None or row.lasts_seconds <= LEAST_NOTICED_SECONDS:
             continue
         left = row.expires_at - evidence.now
         back = "" if row.instead_of is None else f"; the value goes back to {row.instead_of}"
@@ -293,6 +317,16 @@ CONDITIONS = (
     ),
     Condition(
         "loops_stopped", "How long no loop has ticked.", "s", "", _stopped, source="records", waits=True
+    ),
+    Condition(
+        "host_overloaded",
+        "The share of the loops that tick late, or lack a measurement, for want of processor time.",
+        "%",
+        "",
+        _host_overloaded,
+        source="records",
+        maximum=100.0,
+        waits=True,
     ),
     Condition(
         "loop_held", "How long a loop has been on hold or in manual.", "min", "loop", _held, source="records"

@@ -3,6 +3,7 @@ record beside it.
 """
 
 import math
+import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,6 +103,7 @@ class Evidence:
     """`snapshot` is None when there is none that is fresh; `silent_seconds`: since the observer published;
     `unheard`: how long nodes have been expected that nobody has heard since the watch began;
     `started_seconds`: since the watch began on a plant that nobody had observed lately, which starts, too.
+    `load_per_core`: of the last minute, of the host that looks: above 1 processes wait for a core.
     """
 
     now: float
@@ -116,6 +118,7 @@ class Evidence:
     runs: Sequence[Ended] = ()
     failing: Sequence[Failing] = ()
     audit: AuditFacts | None = None
+    load_per_core: float | None = None
 
     @property
     def plant(self) -> Snapshot:
@@ -158,6 +161,7 @@ class Gatherer:
             runs=failed_runs(since),
             failing=failing_receivers(since),
             audit=self._audit(now, monotonic_seconds),
+            load_per_core=os.getloadavg()[0] / (os.cpu_count() or 1),
         )
 
     def _audit(self, now: float, monotonic_seconds: float) -> AuditFacts:

@@ -6,6 +6,7 @@ from typing import Any
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
+from workers.control.parts.quality import HOST, most_nodes_are_late
 from workers.documents.queues import QueueStatus
 
 
@@ -45,11 +46,13 @@ def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 
 def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    # When most are late at once, it is rather whoever listens to them.
+    touches = {"cause": HOST} if most_nodes_are_late(evidence.plant) else {}
     for name, node in evidence.plant.nodes.items():
         age = node.age_seconds
         if age is None:
             age = evidence.unheard.get(name)
-        yield Reading({"node": name}, age, f"Node {name} has not reported for {_seconds(age)}.")
+        yield Reading({"node": name}, age, f"Node {name} has not reported for {_seconds(age)}.", touches)
 
 
 def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

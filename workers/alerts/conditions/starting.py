@@ -32,7 +32,7 @@ def _needed(condition: Condition, reading: Reading) -> Iterator[str]:
         yield parts.node_part(reading.labels["node"])
     if (part := parts.CONSUMERS.get(str(reading.touches.get("kind")))) is not None:
         yield part
-    if "loop" in reading.labels or condition.name == "loops_stopped":
+    if "loop" in reading.labels or condition.name in ("loops_stopped", "host_overloaded"):
         yield parts.CONTROL
     if "pipeline" in reading.labels:
         yield parts.CONSUMERS["pipeline"]

@@ -16,8 +16,18 @@ LOOPS = frozenset(
     {"loop_stale", "loop_saturated", "loop_ineffective", "loop_harmful", "loop_oscillation", "loop_silent"}
 )
 
-# cause → what it explains, and how they belong together: on the same node, or in any case.
+OF_PARTS = frozenset(
+    {"observer_silent", "loops_stopped", "workers_missing", "workers_saturated", "pool_refuses"}
+    | {"pipeline_down", "pipeline_stalled", "pipeline_lag", "producer_silent"}
+)
+
+# cause → what it explains, and how they belong together: on the same node, by a cause that the alert itself
+# names (`touches`), by the queue's consumers, or in any case.
 EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
+    "host_overloaded": (
+        (QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"),
+        (frozenset({"node_lost"}), "cause host"),
+    ),
     "observer_silent": ((QUEUES | OF_A_NODE | LOOPS, "any"),),
     "loops_stopped": ((LOOPS, "any"), (QUEUES | {"workers_missing"}, "jobs")),
     "node_lost": ((QUEUES | OF_A_NODE | LOOPS, "node"), (frozenset({"workers_saturated"}), "any")),
@@ -80,6 +90,8 @@ def _explains(cause: Party, party: Party) -> bool:
 def _belong(how: str, cause: Party, party: Party) -> bool:
     if how == "any":
         return True
+    if how.startswith("cause "):
+        return party.touches.get("cause") == how.removeprefix("cause ")
     if how == "node":
         node = cause.labels.get("node")
         return node is not None and (

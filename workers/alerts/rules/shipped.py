@@ -57,6 +57,15 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "loops-stopped": _rule(
         "loops_stopped", "No loop has ticked", 60, 30, keep_seconds=10, severity="critical"
     ),
+    "host-overloaded": _rule(
+        "host_overloaded",
+        "The host is too busy for Weir",
+        50,
+        20,
+        for_seconds=5,
+        keep_seconds=60,
+        severity="critical",
+    ),
     "loop-silent": _rule("loop_silent", "{loop}: stopped", 6, 3, for_seconds=15),
     "loop-oscillates": _rule("loop_oscillation", "{loop}: oscillates", 20, 12),
     "loop-saturated": _rule("loop_saturated", "{loop}: at its limit", 80, 50),

@@ -66,18 +66,14 @@ def cause(
     is_old = measured.age_seconds is None or measured.age_seconds > stale_seconds
     if measured.invalid is None and (measured.idle is not None or not is_old):
         return None
-    if (
-        late
-        or snapshot.at is None
-        or abs(now - snapshot.at) > STALE_SECONDS
-        or _most_nodes_are_late(snapshot)
-    ):
+    if late or snapshot.at is None or abs(now - snapshot.at) > STALE_SECONDS or most_nodes_are_late(snapshot):
         return HOST
     silent = (name for name in needed(target, snapshot) if _is_down(snapshot, name))
     return next(silent, None)
 
 
-def _most_nodes_are_late(snapshot: Snapshot) -> bool:
+def most_nodes_are_late(snapshot: Snapshot) -> bool:
+    """More than one, and more than half: that is rather this host than the nodes."""
     stale = sum(row.stale for row in snapshot.nodes.values())
     return stale > 1 and 2 * stale > len(snapshot.nodes)
 

@@ -1,0 +1,97 @@
+"""What can be done at once about an open alert: buttons that need a reason alone, and related pages."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from workers.alerts.lifecycle.models import Alert
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop
+
+MINUTES = 30  # of a hold or a pause: the form has them as a field
+STOPPED = ("failed", "stalled")
+OF_PROCESSES = ("workers_missing", "observer_silent", "loops_stopped", "loop_silent", "host_overloaded")
+
+
+@dataclass(frozen=True)
+class QuickAction:
+    """A button: it posts its name and value, with the reason of its form. may: the action that it takes."""
+
+    words: str
+    url: str
+    name: str
+    value: str
+    may: str
+
+
+@dataclass(frozen=True)
+class RelatedPage:
+    """Where to find the rest, or more to do. may: the action of who finds it open."""
+
+    words: str
+    url: str
+    may: str = "plant.view"
+
+
+def quick_actions(alert: Alert, snapshot: Snapshot) -> list[QuickAction]:
+    """What its condition and its subject allow; nothing for what is over."""
+    return [] if alert.resolved_at is not None else list(_quick_actions(alert, snapshot))
+
+
+def _quick_actions(alert: Alert, snapshot: Snapshot) -> Iterator[QuickAction]:
+    labels = alert.labels
+    if "pipeline" in labels:
+        yield from _restarts(snapshot)
+    if alert.condition == "override_ending" and labels.get("override", "").isdecimal():
+        url = reverse("override-end", args=[int(labels["override"])])
+        yield QuickAction("Take it back now", url, "end", "now", "override.end")
+    elif "loop" in labels:
+        yield from _hold(labels["loop"])
+    elif "queue" in labels and labels["queue"] in snapshot.queues:
+        # What comes too fast is stopped where it enters, what is handled wrongly where it is handled.
+        part = "consumption" if alert.condition == "dead_letters" else "intake"
+        url = reverse("queue-pause", args=[labels["queue"]])
+        yield QuickAction(f"Pause its {part} for {MINUTES} min", url, "part", part, "queue.pause")
+
+
+def _restarts(snapshot: Snapshot) -> Iterator[QuickAction]:
+    rows = snapshot.pipeline.applications
+    failing = [name for name, row in rows.items() if row.state in STOPPED]
+    for name in sorted(failing):
+        url = reverse("pipeline-order", args=[name])
+        yield QuickAction(f"Restart {name}", url, "order", "restart", "pipeline.steer")
+
+
+def _hold(name: str) -> Iterator[QuickAction]:
+    found = Loop.objects.filter(name=name).exclude(mode=Loop.Mode.HOLD).first()
+    if found is not None:
+        url = reverse("loop-mode", args=[found.pk])
+        yield QuickAction(f"Hold the loop for {MINUTES} min", url, "mode", Loop.Mode.HOLD, "loop.mode")
+
+
+def related_pages(alert: Alert) -> list[RelatedPage]:
+    """Pages on which more can be done about it."""
+    return list(_related_pages(alert))
+
+
+def _related_pages(alert: Alert) -> Iterator[RelatedPage]:
+    labels = alert.labels
+    if "pipeline" in labels:
+        yield RelatedPage("Pipeline and its log", f"{reverse('pipeline')}#pipeline-process")
+    if alert.condition in OF_PROCESSES:
+        yield RelatedPage("Processes and their logs", reverse("processes"), "process.view")
+    if "queue" in labels:
+        yield RelatedPage(f"Queue {labels['queue']}", reverse("queue", args=[labels["queue"]]))
+    if "node" in labels:
+        yield RelatedPage(f"Node {labels['node']}", reverse("node", args=[labels["node"]]))
+    if "host" in labels:
+        yield RelatedPage(f"Host {labels['host']}", reverse("worker-host", args=[labels["host"]]))
+    if "loop" in labels and (found := Loop.objects.filter(name=labels["loop"]).first()):
+        yield RelatedPage("Loop", reverse("loop", args=[found.pk]))
+    if "plan" in labels and labels["plan"].isdecimal():
+        yield RelatedPage(f"Plan {labels['plan']}", reverse("plan", args=[int(labels["plan"])]))
+    if "task" in labels:
+        yield RelatedPage(f"Task {labels['task']}", reverse("task", args=[labels["task"]]))
+    if alert.condition == "override_ending":
+        yield RelatedPage("Overrides", reverse("overrides"))
