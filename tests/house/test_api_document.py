@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from console.api import v1
 from console.api.answer.router import Router
 from console.api.answer.schema import ApiAnswer
+from tests.house import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON = "application/json"
@@ -87,6 +88,6 @@ def test_a_route_without_an_answer_is_refused():
 
 def test_no_route_has_a_router_that_lets_it_off():
     for path in (ROOT / "console" / "api").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in sources.nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module == "ninja":
                 assert "Router" not in {each.name for each in node.names}, path

@@ -11,6 +11,7 @@ import pytest
 from console.help import reference
 from queues import environment
 from queues.errors import BadInput
+from tests.house import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("queues", "controllers", "workers", "console")
@@ -23,15 +24,14 @@ VARIABLE = re.compile(r"\b(WEIR_[A-Z_]+|REDIS_URL|DATABASE_URL|SPARK_MASTER|SPAR
 
 
 @cache
-def trees() -> list[tuple[str, ast.AST]]:
+def modules() -> list[tuple[str, tuple[ast.AST, ...]]]:
+    """(file, its nodes)."""
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    return [
-        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths
-    ]
+    return [(path.relative_to(ROOT).as_posix(), sources.nodes(path)) for path in paths]
 
 
-def reads(tree: ast.AST) -> Iterator[int]:
-    for node in ast.walk(tree):
+def reads(nodes: tuple[ast.AST, ...]) -> Iterator[int]:
+    for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv"):
             yield node.lineno
         elif isinstance(node, ast.ImportFrom) and node.module == "os":
@@ -39,15 +39,15 @@ def reads(tree: ast.AST) -> Iterator[int]:
 
 
 def test_only_one_module_reads_the_environment():
-    found = [f"{name}:{line}" for name, tree in trees() if name != HOME for line in reads(tree)]
+    found = [f"{name}:{line}" for name, nodes in modules() if name != HOME for line in reads(nodes)]
     assert found == [], f"declare the variable in {HOME} and ask it"
 
 
 def test_a_name_of_a_variable_is_spelled_in_one_module():
     found = [
         f"{name}:{node.lineno}"
-        for name, tree in trees()
-        for node in ast.walk(tree)
+        for name, nodes in modules()
+        for node in nodes
         if name != HOME and isinstance(node, ast.Constant) and node.value in NAMES
     ]
     assert found == [], f"take the name from {HOME}"

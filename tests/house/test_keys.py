@@ -12,6 +12,7 @@ import pytest
 from console.help import reference
 from queues import keys
 from queues.nodes.server_roles import ROLES
+from tests.house import sources
 from tests.house.test_structure import ROOT, named
 
 CODE = ("queues", "controllers", "workers", "console", "bench")
@@ -22,22 +23,22 @@ SOURCES = [path for root in CODE for path in (ROOT / root).rglob("*.py") if path
 KEYS = {name: value for name, value in vars(keys).items() if isinstance(value, keys.Key)}
 
 
-def texts(tree: ast.Module) -> Iterator[str]:
+def texts(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
     """Literals of a module, but for its docstrings."""
     said = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
             yield node.value
 
 
 def names_of(path: Path) -> list[str]:
-    found = texts(ast.parse(path.read_text(encoding="utf-8")))
+    found = texts(sources.nodes(path))
     return [text for text in found if NAME.search(text) and NO_KEYS.get(named(path), "-") not in text]
 
 

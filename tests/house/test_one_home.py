@@ -7,6 +7,7 @@ from pathlib import Path
 
 from controllers.catalog import LAWS
 from queues.nodes import node_state
+from tests.house import sources
 from workers.control.kinds.registry import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +24,7 @@ def nodes() -> list[tuple[str, ast.Constant | ast.Call]]:
         (path.relative_to(ROOT).as_posix(), node)
         for path in paths
         if "migrations" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in sources.nodes(path)
         if isinstance(node, ast.Constant | ast.Call)
     ]
 

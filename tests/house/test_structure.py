@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house import sources
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("queues", "controllers", "workers", "console")
 MOST_MODULES = 16  # of a folder; about a dozen is better
@@ -35,7 +37,7 @@ def modules(room: Path) -> list[Path]:
 
 def imported(path: Path) -> Iterator[str]:
     """What a module imports of ours: each as a path from the root, of the module or of a name in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in sources.nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{each.name}".replace(".", "/") for each in node.names)
         elif isinstance(node, ast.Import):
@@ -67,7 +69,7 @@ def test_templates_and_scripts_have_rooms_as_small(root, kind):
 
 
 def first_line(room: Path) -> str:
-    return ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    return ast.get_docstring(sources.tree(room / "__init__.py")) or ""
 
 
 @pytest.mark.parametrize("room", rooms(*PACKAGES, "tests"), ids=named)
@@ -93,7 +95,7 @@ def test_a_class_has_a_name_of_its_own():
     for path in (path for room in rooms(*PACKAGES) for path in modules(room)):
         if path.parent.name == "commands":
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in sources.tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(named(path))
     twice = {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED}

@@ -12,6 +12,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.house import sources
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("queues", "controllers", "workers", "console")
 
@@ -94,19 +96,19 @@ def modules() -> Iterator[Path]:
         yield from (path for path in (ROOT / package).rglob("*.py") if "migrations" not in path.parts)
 
 
-def docstrings(tree: ast.AST) -> set[ast.AST]:
+def docstrings(nodes: tuple[ast.AST, ...]) -> set[ast.AST]:
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
             found.add(body[0].value)
     return found
 
 
-def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def sentences(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[int, str]]:
     """String literals of two words or more, with the constant parts of f-strings joined."""
-    skip = docstrings(tree)
-    for node in ast.walk(tree):
+    skip = docstrings(nodes)
+    for node in nodes:
         if node in skip:
             continue
         if isinstance(node, ast.JoinedStr):
@@ -120,12 +122,12 @@ def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, text
 
 
-def explanations(source: str) -> Iterator[tuple[int, str]]:
+def explanations(path: Path) -> Iterator[tuple[int, str]]:
     """Docstrings and comments, without what they quote."""
-    for node in docstrings(ast.parse(source)):
+    for node in docstrings(sources.nodes(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, unquoted(node.value)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], unquoted(token.string)
 
@@ -176,7 +178,7 @@ def texts() -> Iterator[tuple[str, str]]:
     for path in (ROOT / "static/js").rglob("*.js"):
         yield from ((str(path.relative_to(ROOT)), text) for text in literals(path.read_text()))
     for path in modules():
-        for line, text in sentences(ast.parse(path.read_text())):
+        for line, text in sentences(sources.nodes(path)):
             yield f"{path.relative_to(ROOT)}:{line}", unquoted(text)
     for path in pages():
         for line, text in prose(path.read_text()):
@@ -216,7 +218,7 @@ def test_no_docstring_or_comment_uses_a_retired_term():
     found = [
         f"{path.relative_to(ROOT)}:{line}: {match.group()!r} in {text[:80]!r}"
         for path in modules()
-        for line, text in explanations(path.read_text())
+        for line, text in explanations(path)
         for match in pattern.finditer(text)
         if match.group().lower() not in ORDINARY
     ]
@@ -236,7 +238,7 @@ def test_no_public_name_uses_a_retired_term():
     found = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in modules()
-        for line, name in names(ast.parse(path.read_text()))
+        for line, name in names(sources.tree(path))
         if is_retired(name)
         # Fields of answers keep the names that programs read them by.
         and not (path.is_relative_to(ROOT / "console/api/schemas") and name.islower())
