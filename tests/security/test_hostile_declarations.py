@@ -8,6 +8,7 @@ import pytest
 
 from queues.errors import BadInput
 from tests.security.test_rule_language import HOSTILE as EXPRESSIONS
+from tests.security.yardstick import slowness
 from workers.pipeline.declaration.declaration import MOST_PATTERNS, application_of_text
 from workers.pipeline.patterns.automaton import MOST_STATES
 
@@ -153,6 +154,11 @@ def folder(tmp_path):
     return made
 
 
+def assert_quick(spent_seconds: float) -> None:
+    """Of CPU. How slow the machine is, which takes long to find out, is asked only where it matters."""
+    assert spent_seconds < JUDGED_CPU_SECONDS or spent_seconds < JUDGED_CPU_SECONDS * slowness()
+
+
 def test_there_are_many():
     assert len(HOSTILE) >= 130
 
@@ -160,12 +166,11 @@ def test_there_are_many():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_declaration_is_refused_quickly_and_quotes_no_file(name, folder):
     text = HOSTILE[name].replace("FIRST_LOGIN", str(folder.parent / "first-login"))
-    began = time.process_time()
+    began = time.thread_time()  # what other threads of the test's process do meanwhile is not its cost
     with pytest.raises(BadInput) as refused:
         application_of_text(text, folder)
-    spent = time.process_time() - began
+    assert_quick(time.thread_time() - began)
     said = str(refused.value)
-    assert spent < JUDGED_CPU_SECONDS
     assert SECRET not in said and "root:" not in said and str(folder.parent) not in said
     assert refused.value.field
     assert len(said) < 2_000
@@ -196,9 +201,9 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_a_large_declaration_is_judged_within_a_second(name, folder):
-    began = time.process_time()
+    began = time.thread_time()
     application_of_text(ACCEPTED[name], folder)
-    assert time.process_time() - began < JUDGED_CPU_SECONDS
+    assert_quick(time.thread_time() - began)
 
 
 def test_a_refusal_says_the_limit(folder):

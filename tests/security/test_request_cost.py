@@ -9,7 +9,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Callable
 from contextlib import closing
@@ -27,11 +26,11 @@ from console.embedded.processes import web
 from tests.console.served import ROOT, Served
 from tests.security.arrow_bodies import batch_of, columns, schema_of, stream
 from tests.security.producing import ADDRESS, ARROW, LINES
+from tests.security.yardstick import honest, slowness
 
 CPU_SECONDS, MEMORY_BYTES = 2.0, 256_000_000
 # How long a request takes depends on what else the machine does: the best of so many tries is what it costs.
 TRIES = 3
-YARDSTICK_SECONDS = 0.35  # of CPU for `yardstick`, where 2 s were agreed on
 MIB = 2**20
 LOG = logging.getLogger(__name__)  # the figures: pytest --log-file-level=INFO --log-file=…
 FORM = "application/x-www-form-urlencoded"
@@ -69,12 +68,6 @@ def repeated(line: bytes, size_bytes: int) -> Callable[[], bytes]:
 
 def events(line: Callable[[int], bytes], count: int = 50_000) -> Callable[[], bytes]:
     return lambda: b"\n".join(map(line, range(count)))[: 16 * MIB]
-
-
-def honest(row: int) -> bytes:
-    return orjson.dumps(
-        {"time": 1.79e9 + row, "type": "cpu", "source": "alpha", "key": "core", "value": row / 7}
-    )
 
 
 def mixed(row: int) -> bytes:
@@ -217,20 +210,6 @@ def test_a_request_costs_at_most_2_seconds_and_256_mb(name, console):
     assert status < 500 or status == 503
     assert seconds <= limit
     assert size_bytes <= MEMORY_BYTES
-
-
-def slowness() -> float:
-    """How many times slower this machine is at this instant than that of the limit; 1 where it is faster."""
-    return max(1.0, yardstick() / YARDSTICK_SECONDS)
-
-
-def yardstick() -> float:
-    """CPU seconds of reading 50,000 events one by one, as an honest request has them read."""
-    lines = [honest(row) for row in range(50_000)]
-    began = time.process_time()
-    for _ in range(4):
-        sum(len(orjson.dumps(orjson.loads(line))) for line in lines)
-    return time.process_time() - began
 
 
 def ask(served: Served, tokens: dict[str, str], attack: Attack, body: bytes) -> int:
