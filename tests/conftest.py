@@ -37,7 +37,8 @@ hypothesis_settings.load_profile("weir")
 # Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
-TOGETHER = ("tests/plant", "tests/console/browser")  # folders whose tests share a plant, or a browser
+# Folders whose tests share a plant, a browser, or a Spark session.
+TOGETHER = ("tests/plant", "tests/console/browser", "tests/workers/pipeline/rules")
 
 
 @pytest.hookimpl(trylast=True)

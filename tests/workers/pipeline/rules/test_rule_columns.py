@@ -11,7 +11,6 @@ from pyspark.sql import functions as sql
 
 from workers.pipeline.rules.rule_columns import column_of
 from workers.pipeline.rules.rule_language import written
-from workers.pipeline.runtime.session import start_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -118,14 +117,10 @@ COLUMNS = ("id", "type", "key", "value", "time", "attributes", "address")
 
 
 @pytest.fixture(scope="module")
-def events(tmp_path_factory):
-    session = start_session("columns", "local[1]", tmp_path_factory.mktemp("spark"))
+def events(spark):
     text = ", ".join(["(?, ?, ?, cast(? as double), cast(? as timestamp), ?, ?)"] * len(ROWS))
-    made = session.sql(
-        f"select * from values {text} as t({', '.join(COLUMNS)})", args=[cell for row in ROWS for cell in row]
-    )
-    yield made
-    session.stop()
+    cells = [cell for row in ROWS for cell in row]
+    return spark.sql(f"select * from values {text} as t({', '.join(COLUMNS)})", args=cells)
 
 
 def answers(events, columns):

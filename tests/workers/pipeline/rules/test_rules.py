@@ -18,7 +18,6 @@ from workers.pipeline.rules.rule_check import names_in
 from workers.pipeline.rules.rule_sql import apply_rules, check_rules, empty_events, numbered, rule_counts
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample
 from workers.pipeline.runtime.application import SHIPPED
-from workers.pipeline.runtime.session import start_session
 from workers.pipeline.shedding.shedder import Shedder
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
@@ -35,13 +34,6 @@ patterns:
 """
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    session = start_session("rules", "local[1]", tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")
