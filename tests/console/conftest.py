@@ -1,5 +1,6 @@
 """Fixtures of the console: people of each role, their browsers, and a snapshot as the observer makes it."""
 
+import inspect
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -54,14 +55,36 @@ def people(db) -> dict[str, User]:
     return found
 
 
+class Browsers(dict[str, Client]):
+    """A browser per person, logged in when a test first takes it: most tests take one of them."""
+
+    def __init__(self, people: dict[str, User]) -> None:
+        super().__init__(anonymous=Client())
+        self._people = people
+
+    def __missing__(self, name: str) -> Client:
+        self[name] = Client()
+        self[name].force_login(self._people[name], backend="django.contrib.auth.backends.ModelBackend")
+        return self[name]
+
+    def all(self) -> "Browsers":
+        for name in self._people:
+            self[name]
+        return self
+
+    def items(self) -> Any:
+        return super(Browsers, self.all()).items()
+
+
 @pytest.fixture
-def browsers(people) -> dict[str, Client]:
+def browsers(people, request) -> dict[str, Client]:
     """A logged-in browser per person, and `anonymous`."""
-    found = {"anonymous": Client()}
-    for name, person in people.items():
-        found[name] = Client()
-        found[name].force_login(person, backend="django.contrib.auth.backends.ModelBackend")
-    return found
+    made = Browsers(people)
+    # Where logins are what is tested they come first; and no database is asked from within a loop of events.
+    at_once = inspect.iscoroutinefunction(request.function) or {"accounts", "security"} & set(
+        request.path.parts
+    )
+    return made.all() if at_once else made
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Statistics over seeds say nothing more of which lines run: they are not measured, which halves their time."""
+"""Statistics over seeds say no more of which lines run: they are not measured, which halves their time."""
 
 from pathlib import Path
 
