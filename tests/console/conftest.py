@@ -72,8 +72,15 @@ class Browsers(dict[str, Client]):
             self[name]
         return self
 
+    # Who goes through them gets everybody's.
+    def __iter__(self) -> Any:
+        return super(Browsers, self.all()).__iter__()
+
     def items(self) -> Any:
         return super(Browsers, self.all()).items()
+
+    def values(self) -> Any:
+        return super(Browsers, self.all()).values()
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_by_default_it_advises_and_takes_its_time(plant):
     loop = Loop.objects.get(law="node_scaling")
     assert (loop.mode, loop.target) == ("advise", {})
     for _ in range(9):
-        plant.pass_seconds(60)
+        skip(plant, 60)
         assert plant.tick().action is None
     assert plant.tick() is not None
 
