@@ -61,6 +61,11 @@ urlpatterns = [
         name="criterion-release",
     ),
     path("pipeline/<str:name>/declaration/", pipeline_declaration.declaration, name="pipeline-declaration"),
+    path(
+        "pipeline/<str:name>/declaration/preview",
+        pipeline_declaration.preview,
+        name="pipeline-declaration-preview",
+    ),
     path("pipeline/<str:name>/declare", pipeline_declaration.declare, name="pipeline-declare"),
     path("plants/", plants.plants, name="plants"),
     path("plants/register", plants.register, name="plant-register"),

@@ -269,6 +269,9 @@ PIPELINE_AT_WORK = Key(
     "pipeline → web workers",
     "application → JSON {name, version, text, refused}: what runs",
 )
+PIPELINE_SHIPPED = Key(
+    "weir:pipeline:shipped", "hash", "pipeline → web", "application → the text that the process' own file has"
+)
 PIPELINE_RUN = Key(
     "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that checkpoint and state belong to"
 )

@@ -12,6 +12,7 @@ import * as past from "./frame/past.js";
 import * as pause from "./values/pause.js";
 import * as points from "./forms/points.js";
 import * as prediction from "./charts/prediction.js";
+import * as editor from "./forms/editor.js";
 import * as previews from "./forms/previews.js";
 import * as refresh from "./values/refresh.js";
 import * as scope from "./forms/scope.js";
@@ -23,5 +24,5 @@ import * as themeSwitch from "./frame/theme_switch.js";
 import { replace } from "./values/store.js";
 
 replace(JSON.parse(document.getElementById("snapshot").textContent));
-for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, lapsed, notices, pause, points, prediction, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
+for (const part of [bind, strip, table, search, keys, forms, commands, scope, drafts, lapsed, notices, pause, points, prediction, editor, previews, notifications, themeSwitch, refresh, sparks, past]) part.start();
 if (!past.isPast()) live.start();

@@ -1,13 +1,16 @@
 """The declaration of an application: its text, its versions, and another one."""
 
+import difflib
+import itertools
+import re
 from dataclasses import dataclass
 
 import redis
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
@@ -15,12 +18,27 @@ from console.connections.control_server import control
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
+from controllers.framework.reason import counted
 from queues.errors import BadInput
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import OF_FILE, Declarations
 
 VERSIONS_SHOWN = 30
-NEW = "new"
+NEW, AS_SHIPPED = "new", "shipped"  # an application that is not there yet; a version that the file has
+LINE = re.compile(r"line (\d+)\)?\.?$")
+CONTEXT_LINES = 2
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """sign: + (comes), - (goes), @ (a gap before it), or a space."""
+
+    sign: str
+    text: str
+
+    @property
+    def words(self) -> str:
+        return "…" if self.sign == "@" else f"{self.sign} {self.text}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +51,10 @@ class DeclarationPage(FormPage):
     is_new: bool
     text: str
     shown: PipelineVersion | None
+    as_shipped: bool  # its text is that of the file
+    has_shipped: bool
+    wrong_line: int | None  # of what was refused
+    difference: list[DiffLine]  # from what is at work
     version: Document | None
     of_file: int
     versions: QuerySet[PipelineVersion]  # the newest first
@@ -62,14 +84,23 @@ def declaration_page(
     found = at_work.get(name)
     if found is None and newest is None and name != NEW:
         raise Http404(f"No application {name} is declared.")
-    asked = request.GET.get("version")
-    shown = get_object_or_404(versions, number=id_of(asked) or 0) if asked else newest
-    text = shown.text if shown else found["text"] if found else ""
+    asked, shipped = request.GET.get("version"), _shipped(name)
+    as_shipped = asked == AS_SHIPPED and shipped is not None
+    shown = None if as_shipped else newest
+    if asked and not as_shipped:
+        shown = get_object_or_404(versions, number=id_of(asked) or 0)
+    at_work_text = found["text"] if found else ""
+    text = shown.text if shown else (shipped or "") if as_shipped else at_work_text
+    text = submitted.get("text", text) if submitted else text
     page = DeclarationPage(
         application=name,
         is_new=name == NEW,
-        text=submitted.get("text", text) if submitted else text,
+        text=text,
         shown=shown,
+        as_shipped=as_shipped,
+        has_shipped=shipped is not None,
+        wrong_line=_line_of(" ".join(itertools.chain.from_iterable((errors or {}).values()))),
+        difference=difference(at_work_text, text) if found else [],
         version=found,
         of_file=OF_FILE,
         versions=versions.order_by("-number")[:VERSIONS_SHOWN],
@@ -77,6 +108,53 @@ def declaration_page(
         submitted=submitted or {},
     )
     return render_page(request, page)
+
+
+def difference(before: str, after: str) -> list[DiffLine]:
+    """What changes from one text to the other, with CONTEXT_LINES around it; empty where nothing does."""
+    was, would_be = (text.replace("\r\n", "\n").rstrip("\n").split("\n") for text in (before, after))
+    found = list(difflib.unified_diff(was, would_be, n=CONTEXT_LINES, lineterm=""))[2:]
+    return [DiffLine(line[0], "" if line[0] == "@" else line[1:]) for line in found]
+
+
+def _line_of(message: str) -> int | None:
+    found = LINE.search(message)
+    return int(found[1]) if found else None
+
+
+def _shipped(name: str) -> str | None:
+    try:
+        return Declarations(control()).shipped(name)
+    except redis.RedisError:
+        return None
+
+
+@require_POST
+@requires("pipeline.declare")
+def preview(request: HttpRequest, name: str) -> HttpResponse:
+    """Posted: text. Answers what it would change, {"sentence", "rows", "line", "difference"}: line of what is
+    wrong, or None. Changes nothing.
+    """
+    text = request.POST.get("text", "").replace("\r\n", "\n")
+    found = versions_at_work().get(name)
+    lines = difference(found["text"], text) if found else []
+    changed = sum(line.sign in "+-" for line in lines)
+    line = None
+    try:
+        wanted = pipelines.checked_for(actor_of(request), text)
+        what = f"reads {' and '.join(wanted.queues)}, {counted(len(wanted.graph.operators), 'operator')}"
+        said = f"It is valid: {wanted.name} {what}. {_changes(changed, found is not None)}"
+    except BadInput as error:
+        said, line = f"{error.field.capitalize()}: {error.message}", _line_of(error.message)
+    rows: list[Document] = []
+    shown = [{"sign": each.sign, "text": each.text} for each in lines]
+    return JsonResponse({"sentence": said, "rows": rows, "line": line, "difference": shown})
+
+
+def _changes(lines: int, is_at_work: bool) -> str:
+    if not is_at_work:
+        return "No version of it is at work."
+    return f"{counted(lines, 'line')} differ from what is at work." if lines else "Nothing differs."
 
 
 @action("pipeline.declare", declaration_page)

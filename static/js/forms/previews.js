@@ -25,7 +25,9 @@ async function ask(form) {
   const number = (asked.get(form) ?? 0) + 1;
   asked.set(form, number);
   const answer = await answered(form);
-  if (asked.get(form) === number) write(form.querySelector("[data-preview-result]") ?? document.querySelector("[data-preview-result]"), answer);
+  if (asked.get(form) !== number) return;
+  write(form.querySelector("[data-preview-result]") ?? document.querySelector("[data-preview-result]"), answer);
+  form.querySelector("[data-editor]")?.dispatchEvent(new CustomEvent("weir:line", { detail: answer.line ?? null }));
 }
 
 async function answered(form) {
@@ -38,11 +40,23 @@ async function answered(form) {
   }
 }
 
-function write(place, { sentence, rows }) {
+function write(place, { sentence, rows, difference = [] }) {
   const words = Object.assign(document.createElement("p"), { textContent: sentence });
   const list = document.createElement("ul");
   list.append(...rows.map(item));
-  place.replaceChildren(words, ...(rows.length ? [list] : []));
+  place.replaceChildren(words, ...(rows.length ? [list] : []), ...(difference.length ? [differing(difference)] : []));
+}
+
+/** Lines that come and go, as the server writes them, too. */
+function differing(lines) {
+  const block = Object.assign(document.createElement("pre"), { className: "mono difference", tabIndex: 0 });
+  block.setAttribute("aria-label", "Difference");
+  block.append(...lines.map(({ sign, text }) => {
+    const line = Object.assign(document.createElement("span"), { textContent: sign === "@" ? "…" : `${sign} ${text}` });
+    line.dataset.sign = sign;
+    return line;
+  }));
+  return block;
 }
 
 function item({ title, url, at, note }) {

@@ -76,6 +76,7 @@ DOORS = {
     "POST pipeline/<str:name>/criteria/hold": "operator",
     "POST pipeline/<str:name>/criteria/<str:criterion>/release": "operator",
     "GET pipeline/<str:name>/declaration/": "viewer",
+    "POST pipeline/<str:name>/declaration/preview": "operator",
     "POST pipeline/<str:name>/declare": "operator",
     "GET plants/": "viewer",
     "POST plants/register": "administrator",

@@ -215,6 +215,7 @@ PAGES = {
 # form would change is shown before it does, and lists keep filters, on pages alone.
 ONLY_PAGES = (
     "queues/<str:name>/definition/preview",
+    "pipeline/<str:name>/declaration/preview",
     "filters/save",
     "filters/remove",
     "login/",

@@ -112,6 +112,43 @@ def test_a_declaration_that_is_wrong_is_refused_with_its_place_and_kept_in_the_f
     assert "performance" not in Declarations(control).wanted()
 
 
+def previewed(client, text: str):
+    return client.post(reverse("pipeline-declaration-preview", args=["performance"]), {"text": text}).json()
+
+
+def test_a_text_says_before_it_runs_whether_it_is_valid_and_what_differs(client_of, at_work):
+    client = client_of("operator")
+    same = previewed(client, DECLARATION)
+    assert same["sentence"].endswith("Nothing differs.") and same["difference"] == []
+    other = previewed(client, DECLARATION.replace("85", "90"))
+    assert other["sentence"].startswith("It is valid: performance reads telemetry,")
+    assert "2 lines differ" in other["sentence"]
+    changed = [each for each in other["difference"] if each["sign"] in "+-"]
+    assert [each["sign"] for each in changed] == ["-", "+"] and "90" in changed[1]["text"]
+    wrong = previewed(client, DECLARATION.replace("SEQ(busy; load)", "SEQ(busy; "))
+    assert wrong["line"] == 10 and "line 10" in wrong["sentence"]
+    assert not PipelineVersion.objects.exists()
+    viewer = client_of("viewer").post(reverse("pipeline-declaration-preview", args=["performance"]))
+    assert viewer.status_code == 403
+
+
+def test_the_line_that_was_refused_is_named_to_the_editor(client_of, at_work):
+    page = declare(client_of("operator"), DECLARATION.replace("SEQ(busy; load)", "SEQ(busy; "))
+    assert page.context["wrong_line"] == 10 and 'data-wrong-line="10"' in page.content.decode()
+
+
+def test_the_text_as_shipped_can_be_seen_and_run_again(client_of, at_work, control):
+    changed = DECLARATION.replace("85", "90")
+    Declarations(control, Declared("performance", 0, DECLARATION)).note_shipped()
+    Declarations(control).note_at_work(Declared("performance", 1, changed))
+    address = reverse("pipeline-declaration", args=["performance"])
+    assert "?version=shipped" in client_of("viewer").get(address).content.decode()
+    page = client_of("operator").get(f"{address}?version=shipped")
+    assert page.context["text"] == DECLARATION
+    assert [line.words.strip() for line in page.context["difference"] if line.sign == "+"] != []
+    assert "value &gt; 85" in page.content.decode()
+
+
 def test_an_active_version_that_the_control_server_has_forgotten_is_told_again(client_of, at_work, control):
     declare(client_of("operator"), DECLARATION)
     control.delete("weir:pipeline:wanted")

@@ -4,6 +4,7 @@
 |---|---|---|
 | `weir:pipeline:wanted` | hash | application → {"version", "text"}: the console writes it |
 | `weir:pipeline:at-work` | hash | application → {"version", "text", "refused"}: the process does |
+| `weir:pipeline:shipped` | hash | application → its text in the process' own file |
 
 A stored declaration of the same name comes before the file's. `refused` says why a wanted version is not
 taken; the one before goes on meanwhile.
@@ -55,6 +56,16 @@ class Declarations:
         self._control.hset(
             keys.PIPELINE_AT_WORK, declared.name, json.dumps({**asdict(declared), "refused": refused})
         )
+
+    def note_shipped(self) -> None:
+        """What its file has, so that people can go back to it."""
+        if self._file is not None:
+            self._control.hset(keys.PIPELINE_SHIPPED, self._file.name, self._file.text)
+
+    def shipped(self, name: str) -> str | None:
+        """The application's text as shipped; None where no process has one of this name."""
+        found = cast(bytes | None, self._control.hget(keys.PIPELINE_SHIPPED, name))
+        return None if found is None else found.decode()
 
     def forget(self, name: str) -> None:
         self._control.hdel(keys.PIPELINE_AT_WORK, name)

@@ -95,6 +95,7 @@ class PipelineProcess:
         """Until it is asked to stop. Raises WeirError for what a restart can't mend."""
         settings = self._settings
         self._statuses.enter_state("starting")
+        self._declarations.note_shipped()
         try:
             with Beat(self._statuses, self._watchdog, self._log):
                 spark = start_session("pipeline", settings.master, settings.data / "pipeline")
