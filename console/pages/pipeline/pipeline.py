@@ -23,6 +23,7 @@ from console.pages.frame.frame import seen_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
 from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
+from controllers.shedding import law as shedding
 from queues import keys
 from queues.errors import BadInput
 from queues.nodes.node_state import StateThresholds
@@ -57,6 +58,7 @@ class PipelinePage(FormPage):
     applications: Sequence[str]
     flow: LoopStatus | None  # its flow loop
     balance: LoopStatus | None  # its loop of balance
+    shedding: LoopStatus | None  # its shedding loop, whose reference is the latency bound
     recent: list[Document]  # the newest complex events
     operator: Document | None  # see `_opened`
     criteria: list[ShownCriterion]
@@ -118,6 +120,7 @@ def pipeline_page(
         applications=list(rows),
         flow=loops.get(f"{admission.LAW.name}/{name}"),
         balance=loops.get(f"{balance.LAW.name}/{name}"),
+        shedding=loops.get(f"{shedding.LAW.name}/{name}"),
         recent=_recent(name) if row else [],
         operator=_opened(name, operator, row) if operator and row else None,
         criteria=_criteria(name, row) if row else [],
