@@ -65,6 +65,8 @@ def shown(plan: Document, snapshot: Snapshot) -> Document:
         "dumbbells": dumbbells(plan, snapshot),
         "move_rows": rows,
         "events_per_second": _sum(row["events_per_second"] for row in rows),
+        "moved_points": sum(move["points_moved"] for move in plan["moves"]),
+        "took_seconds": _took_seconds(plan),
         "blocks": sum(move["blocks"] for move in plan["moves"]),
         "bytes": sum(move["bytes"] for move in plan["moves"]),
         "receivers": _names(move["to"] for move in plan["moves"]),
@@ -72,6 +74,11 @@ def shown(plan: Document, snapshot: Snapshot) -> Document:
         "changes": _changes(plan["moves"]),
         "points_share": plan["points"] / (1000 * len(snapshot.queues) or 1000),
     }
+
+
+def _took_seconds(plan: Document) -> float | None:
+    begun, ended = plan["started_at"], plan["ended_at"]
+    return None if begun is None or ended is None else float(ended - begun)
 
 
 def _changes(moves: Iterable[Document]) -> dict[str, dict[str, int]]:

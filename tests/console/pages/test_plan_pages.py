@@ -188,6 +188,20 @@ def test_a_rejected_plan_is_over(operator, plant, calm):
     assert audited()[-1] == ("operator", "plan.reject", f"plan {plan.pk}")
 
 
+def test_a_done_plan_says_what_it_did_and_an_open_one_what_it_would(operator, plant, calm):
+    by_hand(operator)
+    plan = Plan.objects.get()
+    proposed = operator.get(f"/plans/{plan.pk}/").content.decode()
+    assert "<dt>Takes</dt>" in proposed and "<dt>Did</dt>" not in proposed
+    assert f'value="{REASON["reason"]}"' not in proposed, "who approves says why"
+    fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON})
+    execution.advance(plan, plant.control, plant.now)
+    page = operator.get(f"/plans/{plan.pk}/")
+    done = " ".join(page.content.decode().split())
+    assert "<dt>Takes</dt>" not in done and "moved 134 of 134 points, in" in done
+    assert page.context["plan"]["took_seconds"] >= 0
+
+
 def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(operator, plant, calm):
     by_hand(operator)
     stopped = Plan.objects.get()
