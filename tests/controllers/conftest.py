@@ -6,7 +6,8 @@ import pytest
 
 SIMULATION = Path(__file__).parent / "simulation"
 STATISTICS = (
-    "test_worker_rate_thesis.py",
+    "test_the_tables_of_the_thesis_come_out_within_a_fifth_on_average",
+    "test_started_by_what_waits_it_beats_every_row_of_the_tables_in_waiting_and_in_runs",
     "test_the_explorer_needs_half_the_steps_for_the_same_threads_and_shares_as_well",
     "test_the_chance_of_hitting_the_right_container_is_the_share_of_table_4_1",
 )

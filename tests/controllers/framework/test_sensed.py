@@ -1,0 +1,34 @@
+"""How a counter grows from one observation to the next, which code decides, and words of reasons."""
+
+import re
+
+import pytest
+
+from controllers.framework import code
+from controllers.framework.reason import are, counted, listed, percent
+from controllers.framework.sensed import since
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "growth"),
+    [
+        (None, 5.0, 0),
+        ({}, 5.0, 0),
+        ({"n": 3.0}, None, 0),
+        ({"n": 3.0}, 5.0, 2.0),
+        ({"n": 3.0}, 1.0, 1.0),  # its server came back empty
+    ],
+)
+def test_a_counter_grows_by_what_is_new_also_after_a_reset(before, now, growth):
+    assert since(before, {"n": now}, "n") == growth
+
+
+def test_the_code_that_decides_has_a_short_name_that_stays():
+    assert re.fullmatch("[0-9a-f]{12}", code.version()) and code.version() == code.version()
+
+
+def test_reasons_count_and_list_in_plain_words():
+    assert counted(1, "worker") == "1 worker" and counted(1_200, "worker") == "1,200 workers"
+    assert percent(0.925) == "92 %" and percent(0.925, 1) == "92.5 %"
+    assert listed(["n1", "n2"]) == "n1, n2" and are(["n1"]) == "is" and are(["n1", "n2"]) == "are"
+    assert listed([f"n{at}" for at in range(9)]) == "n0, n1, n2, n3, n4 and 4 more"

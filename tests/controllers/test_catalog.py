@@ -1,0 +1,35 @@
+"""Laws are found by name, and what a person may set of them is checked in one place."""
+
+import pytest
+
+from controllers import catalog
+from queues.errors import BadInput
+
+
+def test_a_law_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(BadInput, match=r"nonsense is not known; the laws are .*worker_rate"):
+        catalog.law("nonsense")
+    assert catalog.remedy("nonsense") is None
+
+
+def test_two_laws_of_one_name_are_refused(monkeypatch):
+    law = catalog.law("worker_rate")
+    monkeypatch.setattr(catalog, "_laws", lambda: iter([law, law]))
+    with pytest.raises(ValueError, match="two laws have the name worker_rate"):
+        catalog.find_laws()
+
+
+@pytest.mark.parametrize("name", catalog.LAWS)
+def test_parameters_guard_and_actuator_of_a_law_can_be_set_and_nothing_else(name):
+    law = catalog.law(name)
+    for each in law.parameters:
+        assert catalog.parameter(law, each.name) is each
+    if law.actuator is not None:
+        actuator = catalog.parameter(law, law.actuator)
+        assert actuator.minimum is None or actuator.maximum is None or actuator.minimum <= actuator.maximum
+    with pytest.raises(BadInput, match=f"nonsense is not known; {name} takes"):
+        catalog.parameter(law, "nonsense")
+
+
+def test_laws_of_which_one_acts_on_a_target_are_in_their_order():
+    assert set(catalog.ranked()) <= set(catalog.LAWS)
