@@ -62,7 +62,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "The host is too busy for Weir",
         50,
         20,
-        for_seconds=5,
+        for_seconds=15,
         keep_seconds=60,
         severity="critical",
     ),
