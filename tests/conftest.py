@@ -38,12 +38,20 @@ hypothesis_settings.load_profile("weir")
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
 # Folders whose tests share a plant, a browser, or a Spark session.
+ON_A_PLANT = ("tests/plant/", "tests/workers/", "tests/queues/")
 TOGETHER = ("tests/plant", "tests/console/browser", "tests/workers/pipeline/rules")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that no process is left with them alone in the end."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Long proofs on a plant are marked `alone`, before marks choose. The longest first, so that no process is
+    left with them alone in the end.
+    """
+    for item in items:
+        long = item.get_closest_marker("slow") or item.get_closest_marker("faults")
+        if long and item.nodeid.startswith(ON_A_PLANT):
+            item.add_marker("alone")
+    yield
     items.sort(key=lambda item: (group_of(item.nodeid) not in TOGETHER, not item.get_closest_marker("spark")))
 
 

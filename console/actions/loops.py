@@ -139,9 +139,14 @@ def extend_override(
 
 
 @transaction.atomic
-def end_override(actor: Actor, override: Override, *, now: datetime, control: redis.Redis) -> bool:
-    """End an override now; False when it was over already, and then nothing is noted."""
+def end_override(
+    actor: Actor, override: Override, *, now: datetime, control: redis.Redis, reason: str = ""
+) -> bool:
+    """End an override now; False when it was over already, and then nothing is noted. Ending one goes back to
+    the usual, so that it may be done without a reason.
+    """
     demand(actor, "override.end", queues_of_scope(Scope.of(override)))
+    reason = overrides.read_reason(reason) if reason.strip() else ""
     if not overrides.holds(override, now):
         return False
     overrides.end(override, by=actor.user, now=now, control=control)
@@ -149,6 +154,7 @@ def end_override(actor: Actor, override: Override, *, now: datetime, control: re
         actor,
         "override.end",
         str(Scope.of(override)),
+        reason=reason,
         before={override.name: override.value, "expires_at": _iso(override.expires_at)},
         after={override.name: override.instead_of},
     )

@@ -1,6 +1,6 @@
 """The authorisation matrix, completed: each route and method is declared, and who has ended is nobody.
 
-The table and its roles (sessions and tokens of each) are in tests/console/accounts/test_access.py. Here: that
+The table and its roles (sessions and tokens of each) are in tests/console/accounts/doors.py. Here: that
 nothing is left out of it, tokens that expired or were revoked, disabled owners, websockets, and reading that
 writes.
 """
@@ -20,8 +20,8 @@ from console.accounts.access import ACTIONS, PRODUCER, ROLES, create_token
 from console.api import v1
 from console.api.routes import plant_control
 from console.models import ApiToken
-from tests.console.accounts.test_access import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back
-from tests.console.accounts.test_access import things as things
+from tests.console.accounts.doors import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back
+from tests.console.accounts.doors import things as things
 from tests.console.live.sockets import Socket
 
 pytestmark = pytest.mark.django_db

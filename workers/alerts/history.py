@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from workers.alerts.lifecycle.models import Alert
@@ -61,20 +61,28 @@ def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
 
 
 @dataclass(frozen=True)
+class AlertOutcome:
+    """What the actions for an alert came to. count: of all, effective: of those that had an effect. words:
+    the two in a sentence.
+    """
+
+    count: int
+    effective: int
+    words: str
+
+
+@dataclass(frozen=True)
 class Response:
     """What was done about an alert, each list the newest first and its first MOST_ACTIONS.
 
     since: from its onset on; before: up to BEFORE earlier, on a forecast; advice: what loops would have done.
-    count: of all actions, effective: of those that had an effect. words: the two in a sentence.
     """
 
     since: list[LedgerEntry]
     before: list[LedgerEntry]
     advice: list[LedgerEntry]
     plans: list[Plan]
-    count: int
-    effective: int
-    words: str
+    outcome: AlertOutcome
 
     @property
     def entries(self) -> list[LedgerEntry]:
@@ -82,19 +90,22 @@ class Response:
         return (self.since + self.before)[:MOST_ACTIONS]
 
 
+def outcome(alert: Alert) -> AlertOutcome:
+    """What loops did about it, counted."""
+    verdicts = _verdicts(actions(alert))
+    count, effective = sum(verdicts.values()), verdicts["effective"]
+    return AlertOutcome(count, effective, _words(count, effective, verdicts))
+
+
 def response(alert: Alert) -> Response:
     """What loops and plans did about it."""
     done = actions(alert)
-    verdicts = Counter(done.order_by().values_list("verdict", flat=True))
-    count, effective = sum(verdicts.values()), verdicts["effective"]
     return Response(
         since=list(done.filter(at__gte=alert.began_at)[:MOST_ACTIONS]),
         before=list(done.filter(at__lt=alert.began_at)[:MOST_ACTIONS]),
         advice=list(decisions(alert).exclude(mode__in=Loop.ACTING)[:MOST_ACTIONS]),
         plans=plans(alert),
-        count=count,
-        effective=effective,
-        words=_words(count, effective, verdicts),
+        outcome=outcome(alert),
     )
 
 
@@ -103,8 +114,13 @@ def verdicts_within(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
     found: Counter[str] = Counter()
     for since, until in spans:
         done = LedgerEntry.objects.filter(at__gte=since, at__lt=until, action__isnull=False)
-        found.update(done.filter(mode__in=Loop.ACTING).values_list("verdict", flat=True))
+        found += _verdicts(done.filter(mode__in=Loop.ACTING))
     return found
+
+
+def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
+    """How many have each verdict; the database counts."""
+    return Counter(dict(entries.order_by().values_list("verdict").annotate(Count("pk"))))
 
 
 def _words(count: int, effective: int, verdicts: Counter[str]) -> str:

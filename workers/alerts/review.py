@@ -28,7 +28,7 @@ class Row:
     acknowledged_after_seconds: float | None
     acknowledged_by: str
     notified: int
-    response: history.Response
+    outcome: history.AlertOutcome
     notes: Sequence[AlertEvent]
 
     @property
@@ -54,8 +54,8 @@ class Row:
             "acknowledged_by": self.acknowledged_by,
             "told": self.notified,
             "under": alert.under_id,
-            "actions": self.response.count,
-            "effective": self.response.effective,
+            "actions": self.outcome.count,
+            "effective": self.outcome.effective,
         }
 
 
@@ -83,7 +83,7 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
             acknowledged_after_seconds=round((had.at - alert.fired_at).total_seconds(), 1) if had else None,
             acknowledged_by=had.by.get_username() if had and had.by else "",
             notified=sum(each.kind == AlertEvent.Kind.NOTIFIED for each in events),
-            response=history.response(alert),
+            outcome=history.outcome(alert),
             notes=[each for each in events if each.kind == AlertEvent.Kind.NOTE],
         )
 

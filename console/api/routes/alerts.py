@@ -143,9 +143,9 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
             "entries": [each.pk for each in tried.entries],
             "advice": [each.pk for each in tried.advice],
             "plans": [each.pk for each in tried.plans],
-            "actions": tried.count,
-            "effective": tried.effective,
-            "words": tried.words,
+            "actions": tried.outcome.count,
+            "effective": tried.outcome.effective,
+            "words": tried.outcome.words,
         },
         "events": [_event(each) for each in events],
     }

@@ -12,7 +12,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
-from console.pages.alerts.quick_actions import QuickAction, RelatedPage, quick_actions, related_pages
+from console.pages.alerts.quick_actions import (
+    MINUTES,
+    QuickAction,
+    RelatedPage,
+    loop_of,
+    quick_actions,
+    related_pages,
+)
 from console.pages.frame.page import Document
 from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -99,6 +106,7 @@ class AlertDetails:
     first_steps: str
     response: history.Response
     quick_actions: list[QuickAction]  # that whoever looks may take
+    quick_minutes: int  # how long a hold or a pause of them lasts
     related_pages: list[RelatedPage]
     events: list[AlertEvent]
     explained: QuerySet[Alert]
@@ -138,6 +146,7 @@ def _order(row: ListedAlert) -> tuple[Any, ...]:
 def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
     """Everything about one alert, as this person may act on it."""
     condition = CONDITIONS.get(alert.condition)
+    loop = loop_of(alert)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MOST_EVENTS]
     return AlertDetails(
         id=alert.pk,
@@ -151,8 +160,9 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
         first_steps=impact.FIRST_STEPS.get(alert.condition, ""),
         response=history.response(alert),
-        quick_actions=[each for each in quick_actions(alert, snapshot) if actor.may(each.may)],
-        related_pages=[each for each in related_pages(alert) if actor.may(each.may)],
+        quick_actions=[each for each in quick_actions(alert, loop, snapshot) if actor.may(each.may)],
+        quick_minutes=MINUTES,
+        related_pages=[each for each in related_pages(alert, loop) if actor.may(each.may)],
         events=list(events),
         explained=alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,

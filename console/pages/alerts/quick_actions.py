@@ -9,8 +9,8 @@ from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 
-MINUTES = 30  # of a hold or a pause: the form has them as a field
-STOPPED = ("failed", "stalled")
+MINUTES = 30  # of a hold or a pause
+FAILING = ("failed", "stalled")
 OF_PROCESSES = ("workers_missing", "observer_silent", "loops_stopped", "loop_silent", "host_overloaded")
 
 
@@ -34,48 +34,59 @@ class RelatedPage:
     may: str = "plant.view"
 
 
-def quick_actions(alert: Alert, snapshot: Snapshot) -> list[QuickAction]:
-    """What its condition and its subject allow; nothing for what is over."""
-    return [] if alert.resolved_at is not None else list(_quick_actions(alert, snapshot))
+def loop_of(alert: Alert) -> Loop | None:
+    """The loop that it is about."""
+    return Loop.objects.filter(name=alert.labels["loop"]).first() if "loop" in alert.labels else None
 
 
-def _quick_actions(alert: Alert, snapshot: Snapshot) -> Iterator[QuickAction]:
+def quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> list[QuickAction]:
+    """What its condition and its subject allow, unless that is done already; nothing for what is over."""
+    return [] if alert.resolved_at is not None else list(_quick_actions(alert, loop, snapshot))
+
+
+def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Iterator[QuickAction]:
     labels = alert.labels
     if "pipeline" in labels:
         yield from _restarts(snapshot)
     if alert.condition == "override_ending" and labels.get("override", "").isdecimal():
         url = reverse("override-end", args=[int(labels["override"])])
-        yield QuickAction("Take it back now", url, "end", "now", "override.end")
-    elif "loop" in labels:
-        yield from _hold(labels["loop"])
-    elif "queue" in labels and labels["queue"] in snapshot.queues:
+        yield QuickAction("End the override now", url, "end", "now", "override.end")
+    elif loop is not None:
+        yield from _hold(loop, snapshot)
+    elif labels.get("queue") in snapshot.queues:
         # What comes too fast is stopped where it enters, what is handled wrongly where it is handled.
         part = "consumption" if alert.condition == "dead_letters" else "intake"
-        url = reverse("queue-pause", args=[labels["queue"]])
+        yield from _pause(labels["queue"], part, snapshot)
+
+
+def _pause(queue: str, part: str, snapshot: Snapshot) -> Iterator[QuickAction]:
+    if part not in {pause.part for pause in snapshot.queues[queue].pauses}:
+        url = reverse("queue-pause", args=[queue])
         yield QuickAction(f"Pause its {part} for {MINUTES} min", url, "part", part, "queue.pause")
 
 
 def _restarts(snapshot: Snapshot) -> Iterator[QuickAction]:
     rows = snapshot.pipeline.applications
-    failing = [name for name, row in rows.items() if row.state in STOPPED]
+    failing = [name for name, row in rows.items() if row.state in FAILING]
     for name in sorted(failing):
         url = reverse("pipeline-order", args=[name])
         yield QuickAction(f"Restart {name}", url, "order", "restart", "pipeline.steer")
 
 
-def _hold(name: str) -> Iterator[QuickAction]:
-    found = Loop.objects.filter(name=name).exclude(mode=Loop.Mode.HOLD).first()
-    if found is not None:
-        url = reverse("loop-mode", args=[found.pk])
+def _hold(loop: Loop, snapshot: Snapshot) -> Iterator[QuickAction]:
+    # In force may be an override of its mode, which the snapshot knows.
+    mode = snapshot.loops[loop.name].mode if loop.name in snapshot.loops else loop.mode
+    if mode != Loop.Mode.HOLD:
+        url = reverse("loop-mode", args=[loop.pk])
         yield QuickAction(f"Hold the loop for {MINUTES} min", url, "mode", Loop.Mode.HOLD, "loop.mode")
 
 
-def related_pages(alert: Alert) -> list[RelatedPage]:
+def related_pages(alert: Alert, loop: Loop | None) -> list[RelatedPage]:
     """Pages on which more can be done about it."""
-    return list(_related_pages(alert))
+    return list(_related_pages(alert, loop))
 
 
-def _related_pages(alert: Alert) -> Iterator[RelatedPage]:
+def _related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPage]:
     labels = alert.labels
     if "pipeline" in labels:
         yield RelatedPage("Pipeline and its log", f"{reverse('pipeline')}#pipeline-process")
@@ -87,8 +98,8 @@ def _related_pages(alert: Alert) -> Iterator[RelatedPage]:
         yield RelatedPage(f"Node {labels['node']}", reverse("node", args=[labels["node"]]))
     if "host" in labels:
         yield RelatedPage(f"Host {labels['host']}", reverse("worker-host", args=[labels["host"]]))
-    if "loop" in labels and (found := Loop.objects.filter(name=labels["loop"]).first()):
-        yield RelatedPage("Loop", reverse("loop", args=[found.pk]))
+    if loop is not None:
+        yield RelatedPage("Loop", reverse("loop", args=[loop.pk]))
     if "plan" in labels and labels["plan"].isdecimal():
         yield RelatedPage(f"Plan {labels['plan']}", reverse("plan", args=[int(labels["plan"])]))
     if "task" in labels:

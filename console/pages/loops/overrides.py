@@ -194,9 +194,10 @@ def url_of(found: Override) -> str:
 
 @action("override.end", override_page)
 def end_override(request: HttpRequest, override_id: int) -> Done:
-    """Nothing need be posted; ending twice is no error."""
+    """Posted: reason, which may be left out. Ending twice is no error."""
     found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
-    ended = loops.end_override(actor_of(request), found, now=timezone.now(), control=control())
+    reason = request.POST.get("reason", "")
+    ended = loops.end_override(actor_of(request), found, now=timezone.now(), control=control(), reason=reason)
     back = "" if found.instead_of is None else f": back to {short(found.instead_of)}"
     said = f"ended{back}" if ended else "was over already"
     return Done(f"{found.name.replace('_', ' ').capitalize()} {said}.", url_of(found))

@@ -1,6 +1,5 @@
 """The declaration of an application: its text, its versions, and another one."""
 
-import difflib
 import itertools
 import re
 from dataclasses import dataclass
@@ -15,30 +14,19 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
 from console.connections.control_server import control
+from console.display.text_difference import MOST_LINES, TextDifference, text_difference
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
-from controllers.framework.reason import counted
+from controllers.framework.reason import capitalised, counted
 from queues.errors import BadInput
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import OF_FILE, Declarations
 
 VERSIONS_SHOWN = 30
 NEW, AS_SHIPPED = "new", "shipped"  # an application that is not there yet; a version that the file has
+TOO_LONG = f"More than {MOST_LINES:,} lines differ from what is at work, too many to show."
 LINE = re.compile(r"line (\d+)\)?\.?$")
-CONTEXT_LINES = 2
-
-
-@dataclass(frozen=True)
-class DiffLine:
-    """sign: + (comes), - (goes), @ (a gap before it), or a space."""
-
-    sign: str
-    text: str
-
-    @property
-    def words(self) -> str:
-        return "…" if self.sign == "@" else f"{self.sign} {self.text}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +42,7 @@ class DeclarationPage(FormPage):
     as_shipped: bool  # its text is that of the file
     has_shipped: bool
     wrong_line: int | None  # of what was refused
-    difference: list[DiffLine]  # from what is at work
+    difference: TextDifference  # from what is at work
     version: Document | None
     of_file: int
     versions: QuerySet[PipelineVersion]  # the newest first
@@ -100,7 +88,7 @@ def declaration_page(
         as_shipped=as_shipped,
         has_shipped=shipped is not None,
         wrong_line=_line_of(" ".join(itertools.chain.from_iterable((errors or {}).values()))),
-        difference=difference(at_work_text, text) if found else [],
+        difference=text_difference(at_work_text, text) if found else TextDifference(),
         version=found,
         of_file=OF_FILE,
         versions=versions.order_by("-number")[:VERSIONS_SHOWN],
@@ -108,13 +96,6 @@ def declaration_page(
         submitted=submitted or {},
     )
     return render_page(request, page)
-
-
-def difference(before: str, after: str) -> list[DiffLine]:
-    """What changes from one text to the other, with CONTEXT_LINES around it; empty where nothing does."""
-    was, would_be = (text.replace("\r\n", "\n").rstrip("\n").split("\n") for text in (before, after))
-    found = list(difflib.unified_diff(was, would_be, n=CONTEXT_LINES, lineterm=""))[2:]
-    return [DiffLine(line[0], "" if line[0] == "@" else line[1:]) for line in found]
 
 
 def _line_of(message: str) -> int | None:
@@ -137,24 +118,30 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
     found = versions_at_work().get(name)
-    lines = difference(found["text"], text) if found else []
-    changed = sum(line.sign in "+-" for line in lines)
+    differs = text_difference(found["text"], text) if found else None
     line = None
     try:
         wanted = pipelines.checked_for(actor_of(request), text)
         what = f"reads {' and '.join(wanted.queues)}, {counted(len(wanted.graph.operators), 'operator')}"
-        said = f"It is valid: {wanted.name} {what}. {_changes(changed, found is not None)}"
+        said = f"It is valid: {wanted.name} {what}. {_changes(differs)}"
     except BadInput as error:
-        said, line = f"{error.field.capitalize()}: {error.message}", _line_of(error.message)
+        said, line = f"{capitalised(error.field)}: {error.message}", _line_of(error.message)
     rows: list[Document] = []
+    lines = differs.lines if differs else ()
     shown = [{"sign": each.sign, "text": each.text} for each in lines]
     return JsonResponse({"sentence": said, "rows": rows, "line": line, "difference": shown})
 
 
-def _changes(lines: int, is_at_work: bool) -> str:
-    if not is_at_work:
+def _changes(differs: TextDifference | None) -> str:
+    if differs is None:
         return "No version of it is at work."
-    return f"{counted(lines, 'line')} differ from what is at work." if lines else "Nothing differs."
+    if differs.too_long:
+        return TOO_LONG
+    return (
+        f"{counted(differs.count, 'line')} differ from what is at work."
+        if differs.count
+        else "Nothing differs."
+    )
 
 
 @action("pipeline.declare", declaration_page)

@@ -6,6 +6,9 @@ import { resolve, store, subscribe } from "./store.js";
 const PAUSE_SECONDS = 4;
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5;
 
+const FIELDS = "input[name]:not([type=file], [type=hidden]), textarea[name], select[name]";
+const CHECKED = new Set(["radio", "checkbox"]);
+
 const signatures = new WeakMap(); // part → what it shows
 let due = new Set(), running = false, askedMeanwhile = false, last = -Infinity;
 
@@ -113,16 +116,35 @@ function replaceParts(ids, text, asked) {
     const pointed = old.matches(":hover") && !("eager" in old.dataset), chosen = old.querySelector("[data-choice]:checked, [data-all]:checked");
     if ("paused" in old.dataset) continue;
     if (!asked && (pointed || chosen || old.contains(document.activeElement))) due.add(id);
-    else swap(old, part);
+    else swap(old, part, asked);
   }
 }
 
-function swap(old, part) {
+function swap(old, part, asked) {
   if (!part) return old.replaceChildren();
+  if (!asked) keepTyped(old, part);
   if (signatures.has(old)) signatures.set(part, signatures.get(old));
   for (const { id } of old.querySelectorAll("details[open][id]")) part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
   old.replaceWith(part);
   localise(part);
   if (store.snapshot) update(store.snapshot, part);
   document.dispatchEvent(new CustomEvent("weir:part", { detail: part }));
+}
+
+/** What somebody has typed or chosen stays, where the new part has the same field: only their own action empties it. */
+function keepTyped(old, part) {
+  const fields = [...part.querySelectorAll(FIELDS)];
+  for (const field of old.querySelectorAll(FIELDS)) {
+    const same = fields.find((each) => each.name === field.name && each.type === field.type && each.form?.action === field.form?.action
+      && (!CHECKED.has(field.type) || each.value === field.value));
+    if (!same) continue;
+    if (CHECKED.has(field.type)) {
+      if (field.checked !== field.defaultChecked) same.checked = field.checked;
+    } else if (isChanged(field)) same.value = field.value;
+  }
+}
+
+function isChanged(field) {
+  if (field instanceof HTMLSelectElement) return [...field.options].some((option) => option.selected !== option.defaultSelected);
+  return field.value !== field.defaultValue;
 }

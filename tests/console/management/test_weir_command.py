@@ -17,7 +17,7 @@ from console.management.operations import named, operations
 from console.models import AuditEntry
 from queues.errors import BadInput
 from queues.models import Queue
-from tests.console.accounts.test_access import API_BODIES, DOORS, knock, of_api, things
+from tests.console.accounts.doors import API_BODIES, DOORS, knock, of_api, things
 from workers.models import Loop, Override
 from workers.steering import overrides
 

@@ -19,6 +19,7 @@ from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message, Receiver, Silence
 from workers.models import LedgerEntry, Loop, Override, Plan
 from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.steering.overrides import MAXIMUM_REASON_LENGTH
 
 pytestmark = pytest.mark.django_db
 REASON = {"reason": "a calm night"}
@@ -173,7 +174,7 @@ def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator
         entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
         LedgerEntry.objects.create(loop=each, mode="auto", at=alert.began_at, **entry)
     response = operator.get(f"/alerts/{alert.pk}/").context["alert"].response
-    assert response.words == "1 of 2 actions had an effect; 1 had no effect."
+    assert response.outcome.words == "1 of 2 actions had an effect; 1 had no effect."
     assert {entry.loop.name for entry in response.entries} == {"rebalancing"}
 
 
@@ -191,7 +192,7 @@ def test_what_was_done_since_its_onset_comes_first_and_advice_is_no_action(opera
     response, text = page.context["alert"].response, page.content.decode()
     assert [each.reason for each in response.entries] == ["at onset", "on a forecast"]
     assert [each.reason for each in response.advice] == ["if"]
-    assert response.words == "2 of 2 actions had an effect."
+    assert response.outcome.words == "2 of 2 actions had an effect."
     assert text.index("at onset") < text.index("Before it began") < text.index("on a forecast")
     assert "Advice, not done: 1 decision of loops" in text
     headers = {"authorization": f"Bearer {secrets['viewer']}"}
@@ -233,7 +234,7 @@ def test_an_alert_offers_what_can_be_done_at_once_and_does_it(browsers, alert, s
         ("queue_wait", {"queue": "alert"}, ["Pause its intake for 30 min"]),
         ("dead_letters", {"queue": "alert"}, ["Pause its consumption for 30 min"]),
         ("queue_wait", {"queue": "gone"}, []),
-        ("override_ending", {"override": "7", "loop": "rebalancing"}, ["Take it back now"]),
+        ("override_ending", {"override": "7", "loop": "rebalancing"}, ["End the override now"]),
         ("node_lost", {"node": "n1"}, []),
     ],
 )
@@ -244,6 +245,30 @@ def test_what_is_offered_fits_the_condition_and_what_is_there(condition, labels,
     assert details.related_pages
     for page in details.related_pages:
         assert operator.get(page.url.partition("#")[0]).status_code in (200, 404)
+
+
+def test_what_is_done_already_is_offered_no_more(operator, alert, control):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    blind, late = opened("loop_stale", loop=loop.name), opened("queue_wait", queue="alert")
+    pause = {"part": "intake", "override": 3}
+    queues = {"alert": {"kind": "jobs", "pauses": [pause]}}
+    held = {"rebalancing": {"law": "rebalancing", "mode": "hold"}}
+    control.set(keys.SNAPSHOT, snapshot_of({**lost(), "queues": queues, "loops": held}).to_json())
+    for each in (blind, late):
+        assert operator.get(f"/alerts/{each.pk}/").context["alert"].quick_actions == []
+
+
+def test_why_an_override_was_ended_stands_in_the_audit(operator, people, alert):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    fields = {"name": "mode", "value": "hold", "owner": people["operator"], "reason": "x"}
+    held = Override.objects.create(loop=loop, expires_at=timezone.now() + timedelta(minutes=20), **fields)
+    found = opened("override_ending", override=str(held.pk), loop=loop.name)
+    [end] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
+    posted = {end.name: end.value, "minutes": "30", "reason": "it swings no more"}
+    too_long = {**posted, "reason": "x" * (MAXIMUM_REASON_LENGTH + 1)}
+    assert fetch(operator, end.url, too_long).status_code == 422
+    assert fetch(operator, end.url, posted).status_code == 200
+    assert AuditEntry.objects.get(action="override.end").reason == "it swings no more"
 
 
 def test_processes_are_named_to_who_may_see_them(browsers, alert):

@@ -145,7 +145,7 @@ def test_the_text_as_shipped_can_be_seen_and_run_again(client_of, at_work, contr
     assert "?version=shipped" in client_of("viewer").get(address).content.decode()
     page = client_of("operator").get(f"{address}?version=shipped")
     assert page.context["text"] == DECLARATION
-    assert [line.words.strip() for line in page.context["difference"] if line.sign == "+"] != []
+    assert [line.words.strip() for line in page.context["difference"].lines if line.sign == "+"] != []
     assert "value &gt; 85" in page.content.decode()
 
 

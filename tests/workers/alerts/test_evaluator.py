@@ -389,6 +389,15 @@ def test_loops_that_do_not_tick_on_an_idle_host_are_not_blamed_on_it(looks):
         assert reading.value == percent
 
 
+def test_a_dead_observer_on_an_idle_host_is_not_blamed_on_the_host(looks):
+    shipped("host-overloaded")
+    for load in (0.4, None):
+        for _ in range(20):
+            looks.more = {"loops": starved(looks, 9), "load_per_core": load}
+            looks.look()
+    assert not Alert.objects.exists()
+
+
 def test_nobody_is_warned_of_the_end_of_a_short_override(looks):
     shipped("override-ending")
     row = {"id": 3, "loop": "l", "name": "upper_limit", "owner": "anna", "expires_at": looks.now + 90}

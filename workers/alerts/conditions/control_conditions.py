@@ -148,17 +148,19 @@ def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """Loops that come late while processes wait for a core, and those whose measurement does."""
-    if not evidence.loops:
+    """Loops that come late, or whose measurement does, while processes wait for a core. On a host that has
+    cores to spare they do so for another reason, such as an observer that has ended.
+    """
+    load = evidence.load_per_core
+    if not evidence.loops or load is None:
         return
-    short = evidence.load_per_core is not None and evidence.load_per_core > 1
-    count = sum(loop.cause == HOST or (short and _is_overdue(loop, evidence.now)) for loop in evidence.loops)
-    load = (
-        "" if evidence.load_per_core is None else f" Its load is {evidence.load_per_core:.1f} for each core."
+    waiting = load > 1
+    count = sum(
+        waiting and (loop.cause == HOST or _is_overdue(loop, evidence.now)) for loop in evidence.loops
     )
     said = (
         f"{count} of {counted(len(evidence.loops), 'loop')} tick late or lack a measurement, because"
-        f" the host is too busy for the processes of Weir.{load}"
+        f" the host is too busy for the processes of Weir. Its load is {load:.1f} for each core."
     )
     yield Reading({}, 100 * count / len(evidence.loops), said)
 

@@ -1,0 +1,53 @@
+"""What differs between two texts, line by line, bounded: what is compared may come from anybody."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONTEXT_LINES = 2
+# Of either text, between what both begin and end with: the time to compare grows with their product.
+MOST_LINES = 1_000
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """sign: + (comes), - (goes), @ (a gap before it), or a space."""
+
+    sign: str
+    text: str
+
+    @property
+    def words(self) -> str:
+        return "…" if self.sign == "@" else f"{self.sign} {self.text}"
+
+
+@dataclass(frozen=True)
+class TextDifference:
+    """lines: what differs, with CONTEXT_LINES around it. too_long: there would be too many to compare."""
+
+    lines: Sequence[DiffLine] = ()
+    too_long: bool = False
+
+    @property
+    def count(self) -> int:
+        """Of the lines that come or go."""
+        return sum(line.sign in "+-" for line in self.lines)
+
+
+def text_difference(before: str, after: str) -> TextDifference:
+    """What changes from one text to the other; line ends of Windows, and at the end, are no difference."""
+    was, would_be = (text.replace("\r\n", "\n").rstrip("\n").split("\n") for text in (before, after))
+    head = _common(was, would_be)
+    tail = _common(was[head:][::-1], would_be[head:][::-1])
+    if max(len(was), len(would_be)) - head - tail > MOST_LINES:
+        return TextDifference(too_long=True)
+    first, last = max(0, head - CONTEXT_LINES), max(0, tail - CONTEXT_LINES)
+    one, other = (lines[first : len(lines) - last] for lines in (was, would_be))
+    found = list(difflib.unified_diff(one, other, n=CONTEXT_LINES, lineterm=""))[2:]
+    return TextDifference([DiffLine(line[0], "" if line[0] == "@" else line[1:]) for line in found])
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))
