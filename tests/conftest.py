@@ -44,8 +44,8 @@ TOGETHER = ("tests/plant", "tests/console/browser", "tests/workers/pipeline/rule
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Long proofs on a plant are marked `alone`, before marks choose. The longest first, so that no process is
-    left with them alone in the end.
+    """Long proofs on a plant are marked `alone`, before marks choose. The longest first, so that no process
+    is left with them alone in the end.
     """
     for item in items:
         long = item.get_closest_marker("slow") or item.get_closest_marker("faults")
