@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
 
 import psutil
 import pytest
@@ -26,7 +25,8 @@ from workers.coordination.leases import Lease
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1200)]
 QUEUE, EVENTS_PER_SECOND, FLUSHES_PER_SECOND = "alert", 1_000, 5
-BACK_SECONDS = 10.0
+# From the kill until events are handled as before: on a fast machine, and in starts of a control worker.
+BACK_SECONDS, BACK_STARTS = 10.0, 3.0
 USUAL_LAG_SECONDS = 5.0
 
 
@@ -89,7 +89,7 @@ class Flow:
     def seconds_until_back(self, since: float) -> float:
         """From `since` until what was published after it is handled, no later than is usual."""
         needed = self.sent_until(since) + EVENTS_PER_SECOND
-        while (now := time.monotonic()) < since + 4 * BACK_SECONDS:
+        while (now := time.monotonic()) < since + 60:
             handled = self.handled()
             if handled >= needed and handled >= self.sent_until(now - USUAL_LAG_SECONDS):
                 return now - since
@@ -150,8 +150,14 @@ def steady_rows(plant: RunningPlant) -> int:
         return int(database.execute("SELECT count(*) FROM handled WHERE type = 'steady'").fetchone()[0])
 
 
-def survive(plant: RunningPlant, kills: list[Callable[[RunningPlant], None]], chance: random.Random) -> None:
+def survive(
+    plant: RunningPlant,
+    kills: list[Callable[[RunningPlant], None]],
+    chance: random.Random,
+    start_seconds: float,
+) -> None:
     """Each kill at a random instant between two ticks; then every event once, and one manager at a time."""
+    limit = max(BACK_SECONDS, BACK_STARTS * start_seconds)
     first, rows_before = newest_entry(plant), steady_rows(plant)
     with Flow(plant) as flow:
         flow.seconds_until_back(time.monotonic())
@@ -160,7 +166,8 @@ def survive(plant: RunningPlant, kills: list[Callable[[RunningPlant], None]], ch
             killed = time.monotonic()
             kill(plant)
             back = flow.seconds_until_back(killed)
-            assert back <= BACK_SECONDS, f"{kill.__name__}: {back:.1f} s until events were handled as before"
+            said = f"{kill.__name__}: {back:.1f} s until events were handled as before"
+            assert back <= limit, f"{said}; a start takes {start_seconds:.1f} s"
         total = flow.end()
         deadline = time.monotonic() + 60
         while steady_rows(plant) < rows_before + total and time.monotonic() < deadline:
@@ -182,44 +189,67 @@ def assert_one_manager_at_a_time(plant: RunningPlant, since: int) -> None:
             assert next_at - at >= DUE_SHARE * INTERVAL_SECONDS - 0.01
 
 
-def test_a_manager_that_is_killed_with_its_leases_is_replaced_within_ten_seconds(plant: RunningPlant):
-    survive(plant, [kill_control_with_its_leases], random.Random(4))
+def control_worker(plant: RunningPlant, queue: str) -> subprocess.Popen[str]:
+    """Another control worker beside the plant's own, which writes when it is ready."""
+    command = [str(ROOT / ".venv/bin/celery"), "--app", "console.celery", "worker", "--queues", queue]
+    options = ["--hostname", "control2@%h", "--pool", "threads", "--concurrency", "2", "--loglevel", "INFO"]
+    return subprocess.Popen(
+        [*command, *options],
+        cwd=ROOT,
+        env={**plant.environment(), "REDIS_URL": plant.control_url()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def start_seconds(plant: RunningPlant) -> float:
+    """How long a control worker takes to start on this machine, beside this plant: the best of three."""
+    return min(start_of_one(plant) for _ in range(3))
+
+
+def start_of_one(plant: RunningPlant) -> float:
+    began = time.monotonic()
+    with control_worker(plant, "nothing-comes-here") as process:
+        assert process.stderr is not None
+        ready = any(line.rstrip().endswith("ready.") for line in process.stderr)
+        process.kill()
+    assert ready
+    return time.monotonic() - began
+
+
+def test_a_manager_that_is_killed_with_its_leases_is_replaced_in_time(
+    plant: RunningPlant, start_seconds: float
+):
+    survive(plant, [kill_control_with_its_leases], random.Random(4), start_seconds)
 
 
 @pytest.fixture
 def second_manager(plant: RunningPlant) -> Iterator[psutil.Process]:
-    """Another control worker beside the plant's own: two that would both decide, if they could."""
-    command = [str(ROOT / ".venv/bin/celery"), "--app", "console.celery", "worker", "--queues", "control"]
-    options = [
-        "--hostname",
-        "control2@%h",
-        "--pool",
-        "threads",
-        "--concurrency",
-        "2",
-        "--loglevel",
-        "WARNING",
-    ]
-    environment: dict[str, Any] = {**plant.environment(), "REDIS_URL": plant.control_url()}
-    process = subprocess.Popen(
-        [*command, *options], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    yield psutil.Process(process.pid)
-    process.kill()
-    process.wait()
+    """Two that would both decide, if they could."""
+    with control_worker(plant, "control") as process:
+        reader = threading.Thread(target=process.communicate, daemon=True)
+        reader.start()
+        yield psutil.Process(process.pid)
+        process.kill()
+        reader.join()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whoever_is_killed_at_whatever_instant_is_replaced_within_ten_seconds(plant: RunningPlant, seed: int):
+def test_whoever_is_killed_at_whatever_instant_is_replaced_in_time(
+    plant: RunningPlant, start_seconds: float, seed: int
+):
     chance = random.Random(seed)
-    survive(plant, [chance.choice(KILLS) for _ in range(3)], chance)
+    survive(plant, [chance.choice(KILLS) for _ in range(3)], chance, start_seconds)
 
 
 def test_two_managers_that_are_paused_and_killed_in_turn_never_decide_at_once(
-    plant: RunningPlant, second_manager: psutil.Process
+    plant: RunningPlant, start_seconds: float, second_manager: psutil.Process
 ):
     def pause_the_second(plant: RunningPlant) -> None:
         second_manager.suspend()
         threading.Timer(1.5 * LEASE_SECONDS, second_manager.resume).start()
 
-    survive(plant, [pause_the_second, kill_control, pause_the_second], random.Random(11))
+    survive(plant, [pause_the_second, kill_control, pause_the_second], random.Random(11), start_seconds)

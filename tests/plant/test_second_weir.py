@@ -1,6 +1,7 @@
 """A second Weir, with a database and control server of its own, steers the first through its control API."""
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -93,7 +94,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
         own = until(lambda: first_entry_after(plant, "parallelism_queueing", held_at), 20.0, 0.5)
         assert "token:second steers the tasks" in own["reason"]
         assert seen(second.observe(), "first").holder is None  # to the second it is its own
-        with plant.signed_in() as client:
+        with closing(plant.signed_in()) as client:
             audited = client.get("/api/v1/audit", params={"action": "plant.scale"}).json()
         assert "token:second" in str(audited)
     finally:

@@ -10,6 +10,7 @@ from django.urls import reverse
 from console.accounts.access import actor_of
 from console.connections.control_server import latest_snapshot
 from console.pages.frame import past
+from console.pages.frame.past import PastInstant
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
 from workers.documents.alerts import AlertStatus
@@ -90,7 +91,9 @@ class Frame:
     plants: list[PlantChoice]
     plants_stale: bool
     strip: HealthStrip
-    past: past.PastInstant | None
+    past: PastInstant | None  # that the page shows
+    unreached: PastInstant | None  # that was asked for, of a page which shows the present
+    lists_records: bool  # it can be asked for the time around an instant
     rail: list[RailItem]
     tabs: list[RailItem]
     overrides: list[OverrideStatus]
@@ -125,9 +128,13 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     actor = actor_of(request)
     snapshot = snapshot_of(request) if actor.may("plant.view") else None
     was, known = past.past_of(request), plants(snapshot)
+    unreached, match = past.unreached(request), request.resolver_match
+    at_query = (was or unreached or past.NOW).query
     counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
     rail = [
-        _item(*entry, counts, was) for entry in RAIL if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
+        _item(*entry, counts, at_query)
+        for entry in RAIL
+        if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
     ]
     shown = _shown_plant(request)
     return {
@@ -138,6 +145,8 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             plants_stale=any(each.stale for each in known),
             strip=_strip(snapshot),
             past=was,
+            unreached=unreached,
+            lists_records=match is not None and match.url_name in past.RECORDS,
             rail=rail,
             tabs=[item for item in rail if item.name in TABS],
             overrides=snapshot.overrides if snapshot else [],
@@ -198,15 +207,13 @@ COUNTED = {"plans": "open_proposals", "alerts": "open_alerts"}
 COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
 
 
-def _item(
-    name: str, label: str, section: str, counts: dict[str, int], was: past.PastInstant | None
-) -> RailItem:
-    """Who sees the past stays there, from page to page that can show it."""
+def _item(name: str, label: str, section: str, counts: dict[str, int], at_query: str) -> RailItem:
+    """Who sees the past stays there, from page to page: one that can't show it says so."""
     return RailItem(
         name=name,
         label=label,
         section=section,
-        url=reverse(name) + (was.query if was is not None and name in past.PAGES else ""),
+        url=reverse(name) + at_query,
         count=counts.get(name),
         counted=COUNTED.get(name),
         counted_words=COUNTED_WORDS.get(name),

@@ -1,10 +1,11 @@
 """The plant as it was: pages that show a snapshot show the one that was kept, when their address says `?at=`.
 
-What is past can be seen, not steered: nobody may do anything on such a page.
+What is past can be seen, not steered: nobody may do anything on such a page. Every other page shows the
+present, and says so to who comes from the past.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import cast
 from urllib.parse import urlencode
 
@@ -19,7 +20,15 @@ from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import nearest_seconds, snapshot_at
 
 # The names of the addresses whose page is made of one snapshot.
-PAGES = frozenset({"overview", "nodes", "node", "queues", "queue", "workers", "pipeline"})
+PAGES = frozenset(
+    {"overview", "nodes", "node", "queues", "queue", "workers", "worker-host"}
+    | {"pipeline", "pipeline-application", "pipeline-operator"}
+)
+# About no instant, or about one that they choose themselves.
+TIMELESS = frozenset({"help", "help-page", "timeline", "timeline-table", "timeline-document"})
+# Lists of what happened, which can be asked for the time around an instant.
+RECORDS = frozenset({"ledger", "audit", "alert-review"})
+AROUND = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
@@ -37,15 +46,43 @@ class PastInstant:
         """What an address needs to show the same instant."""
         return "" if self.at is None else "?" + urlencode({"at": iso(self.at)})
 
+    @property
+    def around_query(self) -> str:
+        """What an address needs to list what happened AROUND it."""
+        if self.at is None:
+            return ""
+        return "?" + urlencode({"from": iso(self.at - AROUND), "to": iso(self.at + AROUND)})
+
+
+NOW = PastInstant(None)
+
 
 def past_of(request: HttpRequest) -> PastInstant | None:
     """The instant a request asks for; None when it is about now. Read once a request."""
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_past"):
-        asked = request.GET.get("at", "").strip()
-        name = request.resolver_match.url_name if request.resolver_match else None
-        noted.weir_past = _past(asked) if asked and name in PAGES else None
+        asked = _asked(request)
+        noted.weir_past = _past(asked) if asked and _page(request) in PAGES else None
     return cast(PastInstant | None, noted.weir_past)
+
+
+def unreached(request: HttpRequest) -> PastInstant | None:
+    """The instant that was asked of a page which can only show the present; None where there is none."""
+    asked, name = _asked(request), _page(request)
+    if not asked or name in PAGES | TIMELESS:
+        return None
+    try:
+        return PastInstant(time_of(asked, "at"))
+    except BadInput:
+        return None
+
+
+def _asked(request: HttpRequest) -> str:
+    return request.GET.get("at", "").strip()
+
+
+def _page(request: HttpRequest) -> str | None:
+    return request.resolver_match.url_name if request.resolver_match else None
 
 
 def time_shown(request: HttpRequest) -> datetime:

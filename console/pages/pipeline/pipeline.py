@@ -19,8 +19,9 @@ from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.frame import seen_of
+from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.past import past_of
 from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
 from controllers.shedding import law as shedding
@@ -59,7 +60,7 @@ class PipelinePage(FormPage):
     flow: LoopStatus | None  # its flow loop
     balance: LoopStatus | None  # its loop of balance
     shedding: LoopStatus | None  # its shedding loop, whose reference is the latency bound
-    recent: list[Document]  # the newest complex events
+    recent: list[Document]  # the newest complex events; none of the past is kept
     operator: Document | None  # see `_opened`
     criteria: list[ShownCriterion]
     version: Document | None  # at work
@@ -107,13 +108,17 @@ def pipeline_page(
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
     rows = seen_of(request).pipeline.applications
-    if name and name not in rows:
+    # Of a time of which nothing is kept the page says so, whatever was at work then.
+    is_known = snapshot_of(request) is not None or past_of(request) is None
+    if is_known and name and name not in rows:
         raise Http404(f"No application {name} is at work.")
     name = name or next(iter(rows), "")
     row = rows.get(name)
-    if operator and operator not in (row.operators if row else {}):
+    if is_known and operator and operator not in (row.operators if row else {}):
         raise Http404(f"{name} has no operator {operator}.")
     loops = seen_of(request).loops
+    # What is not in the snapshot is known of the present alone.
+    present = past_of(request) is None
     page = PipelinePage(
         application=name,
         row=row,
@@ -121,13 +126,13 @@ def pipeline_page(
         flow=loops.get(f"{admission.LAW.name}/{name}"),
         balance=loops.get(f"{balance.LAW.name}/{name}"),
         shedding=loops.get(f"{shedding.LAW.name}/{name}"),
-        recent=_recent(name) if row else [],
+        recent=_recent(name) if row and present else [],
         operator=_opened(name, operator, row) if operator and row else None,
-        criteria=_criteria(name, row) if row else [],
-        version=versions_at_work().get(name),
+        criteria=_criteria(row, _holds(name) if present else {}) if row else [],
+        version=versions_at_work().get(name) if present else None,
         thresholds=StateThresholds(),
-        order=_order(name),
-        log=newest(control()),
+        order=_order(name) if present else NO_ORDER,
+        log=newest(control()) if present else [],
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -149,11 +154,14 @@ def _order(name: str) -> PipelineOrder:
         return NO_ORDER
 
 
-def _criteria(name: str, row: ApplicationStatus) -> list[ShownCriterion]:
+def _holds(name: str) -> dict[str, CriterionHold]:
     try:
-        held = Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
+        return Controls.read(control().get(keys.PIPELINE_CONTROLS.of(name)), Controls()).held_at(time.time())
     except (redis.RedisError, BadInput):
-        held = {}
+        return {}
+
+
+def _criteria(row: ApplicationStatus, held: dict[str, CriterionHold]) -> list[ShownCriterion]:
     names = sorted({*row.controls.criteria, *row.monitored})
     return [ShownCriterion(each, row.monitored.get(each), _held(held.get(each))) for each in names]
 

@@ -16,7 +16,7 @@ from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.frame.past import time_shown
+from console.pages.frame.past import past_of, time_shown
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import LoopStatus
 from workers.models import Override
@@ -48,7 +48,7 @@ def worker_host_page(
 ) -> HttpResponse:
     seen = seen_of(request)
     row = seen.hosts.get(name)
-    if row is None and not _was_there(name, seen.loops):
+    if row is None and past_of(request) is None and not _was_there(name, seen.loops):
         raise Http404(f"{name} is no worker host.")
     page = WorkerHostPage(
         name=name,

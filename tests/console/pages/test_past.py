@@ -10,16 +10,23 @@ import pytest
 from django.test import Client
 
 from console.input.form_values import iso
+from queues import keys
 from queues.models import Node, Queue
+from queues.stored_document import encoded
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
+from workers.documents.pipeline import LogLine, PipelineLog
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
 THEN = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
 AT = "2026-11-20T03:12:00Z"
-PAGES = ("/", "/nodes/", "/nodes/n1/", "/queues/", "/queues/alert/", "/workers/", "/pipeline/")
+APPLICATION, OPERATOR = "/pipeline/performance/", "/pipeline/performance/operators/hosts/"
+PAGES = (
+    *("/", "/nodes/", "/nodes/n1/", "/queues/", "/queues/alert/", "/workers/", "/workers/jobs@here/"),
+    *("/pipeline/", APPLICATION, OPERATOR),
+)
 
 
 @pytest.fixture
@@ -58,7 +65,7 @@ def test_nothing_can_be_changed_from_the_past(page, browsers, past):
     assert any(now.context["frame"].can.values())
     for page_, steers in (
         (then, False),
-        (now, page in ("/nodes/", "/nodes/n1/", "/queues/alert/", "/pipeline/")),
+        (now, page not in ("/", "/queues/", "/workers/")),
     ):
         assert (b'name="reason"' in page_.content) is steers
     assert b"you need the role" not in then.content
@@ -67,11 +74,29 @@ def test_nothing_can_be_changed_from_the_past(page, browsers, past):
 def test_the_rail_stays_at_the_moment_where_pages_can_show_it(viewer, past):
     rail = {item.name: item.url for item in viewer.get("/", {"at": AT}).context["frame"].rail}
     assert rail["nodes"] == "/nodes/?at=2026-11-20T03%3A12%3A00Z"
-    assert rail["ledger"] == "/ledger/"
+    assert rail["ledger"] == "/ledger/?at=2026-11-20T03%3A12%3A00Z"
 
 
-def test_other_pages_show_now_whatever_their_address_says(viewer, past, stored_snapshot):
-    assert viewer.get("/ledger/", {"at": AT}).context["snapshot"] == snapshot_of(stored_snapshot)
+@pytest.mark.parametrize("page", ["/ledger/", "/loops/", "/overrides/", "/plans/", "/alerts/", "/tasks/"])
+def test_other_pages_show_the_present_and_say_so(page, browsers, past, stored_snapshot):
+    answer = browsers["operator"].get(page, {"at": AT})
+    assert answer.context["snapshot"] == snapshot_of(stored_snapshot)
+    assert "This page shows the present" in answer.content.decode()
+    assert any(answer.context["frame"].can.values()), "of the present everything can be done"
+    assert ("What happened around" in answer.content.decode()) == (page == "/ledger/")
+    assert "This page shows the present" not in browsers["operator"].get(page).content.decode()
+
+
+@pytest.mark.parametrize("page", ["/help/", "/timeline/"])
+def test_a_page_that_is_about_no_instant_says_nothing_of_it(page, viewer, past):
+    assert "This page shows the present" not in viewer.get(page, {"at": AT}).content.decode()
+
+
+def test_the_pipeline_of_the_past_shows_nothing_of_the_present(browsers, past, control):
+    control.set(keys.PIPELINE_LOG, encoded(PipelineLog(lines=[LogLine(at=1.0, level="ERROR", text="today")])))
+    then = browsers["operator"].get(APPLICATION, {"at": AT})
+    assert (then.context["log"], then.context["recent"], then.context["version"]) == ([], [], None)
+    assert b"today" in browsers["operator"].get(APPLICATION).content
 
 
 def test_the_latest_decisions_are_those_of_the_moment(viewer, past):
