@@ -109,7 +109,7 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
         loop = Loop.objects.get(name="parallelism_joint/exact")
         parameters = {**loop.parameters, "maximum": 2}
         Loop.objects.filter(pk=loop.pk).update(parameters=parameters, guard={})
-        until(lambda: second(CALM)["parallelism"] == 1, 60, every_seconds=0.0)
+        until(lambda: second(CALM).parallelism == 1, 60, every_seconds=0.0)
         assert LedgerEntry.objects.filter(loop=loop, applied=True, error="").count() >= 1
         Loop.objects.filter(pk=loop.pk).update(parameters={**parameters, "minimum": 2})
         deadline = time.monotonic() + LOAD_SECONDS
@@ -133,6 +133,6 @@ def test_the_loop_changes_tasks_under_load_between_two_batches_without_a_restart
     assert set(found.values()) == expected
     # The same process, the same run: nothing was started anew for it.
     assert running.process.pid == pid and running.process.poll() is None
-    assert {each["parallelism"] for each in reporter.seen} >= {1, 2}
+    assert {each.parallelism for each in reporter.seen} >= {1, 2}
     by_loop = LedgerEntry.objects.filter(loop=loop, applied=True).exclude(action=None).order_by("pk")
     assert [each.action["tasks"][OPERATOR] for each in by_loop][:2] == [1, 2]

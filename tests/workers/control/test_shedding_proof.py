@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -45,16 +46,19 @@ def plant(tmp_path, control_server, control, nodes, plant_topology):
 
 
 def capacity_of(plant: Overload) -> float:
-    """Events/s that it works when it is given more than enough and drops none."""
+    """Events/s that it works of what waits, dropping none, while nobody publishes: who publishes more than
+    enough takes a part of the processor, most of it on a slow machine.
+    """
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
     plant.warm_up(300)
     plant.drain(plant.publish(MORE_THAN_ENOUGH / 3, 10), 120)
+    phase = plant.publish(MORE_THAN_ENOUGH, 10)
     before = len(plant.log)
-    phase = plant.publish(MORE_THAN_ENOUGH, 16)
-    worked = [each["operator_in"] for each in plant.log[before + 8 :]]
     plant.drain(phase, 120)
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.AUTO)
-    return sum(worked) / len(worked)
+    worked = [each["operator_in"] for each in plant.log[before:] if each["waiting"]]
+    assert len(worked) >= 5, f"{MORE_THAN_ENOUGH:,.0f} events/s are not more than enough: {worked}"
+    return median(worked)
 
 
 def test_at_twice_the_capacity_the_global_table_keeps_most_matches_and_the_bound(plant, nodes):
