@@ -210,7 +210,7 @@ def _declared(application: str, control: redis.Redis) -> Application:
     found = Declarations(control).at_work().get(application)
     if found is None:
         raise BadInput("application", f"{application} is not at work.")
-    return application_of_text(found["text"], TABLES, application)
+    return application_of_text(found.text, TABLES, application)
 
 
 def _steer(

@@ -1,6 +1,8 @@
 """Fixtures of the console: people of each role, their browsers, and a snapshot as the observer makes it."""
 
 import inspect
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +12,7 @@ import orjson
 import pytest
 import redis
 from django.contrib.auth.models import Group, User
+from django.template import Variable, VariableDoesNotExist
 from django.test import Client
 from django.utils import timezone
 
@@ -18,7 +21,7 @@ from queues import keys
 from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
-from queues.stored_document import plain
+from queues.stored_document import StoredDocument, plain
 from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
 from tests.servers import Server
@@ -31,6 +34,25 @@ def _uncollected_static_files(settings, tmp_path: Path) -> None:
     settings.STATIC_ROOT = tmp_path
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+
+
+@pytest.fixture(autouse=True)
+def _templates_read_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A field that a typed row does not have would leave its place empty, and nobody would notice."""
+    resolve, missing = Variable._resolve_lookup, set[str]()
+
+    def resolve_declared(variable: Variable, context: Any) -> Any:
+        try:
+            return resolve(variable, context)
+        except VariableDoesNotExist as error:
+            name, row = error.params
+            if isinstance(row, StoredDocument) or is_dataclass(row):
+                missing.add(f"{variable.var}: {type(row).__name__} has no {name}")
+            raise
+
+    monkeypatch.setattr(Variable, "_resolve_lookup", resolve_declared)
+    yield
+    assert missing == set()
 
 
 @pytest.fixture(autouse=True)

@@ -250,3 +250,47 @@ class PipelineLog(StoredDocument, frozen=True, kw_only=True):
     """The newest lines of the process' log (`weir:pipeline:log`), the oldest first."""
 
     lines: list[LogLine] = []
+
+
+class ApplicationAtWork(StoredDocument, frozen=True, kw_only=True):
+    """A declared application as the pipeline has it (`weir:pipeline:at-work`). version: 0 came with the
+    process. refused: why a wanted version is not taken.
+    """
+
+    name: str
+    version: int
+    text: str
+    refused: str | None = None
+
+
+class ContributingEvent(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """An event of a match. time_us: µs since 1970."""
+
+    time_us: int
+    id: str | None = None
+    type: str | None = None
+    value: float | None = None
+    source: str | None = None
+
+
+class MatchAttributes(StoredDocument, frozen=True, kw_only=True):
+    """What a complex event says of its match. first_time: of its first event, seconds since 1970."""
+
+    pattern: str = ""
+    severity: str = ""
+    first_time: float | None = None
+    events: list[ContributingEvent] = []
+
+
+class ComplexEvent(StoredDocument, frozen=True, kw_only=True):
+    """A match as an event (`weir:pipeline:recent:{app}`). time: of its last event, ISO 8601; source: the
+    key that its events have in common; key: the pattern.
+    """
+
+    id: str
+    time: str
+    type: str
+    source: str | None = None
+    key: str | None = None
+    value: float | None = None
+    attributes: MatchAttributes = MatchAttributes()

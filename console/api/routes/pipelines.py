@@ -67,7 +67,7 @@ def list_applications(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     versions = PipelineVersion.objects.select_related("owner").order_by("-pk")
     return {
-        "at_work": Declarations(control()).at_work(),
+        "at_work": {name: plain(each) for name, each in Declarations(control()).at_work().items()},
         "versions": [_version(each) for each in versions],
     }
 

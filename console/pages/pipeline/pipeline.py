@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import redis
@@ -11,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
-from msgspec import structs
 
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
@@ -20,7 +18,7 @@ from console.connections.control_server import control
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import seen_of, snapshot_of
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of
 from console.pages.pipeline.pipeline_declaration import versions_at_work
 from controllers.flow import admission, balance
@@ -28,13 +26,22 @@ from controllers.shedding import law as shedding
 from queues import keys
 from queues.errors import BadInput
 from queues.nodes.node_state import StateThresholds
-from queues.stored_document import plain
 from workers.documents.controls import CriterionHold
 from workers.documents.loops import LoopStatus
-from workers.documents.pipeline import ApplicationStatus, LogLine, MonitoredStatus, PipelineOrder
+from workers.documents.pipeline import (
+    ApplicationAtWork,
+    ApplicationStatus,
+    ComplexEvent,
+    LogLine,
+    MonitoredStatus,
+    OperatorStatus,
+    PatternStatus,
+    PipelineOrder,
+)
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.declaration.orders import NO_ORDER, Orders
+from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.status.recent_log import newest
 from workers.pipeline.tiers.state import StateStore
 
@@ -45,7 +52,51 @@ class ShownCriterion:
 
     name: str
     follows: MonitoredStatus | None
-    held: Document | None
+    held: CriterionHold | None
+
+
+@dataclass(frozen=True)
+class ShownPattern:
+    """A pattern of an operator. declared: None where what is at work can't be read here."""
+
+    name: str
+    status: PatternStatus
+    declared: Pattern | None
+
+
+@dataclass(frozen=True)
+class ShownEdge:
+    """Complex events of a type from an operator to another; per_second is None where it isn't known."""
+
+    source: str
+    target: str
+    type: str
+    per_second: float | None
+
+
+@dataclass(frozen=True)
+class ShownSink:
+    """A queue that complex events of a type go to."""
+
+    queue: str
+    type: str
+    per_second: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedOperator:
+    """An operator, and of each of its patterns what is declared and what it does. reads, feeds, sinks:
+    where its events come from and go to; source_per_second: events/s that come from no other operator.
+    """
+
+    name: str
+    status: OperatorStatus
+    wanted_tasks: int
+    patterns: list[ShownPattern]
+    reads: list[ShownEdge]
+    source_per_second: float
+    feeds: list[ShownEdge]
+    sinks: list[ShownSink]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +111,10 @@ class PipelinePage(FormPage):
     flow: LoopStatus | None  # its flow loop
     balance: LoopStatus | None  # its loop of balance
     shedding: LoopStatus | None  # its shedding loop, whose reference is the latency bound
-    recent: list[Document]  # the newest complex events; none of the past is kept
-    operator: Document | None  # see `_opened`
+    recent: list[ComplexEvent]  # the newest complex events; none of the past is kept
+    operator: OpenedOperator | None
     criteria: list[ShownCriterion]
-    version: Document | None  # at work
+    version: ApplicationAtWork | None
     thresholds: StateThresholds  # from where on a replica or an operator is drawn as busy
     order: PipelineOrder  # what a person wants of it
     log: list[LogLine]  # of the process, the newest first
@@ -139,7 +190,7 @@ def pipeline_page(
     return render_page(request, page)
 
 
-def _recent(name: str) -> list[Document]:
+def _recent(name: str) -> list[ComplexEvent]:
     """The newest complex events; none while the control server is away."""
     try:
         return StateStore(control(), name).recent()
@@ -163,59 +214,49 @@ def _holds(name: str) -> dict[str, CriterionHold]:
 
 def _criteria(row: ApplicationStatus, held: dict[str, CriterionHold]) -> list[ShownCriterion]:
     names = sorted({*row.controls.criteria, *row.monitored})
-    return [ShownCriterion(each, row.monitored.get(each), _held(held.get(each))) for each in names]
+    return [ShownCriterion(each, row.monitored.get(each), held.get(each)) for each in names]
 
 
-def _held(held: CriterionHold | None) -> Document | None:
-    if held is None:
-        return None
-    until = held.until_seconds
-    return {**plain(held), "until": None if until is None else datetime.fromtimestamp(until, UTC)}
-
-
-def _opened(name: str, operator: str, row: ApplicationStatus) -> Document:
-    """The operator's figures, and of each of its patterns what is declared and what it does."""
+def _opened(name: str, operator: str, row: ApplicationStatus) -> OpenedOperator:
     declared = _declared(name)
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
-    shown = row.operators[operator]
-    return {
-        **structs.asdict(shown),
-        "name": operator,
-        "wanted_tasks": row.controls.tasks.get(operator, row.controls.parallelism),
-        "rows": [
-            {"name": each, **structs.asdict(row.patterns[each]), "declared": patterns.get(each)}
-            for each in shown.patterns
-        ],
-        **_edges(operator, row),
-    }
+    status, edges = row.operators[operator], _edges(row)
+    reads = [edge for edge in edges if edge.target == operator]
+    between = sum(edge.per_second or 0.0 for edge in reads)
+    return OpenedOperator(
+        name=operator,
+        status=status,
+        wanted_tasks=row.controls.tasks.get(operator, row.controls.parallelism),
+        patterns=[ShownPattern(each, row.patterns[each], patterns.get(each)) for each in status.patterns],
+        reads=reads,
+        source_per_second=max(0.0, status.in_per_second - between),
+        feeds=[edge for edge in edges if edge.source == operator],
+        sinks=_sinks(operator, row),
+    )
 
 
-def _edges(operator: str, row: ApplicationStatus) -> Document:
-    """Where its events come from and go to, with their rates."""
+def _edges(row: ApplicationStatus) -> list[ShownEdge]:
+    """What operators give each other, with its rates."""
     emitted = {(each.operator, each.emits): each.out_per_second for each in row.patterns.values()}
-    edges = [
-        {**structs.asdict(edge), "per_second": emitted.get((edge.source, edge.type))} for edge in row.edges
+    return [
+        ShownEdge(edge.source, edge.target, edge.type, emitted.get((edge.source, edge.type)))
+        for edge in row.edges
     ]
-    reads = [edge for edge in edges if edge["target"] == operator]
-    inner = sum(edge["per_second"] or 0.0 for edge in reads)
-    own = {emits: rate for (source, emits), rate in emitted.items() if source == operator}
-    return {
-        "reads": reads,
-        "feeds": [edge for edge in edges if edge["source"] == operator],
-        "source_per_second": max(0.0, row.operators[operator].in_per_second - inner),
-        "sinks": [
-            {"queue": queue, "type": emits, "per_second": own[emits]}
-            for emits in sorted(own)
-            for queue in row.sinks.get(emits, [])
-        ],
-    }
+
+
+def _sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
+    """The queues that an operator's complex events go to, by type."""
+    own = {each.emits: each.out_per_second for each in row.patterns.values() if each.operator == operator}
+    return [
+        ShownSink(queue, emits, own[emits]) for emits in sorted(own) for queue in row.sinks.get(emits, [])
+    ]
 
 
 def _declared(name: str) -> Application | None:
     """What is at work, as declared; None when it can't be read here."""
     found = versions_at_work().get(name)
     try:
-        return application_of_text(found["text"], pipelines.TABLES, name) if found else None
+        return application_of_text(found.text, pipelines.TABLES, name) if found else None
     except BadInput:
         return None
 

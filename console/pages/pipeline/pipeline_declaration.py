@@ -20,6 +20,7 @@ from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Document, Errors, FormPage, render_page
 from controllers.framework.reason import capitalised, counted
 from queues.errors import BadInput
+from workers.documents.pipeline import ApplicationAtWork
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import OF_FILE, Declarations
 
@@ -43,12 +44,12 @@ class DeclarationPage(FormPage):
     has_shipped: bool
     wrong_line: int | None  # of what was refused
     difference: TextDifference  # from what is at work
-    version: Document | None
+    version: ApplicationAtWork | None
     of_file: int
     versions: QuerySet[PipelineVersion]  # the newest first
 
 
-def versions_at_work() -> dict[str, Document]:
+def versions_at_work() -> dict[str, ApplicationAtWork]:
     """Application → what is at work; nothing while the control server is away."""
     try:
         return Declarations(control()).at_work()
@@ -77,7 +78,7 @@ def declaration_page(
     shown = None if as_shipped else newest
     if asked and not as_shipped:
         shown = get_object_or_404(versions, number=id_of(asked) or 0)
-    at_work_text = found["text"] if found else ""
+    at_work_text = found.text if found else ""
     text = shown.text if shown else (shipped or "") if as_shipped else at_work_text
     text = submitted.get("text", text) if submitted else text
     page = DeclarationPage(
@@ -118,7 +119,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
     found = versions_at_work().get(name)
-    differs = text_difference(found["text"], text) if found else None
+    differs = text_difference(found.text, text) if found else None
     line = None
     try:
         wanted = pipelines.checked_for(actor_of(request), text)

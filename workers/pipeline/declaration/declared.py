@@ -13,12 +13,14 @@ taken; the one before goes on meanwhile.
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import redis
 
 from queues import keys
 from queues.redis_types import Fields
+from queues.stored_document import decoded, encoded
+from workers.documents.pipeline import ApplicationAtWork
 
 OF_FILE = 0  # the version of what the process was started with
 
@@ -53,9 +55,8 @@ class Declarations:
 
     def note_at_work(self, declared: Declared, refused: str | None = None) -> None:
         """What is at work, and why what is wanted is not."""
-        self._control.hset(
-            keys.PIPELINE_AT_WORK, declared.name, json.dumps({**asdict(declared), "refused": refused})
-        )
+        at_work = ApplicationAtWork(**asdict(declared), refused=refused)
+        self._control.hset(keys.PIPELINE_AT_WORK, declared.name, encoded(at_work))
 
     def note_shipped(self) -> None:
         """What its file has, so that people can go back to it."""
@@ -70,10 +71,13 @@ class Declarations:
     def forget(self, name: str) -> None:
         self._control.hdel(keys.PIPELINE_AT_WORK, name)
 
-    def at_work(self) -> dict[str, dict[str, Any]]:
-        """Application → {"name", "version", "text", "refused"}."""
+    def at_work(self) -> dict[str, ApplicationAtWork]:
+        """Application → what the process has of it."""
         found = cast(Fields, self._control.hgetall(keys.PIPELINE_AT_WORK))
-        return {name.decode(): json.loads(text) for name, text in sorted(found.items())}
+        return {
+            name.decode(): decoded(ApplicationAtWork, text, name.decode())
+            for name, text in sorted(found.items())
+        }
 
 
 def of_file(path: Path, name: str) -> Declared:

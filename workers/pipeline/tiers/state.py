@@ -18,9 +18,8 @@ process that was thought dead) is refused.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
-import orjson
 import pyarrow as pa
 import redis
 from redis.typing import EncodableT
@@ -29,6 +28,8 @@ from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
 from queues.redis_types import Entries, Fields
+from queues.stored_document import decoded
+from workers.documents.pipeline import ComplexEvent
 from workers.pipeline.events.arrow_blob import decode, encode
 
 LATE_RETAINED = 1_000
@@ -153,9 +154,10 @@ class StateStore:
             pipeline.ltrim(self._recent, 0, RETAINED - 1)
         pipeline.execute()
 
-    def recent(self) -> list[dict[str, Any]]:
+    def recent(self) -> list[ComplexEvent]:
         """The newest complex events, newest first, their attributes read."""
-        return [orjson.loads(text) for text in self._control.lrange(self._recent, 0, RETAINED - 1)]
+        texts = self._control.lrange(self._recent, 0, RETAINED - 1)
+        return [decoded(ComplexEvent, text, "complex event") for text in texts]
 
     def late(self, most: int) -> list[pa.RecordBatch]:
         """The newest late events, newest first."""

@@ -29,7 +29,9 @@ class Publisher:
 @pytest.fixture
 def store(control):
     store = StateStore(control, "exact")
-    events = [{"id": f"c{n}", "time": 1.0, "type": "abc", "source": "s", "attributes": {}} for n in range(3)]
+    events = [
+        {"id": f"c{n}", "time": 1.0 + n, "type": "abc", "source": "s", "attributes": {}} for n in range(3)
+    ]
     rows = pa.Table.from_batches([block.from_events(events, 0)]).combine_chunks().to_batches()[0]
     store.write(1, WrittenState({"op/1": (b"state", None)}, outbox={"alert|1/1/0": rows}))
     return store
@@ -40,6 +42,15 @@ def test_what_is_being_published_is_not_published_again_by_who_looks_after_it(st
     outbox = Outbox(store, client)
     assert outbox.publish() == 3
     assert client.ids == ["c0", "c1", "c2"] and not store.outputs(10)
+
+
+def test_what_was_published_is_shown_the_newest_first(store):
+    Outbox(store, Publisher()).publish()
+    assert [(event.id, event.type, event.source) for event in store.recent()] == [
+        ("c2", "abc", "s"),
+        ("c1", "abc", "s"),
+        ("c0", "abc", "s"),
+    ]
 
 
 def test_what_no_queue_takes_stays_and_is_tried_again(store):

@@ -1,11 +1,11 @@
 """Complex events say which events they are of, whatever these are called."""
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues.stored_document import decoded
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from workers.documents.pipeline import MatchAttributes
 from workers.pipeline.matching.complex_event import complex_events
 from workers.pipeline.matching.matcher import match_all
 
@@ -29,9 +29,9 @@ def test_a_complex_event_tells_its_contributing_events_as_they_were(events, supp
     assert [event["source"] for event in made] == [key for key, _ in emitted]
     assert len({event["id"] for event in made}) == len(made)
     for event, (_, taken) in zip(made, emitted, strict=True):
-        said = json.loads(event["attributes"])
+        said = decoded(MatchAttributes, event["attributes"], "attributes")
         names = ("time_us", "id", "type", "value", "source")
-        assert [tuple(each[name] for name in names) for each in said["events"]] == taken
-        assert (said["pattern"], said["severity"]) == (pattern.name, "warning")
-        assert said["first_time"] == taken[0][0] / 1e6
+        assert [tuple(getattr(each, name) for name in names) for each in said.events] == taken
+        assert (said.pattern, said.severity) == (pattern.name, "warning")
+        assert said.first_time == taken[0][0] / 1e6
         assert (event["type"], event["value"]) == ("ab", taken[-1][3])
