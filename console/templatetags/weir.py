@@ -319,7 +319,7 @@ def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
         key,
         key,
         at(row, "sign") or "",
-        SafeString(" data-stale") if at(row, "stale") else "",
+        SafeString(" data-stale") if row is None or at(row, "stale") else "",
         at(row, "finding") or "",
         at(row, "word") or NOT_KNOWN,
     )

@@ -6,12 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import number
 from workers.documents.loops import HandStatus
+from workers.documents.pipeline import PipelineOrder
 from workers.documents.snapshot import Snapshot
 
 
-def hands(snapshot: Snapshot, caps: Mapping[str, str]) -> list[HandStatus]:
-    """The soonest to end first. caps: of remedy ladders that may not reach every level, by queue."""
-    found = [*_tasks(snapshot), *_criteria(snapshot), *_caps(caps), *_nodes(snapshot)]
+def hands(
+    snapshot: Snapshot, caps: Mapping[str, str], orders: Mapping[str, PipelineOrder]
+) -> list[HandStatus]:
+    """The soonest to end first. caps: of remedy ladders that may not reach every level, by queue; orders:
+    what people want of applications.
+    """
+    found = [*_tasks(snapshot), *_criteria(snapshot), *_stopped(orders), *_caps(caps), *_nodes(snapshot)]
     return sorted(found, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
 
@@ -38,6 +43,18 @@ def _criteria(snapshot: Snapshot) -> Iterator[HandStatus]:
                     reason=held.reason,
                     until=held.until_seconds,
                 )
+
+
+def _stopped(orders: Mapping[str, PipelineOrder]) -> Iterator[HandStatus]:
+    for application, order in orders.items():
+        if order.stopped:
+            yield HandStatus(
+                kind="stop",
+                of=f"application/{application}",
+                value="its events wait in their segments",
+                owner=order.by,
+                reason=order.reason,
+            )
 
 
 def _caps(caps: Mapping[str, str]) -> Iterator[HandStatus]:

@@ -18,6 +18,7 @@ from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
 from workers.history.load_forecasts import LoadForecasts
+from workers.pipeline.declaration.orders import Orders
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import holder_of
 from workers.plants.registry import LOCAL
@@ -95,7 +96,8 @@ class LocalPlant(SteeredPlant):
             plants=self._plants(),
             forecasts=self._forecasts(composed.pipeline, now),
         )
-        return self._judged(changed(snapshot, hands=hands(snapshot, record.caps)), record.limits)
+        found = hands(snapshot, record.caps, Orders(self._control).read())
+        return self._judged(changed(snapshot, hands=found), record.limits)
 
     def _judged(self, snapshot: Snapshot, limits: Limits) -> Snapshot:
         """With the states of its subjects, and what follows from them."""

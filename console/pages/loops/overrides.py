@@ -16,7 +16,9 @@ from console.actions import loops
 from console.connections.control_server import control
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
+from console.models import AuditEntry
 from console.pages.frame.action import Done, action
+from console.pages.frame.frame import seen_of
 from console.pages.frame.keyset import place_of, query_without_place
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loops import loop_page
@@ -29,6 +31,7 @@ from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.coordination import keyset
+from workers.documents.loops import HandStatus
 from workers.models import Loop, Override
 from workers.steering import overrides as in_force
 from workers.steering.scope import Scope, is_drain, is_pause, is_threshold
@@ -59,6 +62,19 @@ class OverrideOptions:
     options: list[OverrideOption]
 
 
+# The audit's name of what a person did who set something that itself does not say who: by its kind.
+AUDITED = {"ladder cap": "ladder.cap", "cordon": "node.use", "drain": "node.use"}
+
+
+@dataclass(frozen=True)
+class ShownHand:
+    """What stands in for a part of the plant, and who set it: as it says itself, else as the audit has it."""
+
+    hand: HandStatus
+    owner: str
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class OverridesPage(FormPage):
     """All overrides, and the form of a new one."""
@@ -66,6 +82,7 @@ class OverridesPage(FormPage):
     TEMPLATE, NAME = "loops/overrides.html", "overrides"
 
     held: QuerySet[Override]  # in force, the next to revert first
+    hands: list[ShownHand]  # the soonest to end first
     listed: keyset.KeysetPage  # those that are over
     query: str
     laws: Sequence[str]
@@ -89,6 +106,7 @@ def overrides_page(
     held = in_force.in_force(now).select_related(*RELATED)
     page = OverridesPage(
         held=in_force.soonest_first(held),
+        hands=[_shown(hand) for hand in seen_of(request).hands],
         listed=keyset.page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
         query=query_without_place(request),
         laws=list(catalog.LAWS),
@@ -99,6 +117,16 @@ def overrides_page(
         submitted=submitted or {},
     )
     return render_page(request, page)
+
+
+def _shown(hand: HandStatus) -> ShownHand:
+    action, place = AUDITED.get(hand.kind), hand.of.partition("/")[2]
+    noted = None
+    if not hand.owner and action is not None:
+        noted = AuditEntry.objects.filter(action=action, target=place).order_by("-pk").first()
+    if noted is None:
+        return ShownHand(hand, hand.owner, hand.reason)
+    return ShownHand(hand, noted.actor, noted.reason)
 
 
 def choices() -> Iterator[OverrideOptions]:

@@ -15,7 +15,7 @@ export function model(snapshot, shown) {
   for (const [name, queue] of Object.entries(snapshot.queues)) addContainers(bands, snapshot, places, name, queue);
   const ends = sinks(snapshot, Object.entries(snapshot.queues));
   for (const sink of ends) bands.add(`3:${sink.of}`, sink.id, sink.rate, null, Boolean(sink.stale));
-  const boxes = [producerBoxes(parts.producers), queueBoxes(parts.queues, shown, snapshot.states ?? {}), nodeBoxes(parts.nodes), consumers(snapshot, shown), ends];
+  const boxes = [producerBoxes(parts.producers), queueBoxes(parts.queues, shown, snapshot.states ?? {}), nodeBoxes(parts.nodes, snapshot.states ?? {}), consumers(snapshot, shown), ends];
   const present = new Set(boxes.flat().map((box) => box.id));
   // In the order of the columns' boxes, so that the bands of one box do not cross.
   const order = new Map(boxes.flat().map((box, place) => [box.id, place]));
@@ -101,11 +101,14 @@ function queueBoxes({ single, rest }, shown, states) {
   return [...boxes, { id: "1:", name: `and ${rest.length} more`, rate: of("in_per_second"), second, url: "/queues/" }];
 }
 
-function nodeBoxes({ single, rest }) {
-  const boxes = single.map(([name, node]) => ({
-    id: `2:${name}`, subject: `node/${name}`, name, rate: node.in_per_second, state: node.state ?? "UNKNOWN", stale: node.stale, url: `/nodes/${name}/`,
-    figure: unit(node.utilisation, "percent", "%"), second: [STATE_WORDS[node.state] ?? "Unknown", formatted(node.in_per_second ?? null, "rate")],
-  }));
+function nodeBoxes({ single, rest }, states) {
+  const boxes = single.map(([name, node]) => {
+    const state = states[`node/${name}`] ?? { sign: node.state, stale: node.stale, word: STATE_WORDS[node.state] };
+    return {
+      id: `2:${name}`, subject: `node/${name}`, name, rate: node.in_per_second, state: state.sign ?? "UNKNOWN", stale: state.stale, url: `/nodes/${name}/`,
+      figure: unit(node.utilisation, "percent", "%"), second: [state.word ?? "Unknown", formatted(node.in_per_second ?? null, "rate")],
+    };
+  });
   if (!rest.length) return boxes;
   const rate = known(rest.map(([, node]) => node.in_per_second)), highest = known(rest.map(([, node]) => node.utilisation), Math.max);
   const words = new Set(rest.map(([, node]) => (STATE_WORDS[node.state] ?? "Unknown").toLowerCase()));

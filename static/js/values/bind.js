@@ -3,7 +3,8 @@ import { FORMATS, STATE_WORDS, VERDICT_WORDS, formatted, moment, utc } from "./f
 import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
-const NOT_JUDGED = { sign: "", stale: false, finding: "", word: "Not known yet" };
+// Of a subject that is not there, or no more: what the page says of it is old.
+const NOT_JUDGED = { sign: "", stale: true, finding: "", word: "Not known yet" };
 // A tick is late as console/display/loop_order.py says it.
 const LATE_INTERVALS = 2, GRACE_SECONDS = 2;
 
@@ -20,7 +21,7 @@ const SPECIAL = {
     const { sign, stale, finding, word } = { ...NOT_JUDGED, ...row };
     if (element.dataset.state !== (sign ?? "")) element.dataset.state = sign ?? "";
     element.toggleAttribute("data-stale", stale);
-    element.closest("tr[data-row]")?.toggleAttribute("data-stale", stale);
+    element.closest("tr[data-row], li[data-worst]")?.toggleAttribute("data-stale", stale);
     if (element.title !== finding) element.title = finding;
     write(element.querySelector(".word"), word);
   },

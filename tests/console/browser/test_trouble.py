@@ -8,21 +8,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, Snapshot, live, overhang
+from tests.console.browser.seen import CUT_OFF, SAID, is_true
 from tests.waiting import until
 
 pytestmark = BROWSER
 WIDTHS = (390, 1024, 1280, 1440, 1920)
-# Of every element that says how a subject is: which, the sign it is drawn with, whether it is marked old.
-SAID = """() => [...document.querySelectorAll('[data-subject]')].filter((each) => each.checkVisibility())
-  .map((each) => {
-  const classes = [...each.classList], { subject, state } = each.dataset;
-  if (!each.closest('svg')) return { subject, drawn: state, stale: each.hasAttribute('data-stale') };
-  const at = classes.find((name) => name.startsWith('at-'));
-  return { subject, drawn: at ? at.slice(3) : 'plain', stale: classes.includes('stale') };
-})"""
-CUT_OFF = """() => [...document.querySelectorAll('#connection, #connection .word, #connection .age')]
-  .filter((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).display !== 'inline')
-  .map((each) => each.textContent)"""
 
 
 def calm(snapshot: Snapshot) -> None:
@@ -68,16 +58,7 @@ TROUBLES: tuple[Callable[[Snapshot], None], ...] = (calm, burst, frozen_node, fa
 def wrong(page: Page, observer: Observer) -> list[Any]:
     """What the page says of a subject that isn't what it was evaluated to be, nor marked old."""
     states = observer.snapshot["states"]
-    return [said for said in page.evaluate(SAID) if not _true(said, states.get(said["subject"]))]
-
-
-def _true(said: dict[str, Any], state: dict[str, Any] | None) -> bool:
-    if state is None:
-        return False
-    # A map draws no sign at what is well.
-    plain = said["drawn"] == "plain" and state["severity"] in ("well", "notice")
-    unknown = state["sign"] is None and said["drawn"] in ("", "UNKNOWN", "plain")
-    return said["stale"] == state["stale"] and (plain or unknown or said["drawn"] == state["sign"])
+    return [said for said in page.evaluate(SAID) if not is_true(said, states.get(said["subject"]))]
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/pipeline/"])

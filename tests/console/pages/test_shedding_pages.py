@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from console.models import AuditEntry
+from queues import keys
 from queues.models import Queue
 from queues.topology import QueueSpec, Topology
 from tests.console.pipeline_sample import DECLARATION
@@ -11,6 +12,7 @@ from tests.workers.control.test_shedding_loops import Plant
 from tests.workers.loops import PIPELINE, ensured
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
 
@@ -92,6 +94,18 @@ def test_a_queue_is_told_never_to_shed_on_its_page_and_then_it_does_not(browsers
     assert plant.tick("shedding").action["shed"] == {}
     assert plant.shed() == {}
     assert "never for this queue" in browsers["viewer"].get("/queues/telemetry/").content.decode()
+
+
+def test_who_set_a_cap_stands_beside_it_among_the_overrides(browsers, plant, control):
+    posted = {"cap": "throttle", "reason": "orders must not be lost"}
+    assert browsers["operator"].post("/queues/telemetry/cap", posted).status_code == 302
+    snapshot = LocalPlant(control).observe()
+    assert [hand.of for hand in snapshot.hands] == ["queue/telemetry"]
+    control.set(keys.SNAPSHOT, snapshot.to_json())
+    page = browsers["viewer"].get("/overrides/")
+    [shown] = page.context["hands"]
+    assert (shown.owner, shown.reason) == ("operator", "orders must not be lost")
+    assert "orders must not be lost" in page.content.decode()
 
 
 def test_a_loop_that_has_shed_nothing_says_so(browsers, control):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controllers.framework.reason import capitalised
-from queues.nodes.node_state import BUSY, NORMAL, TOOBUSY
+from queues.nodes.node_state import BUSY, NORMAL, STATES, TOOBUSY
 from workers.alerts.evaluation.impact import FIRST_STEPS
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
@@ -25,6 +25,14 @@ WORDS: Mapping[Severity, str] = {
     "warning": "Warning",
     "critical": "Critical",
 }
+
+
+def _is_better(sign: str, severity: Severity) -> bool:
+    """Whether a sign looks better than what is wrong."""
+    least = SIGNS[severity]
+    return (
+        severity in ("warning", "critical") and least is not None and STATES.index(sign) < STATES.index(least)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +97,18 @@ class Watched:
         within: str | None = None,
         known: bool = True,
     ) -> SubjectState:
-        """The state that these faults come to. sign, word: where the subject has its own."""
+        """The state that these faults come to. sign, word: where the subject has its own, which a fault may
+        still be worse than: nothing that is wrong is drawn as well.
+        """
         ordered = sorted(faults, key=lambda fault: -SEVERITIES.index(fault.severity))
         severity: Severity = ordered[0].severity if ordered else "well" if known else "unknown"
+        if sign is None or _is_better(sign, severity):
+            sign, word = SIGNS[severity], WORDS[severity] if sign else word
         return SubjectState(
             kind=kind,
             name=name,
             severity=severity,
-            sign=sign or SIGNS[severity],
+            sign=sign,
             word=word or WORDS[severity],
             stale=stale,
             since=self.since(kind, name, severity),

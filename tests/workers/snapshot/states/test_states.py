@@ -103,6 +103,22 @@ def test_a_node_is_drawn_with_its_own_state(state, severity, sign):
     assert (found.severity, found.sign) == (severity, sign)
 
 
+@pytest.mark.parametrize(
+    ("state", "used", "sign", "word"),
+    [("IDLE", 0.1, "IDLE", "Idle"), ("NORMAL", 0.95, "BUSY", "Warning"),
+     ("TOOBUSY", 0.95, "TOOBUSY", "Too busy")],
+)  # fmt: skip
+def test_a_node_whose_memory_ends_is_not_drawn_as_well(state, used, sign, word):
+    row = {
+        "state": state,
+        "utilisation": 0.3,
+        "memory_bytes": round(100 * used),
+        "memory_capacity_bytes": 100,
+    }
+    found = evaluated(plant(nodes={"n1": row}))["node/n1"]
+    assert (found.sign, found.word) == (sign, word)
+
+
 def pipeline(**changes: Any) -> Snapshot:
     queues = {"telemetry": {"kind": "pipeline", "wait_seconds": 1.0, "waiting_events": 3}}
     return plant(queues=queues, pipeline={**RUNNING, **changes})
@@ -118,6 +134,12 @@ def test_a_failed_pipeline_is_failed_with_all_its_applications_and_named_once():
         each.sentence for each in judged(pipeline(state="failed", error="no memory")).health.findings
     ]
     assert sentences == ["The pipeline failed: no memory."]
+
+
+def test_a_pipeline_that_runs_far_behind_is_not_drawn_as_well():
+    late = evaluated(pipeline(watermark_lag_seconds=139.0))["pipeline/main"]
+    assert (late.severity, late.sign, late.word) == ("warning", "BUSY", "Warning")
+    assert evaluated(pipeline(watermark_lag_seconds=2.0))["pipeline/main"].word == "Running"
 
 
 def test_an_application_that_stalls_is_named_itself():
