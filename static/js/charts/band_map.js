@@ -80,8 +80,12 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     const group = element(svg, `box ${key}`, box.url ? "a" : "g", { class: classes, ...(box.url ? { href: box.url } : {}) });
     if (box.subject) group.dataset.subject = box.subject;
     const frame = { x: box.x, y: box.y.toFixed(1), width: box.width, height: box.height.toFixed(1), rx: 4 };
-    element(group, `rect ${key}`, "rect", { class: "box", ...frame });
-    if (box.stale) element(group, `hatch ${key}`, "rect", { class: "hatch", ...frame });
+    const rect = element(group, `rect ${key}`, "rect", { class: "box", ...frame });
+    if (box.stale) {
+      // Behind what the box says, also where that was drawn before it was old.
+      const hatched = element(group, `hatch ${key}`, "rect", { class: "hatch", ...frame });
+      if (rect.nextSibling !== hatched) rect.after(hatched);
+    }
     const lines = box.lines ?? [], bar = box.share === undefined ? 0 : 8;
     const first = box.y + box.height / 2 + 4 - (17 * lines.length + bar) / 2;
     const figure = box.figure ?? rateOf(box.rate);
