@@ -22,17 +22,11 @@ SHARED_EVENTS = (
 )
 
 
-def test_real_events_reach_workers_and_the_pipeline(plant: RunningPlant):
+def test_real_events_reach_workers(plant: RunningPlant):
     def flows(snapshot: dict) -> bool:
-        queues, pipeline = snapshot["queues"], snapshot["pipeline"] or {}
-        return (
-            (queues["telemetry"]["in_per_second"] or 0) > 0
-            and (queues["telemetry"]["out_per_second"] or 0) > 0
-            and (queues["process"]["out_per_second"] or 0) > 0
-            and pipeline.get("state") == "running"
-        )
+        return (snapshot["queues"]["process"]["out_per_second"] or 0) > 0
 
-    plant.until(flows, PATIENCE, "telemetry goes through the pipeline and process events through workers")
+    plant.until(flows, PATIENCE, "process events go through workers")
 
 
 def test_all_three_nodes_carry_telemetry(plant: RunningPlant):
@@ -71,6 +65,15 @@ def events_file(tmp_path: Path) -> tuple[Path, int]:
                 [row * 1000, chance.randrange(10_000), chance.randrange(7), chance.randrange(50), 0]
             )
     return path, 60_000
+
+
+@pytest.mark.slow
+def test_real_events_reach_the_pipeline(plant: RunningPlant):
+    def flows(snapshot: dict) -> bool:
+        running = (snapshot["pipeline"] or {}).get("state") == "running"
+        return running and (snapshot["queues"]["telemetry"]["out_per_second"] or 0) > 0
+
+    plant.until(flows, PATIENCE, "telemetry goes through the pipeline")
 
 
 @pytest.mark.slow
