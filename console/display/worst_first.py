@@ -1,22 +1,39 @@
 """Worst first: one order for whatever has a state, so that a glance at the top is enough."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from django.urls import reverse
 
 from queues.nodes.node_state import STATES
 from workers.documents.snapshot import Snapshot
-from workers.documents.states import SEVERITIES, SubjectState
+from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.states.evaluate import states_of
 
 LISTED = ("node", "queue")  # also while they are well; others where something is wrong
 Rank = tuple[int, int, float]
 
 
-def worst_first(snapshot: Snapshot | None) -> list[dict[str, Any]]:
-    """Subjects as {kind, name, url, state, word, stale, finding, figure, waits, rank}, worst first; names
-    break ties. What another subject explains is left out.
+@dataclass(frozen=True, kw_only=True)
+class RankedSubject:
+    """What has a state, and how bad that is. subject: "kind/name"; state: its sign; finding: what is wrong in
+    a sentence; figure: a node's utilisation (share) or a queue's wait (s), None where it isn't known.
     """
+
+    kind: str
+    name: str
+    subject: str
+    url: str
+    state: str | None
+    word: str
+    severity: Severity
+    stale: bool
+    finding: str | None
+    figure: float | None
+    rank: Rank
+
+
+def worst_first(snapshot: Snapshot | None) -> list[RankedSubject]:
+    """Subjects, the worst first; names break ties. What another subject explains is left out."""
     if snapshot is None:
         return []
     rows = [
@@ -24,7 +41,7 @@ def worst_first(snapshot: Snapshot | None) -> list[dict[str, Any]]:
         for state in states_of(snapshot).values()
         if state.kind in LISTED or (state.finding and state.within is None)
     ]
-    return sorted(rows, key=lambda row: (*(-part for part in row["rank"]), row["kind"], row["name"]))
+    return sorted(rows, key=lambda row: (*(-part for part in row.rank), row.kind, row.name))
 
 
 def rank(snapshot: Snapshot, kind: str, name: str) -> Rank:
@@ -33,23 +50,22 @@ def rank(snapshot: Snapshot, kind: str, name: str) -> Rank:
     return _rank(snapshot, state) if state is not None else (0, 0, 0.0)
 
 
-def _row(snapshot: Snapshot, state: SubjectState) -> dict[str, Any]:
+def _row(snapshot: Snapshot, state: SubjectState) -> RankedSubject:
     queue = snapshot.queues.get(state.name) if state.kind == "queue" else None
     node = snapshot.nodes.get(state.name) if state.kind == "node" else None
-    return {
-        "kind": state.kind,
-        "name": state.kind if state.kind == "pipeline" else state.name,
-        "subject": f"{state.kind}/{state.name}",
-        "url": url_of(snapshot, state.kind, state.name),
-        "state": state.sign,
-        "word": state.word,
-        "severity": state.severity,
-        "stale": state.stale,
-        "finding": state.finding,
-        "figure": node.utilisation if node else queue.wait_seconds if queue else None,
-        "waits": bool(queue and queue.waiting_events),
-        "rank": _rank(snapshot, state),
-    }
+    return RankedSubject(
+        kind=state.kind,
+        name=state.kind if state.kind == "pipeline" else state.name,
+        subject=f"{state.kind}/{state.name}",
+        url=url_of(snapshot, state.kind, state.name),
+        state=state.sign,
+        word=state.word,
+        severity=state.severity,
+        stale=state.stale,
+        finding=state.finding,
+        figure=node.utilisation if node else queue.wait_seconds if queue else None,
+        rank=_rank(snapshot, state),
+    )
 
 
 def _rank(snapshot: Snapshot, state: SubjectState) -> Rank:

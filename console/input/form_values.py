@@ -1,8 +1,12 @@
-"""How long, and how much: numbers and times as a form posts them. Every error names its field."""
+"""How long, and how much: numbers and times as a form posts them, every error naming its field; and a form
+filled in again.
+"""
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.utils.dateparse import parse_datetime
 
@@ -10,7 +14,16 @@ from console.input.instant import TAKES, is_representable
 from queues.errors import BadInput
 from workers.steering.expiry import Expiry
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 ENDLESS, CUSTOM = "endless", "until"
+Form = TypeVar("Form", bound="DataclassInstance")
+
+
+def filled_form(form: type[Form], given: Mapping[str, Any]) -> Form:
+    """The fields of a form with what is given of them; what is not stays empty."""
+    return form(**{each.name: given.get(each.name, "") for each in fields(form)})
 
 
 def number_of(text: str, field: str) -> int | float:

@@ -21,6 +21,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from console.display.dumbbell import Dumbbell
 from console.display.severity_states import SEVERITY_STATES
 from console.input.form_values import iso
 from controllers.patterns.expression import Expression, render
@@ -383,31 +384,31 @@ _DOT = SafeString('<circle class="sign" r="4.5"/>')
 
 
 @register.simple_tag
-def dumbbell(row: dict[str, Any]) -> SafeString:
+def dumbbell(row: Dumbbell) -> SafeString:
     """Utilisation now (the state's sign) and after (a dot) on an axis from 0 to 100 % of capacity, against
     the node's thresholds. The numbers stand beside it, so readers skip it.
     """
-    marks = [row[name] for name in ("busy", "toobusy") if known(row[name])]
+    marks = [mark for mark in (row.busy, row.toobusy) if known(mark)]
     lines = format_html_join(
         "", '<line class="limit" x1="{0}" x2="{0}" y1="0" y2="100%"/>', ((css_share(mark),) for mark in marks)
     )
     link = SafeString("")
-    if row["draws_line"]:
+    if row.draws_line:
         link = format_html(
             '<line class="link" x1="{}" x2="{}" y1="50%" y2="50%"/>'
             '<circle class="after" cx="{}" cy="50%" r="5.5"/>',
-            css_share(row["now"]),
-            css_share(row["after"]),
-            css_share(row["after"]),
+            css_share(row.now),
+            css_share(row.after),
+            css_share(row.after),
         )
     sign = SafeString("")
-    if known(row["now"]):
+    if known(row.now):
         sign = format_html(
             '<svg class="now{}" data-state="{}" x="{}" y="50%" overflow="visible">{}</svg>',
-            " same" if row["same"] else "",
-            row["state"] or "",
-            css_share(row["now"]),
-            _SIGNS.get(row["state"], _DOT),
+            " same" if row.same else "",
+            row.state or "",
+            css_share(row.now),
+            _SIGNS.get(row.state or "", _DOT),
         )
     return format_html('<svg class="dumbbell" aria-hidden="true">{}{}{}</svg>', lines, link, sign)
 

@@ -16,14 +16,14 @@ from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import seen_of, snapshot_of
-from console.pages.frame.page import Document, Errors, FormPage, render_page
-from console.pages.plant.plan_view import shown
+from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.plant.plan_view import ShownPlan, shown
 from console.pages.plant.plant import node_page, nodes_page
 from console.pages.queues.queues import queue_page
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.models import Plan
-from workers.placement.plan_document import plan_document
+from workers.placement.plan_document import whole
 from workers.placement.plans import OPEN, another_refusal
 
 PER_PAGE = 25
@@ -45,11 +45,11 @@ class PlansPage(FormPage):
 
     TEMPLATE, NAME = "plant/plans.html", "plans"
 
-    open_plans: list[Document]  # `plan_view.shown`, the oldest first
-    ended: list[Document]  # those of page_obj, the newest first
+    open_plans: list[ShownPlan]  # the oldest first
+    ended: list[ShownPlan]  # those of page_obj, the newest first
     page_obj: Page[Plan]
     query: str = ""
-    plan: Document | None
+    plan: ShownPlan | None
     approval: VisitorApproval | None
     undone_by: Plan | None
 
@@ -87,10 +87,10 @@ def plans_page(
     ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)
     page_obj = ended.get_page(request.GET.get("page"))
     page = PlansPage(
-        open_plans=[shown(plan_document(each), snapshot) for each in waiting],
-        ended=[shown(plan_document(each), snapshot) for each in page_obj.object_list],
+        open_plans=[shown(whole(each), snapshot) for each in waiting],
+        ended=[shown(whole(each), snapshot) for each in page_obj.object_list],
         page_obj=page_obj,
-        plan=shown(plan_document(opened), snapshot) if opened else None,
+        plan=shown(whole(opened), snapshot) if opened else None,
         approval=_approval(actor_of(request), opened) if opened else None,
         undone_by=opened.undone_by.order_by("-pk").first() if opened else None,
         errors=errors or {},

@@ -13,17 +13,11 @@ from console.accounts.access import actor_of, requires
 from console.actions.loops import THRESHOLDS, override_thresholds
 from console.connections.control_server import control
 from console.display.override_words import ending_of
-from console.display.worst_first import worst_first
+from console.display.worst_first import RankedSubject, worst_first
 from console.input.form_values import expiry_of, number_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of, snapshot_of
-from console.pages.frame.page import (
-    ConsolePage,
-    Document,
-    Errors,
-    FormPage,
-    render_page,
-)
+from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import time_shown
 from queues.models import Node
 from queues.nodes.node_state import SILENT
@@ -46,9 +40,9 @@ class OverviewPage(ConsolePage):
     TEMPLATE, NAME = "plant/overview.html", "overview"
 
     decisions: list[LedgerEntry | TickRun]  # the latest acts, under what has ticked since
-    worst: list[Document]  # nodes and queues, the worst first
-    worst_queues: list[Document]  # for a phone, which lists the nodes above
-    starting: list[Document]  # every part with its state, while one of them starts
+    worst: list[RankedSubject]  # nodes and queues, the worst first
+    worst_queues: list[RankedSubject]  # for a phone, which lists the nodes above
+    starting: Parts  # every part by name, while one of them starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +81,15 @@ def overview(request: HttpRequest) -> HttpResponse:
     page = OverviewPage(
         decisions=runs.news(time_shown(request), LATEST_DECISIONS),
         worst=worst[:WORST],
-        worst_queues=[row for row in worst if row["kind"] == "queue"][:WORST],
+        worst_queues=[row for row in worst if row.kind == "queue"][:WORST],
         starting=_starting(seen_of(request).parts),
     )
     return render_page(request, page, "flow")
 
 
-def _starting(parts: Parts) -> list[Document]:
+def _starting(parts: Parts) -> Parts:
     """The checklist of a start; empty once all have run."""
-    if not unready(parts):
-        return []
-    return [{"name": name, "state": part.state, "since": part.since} for name, part in sorted(parts.items())]
+    return dict(sorted(parts.items())) if unready(parts) else {}
 
 
 @require_safe

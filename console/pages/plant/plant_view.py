@@ -1,14 +1,12 @@
 """A plant as a page shows it: its operators with their tasks, its paths, and the loops that set them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import structs
-
-from console.pages.frame.page import Document
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
+from workers.documents.loops import LoopStatus
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
@@ -30,6 +28,18 @@ class ShownPlant:
     held_until: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownTask:
+    """What one task of an operator did in the window: events that came, were worked and given on."""
+
+    name: str
+    utilisation: float | None
+    inputs: float | None
+    executions: float | None
+    outputs: float | None
+    service_seconds: float | None
+
+
 @dataclass(frozen=True)
 class ShownOperator:
     """An operator as it was measured; what is not known is None. fixed: why its tasks can't be set."""
@@ -46,7 +56,7 @@ class ShownOperator:
     service_seconds: float | None
     utilisation: float | None
     latency_seconds: float | None
-    tasks: list[Document]
+    tasks: list[ShownTask]
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,14 @@ class ShownPath:
     name: str
     operators: Sequence[str]
     latency_seconds: float | None
+
+
+@dataclass(frozen=True)
+class PlantLoop:
+    """A loop that sets the tasks of a plant."""
+
+    name: str
+    status: LoopStatus
 
 
 def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
@@ -112,9 +130,20 @@ def _operator(operator: MeasuredOperator, window_seconds: float) -> ShownOperato
         utilisation=operator.aggregate("utilisation", "MAX"),
         latency_seconds=operator.measure("latency_seconds"),
         tasks=[
-            {"name": name, **(operator.tasks[place] if place < len(operator.tasks) else {})}
+            _task(name, operator.tasks[place] if place < len(operator.tasks) else {})
             for place, name in enumerate(operator.task_names)
         ],
+    )
+
+
+def _task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
+    return ShownTask(
+        name=name,
+        utilisation=measures.get("utilisation"),
+        inputs=measures.get("inputs"),
+        executions=measures.get("executions"),
+        outputs=measures.get("outputs"),
+        service_seconds=measures.get("service_seconds"),
     )
 
 
@@ -126,12 +155,12 @@ def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
     return sorted(found, key=lambda each: -(each.latency_seconds or -1.0))
 
 
-def loops_of(snapshot: Snapshot, name: str) -> list[Document]:
+def loops_of(snapshot: Snapshot, name: str) -> list[PlantLoop]:
     """The loops that set its tasks; one that acts first."""
     found = [
-        {"name": loop, **structs.asdict(row)}
+        PlantLoop(loop, row)
         for loop, row in snapshot.loops.items()
         if row.law.startswith("parallelism")
         and (row.target.get("plant") == name or (name == LOCAL and "application" in row.target))
     ]
-    return sorted(found, key=lambda row: row["mode"] not in Loop.ACTING)
+    return sorted(found, key=lambda row: row.status.mode not in Loop.ACTING)

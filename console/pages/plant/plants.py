@@ -14,11 +14,12 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
-from console.input.form_values import number_of
+from console.input.form_values import filled_form, number_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import seen_of, snapshot_of
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.plant.plant_view import (
+    PlantLoop,
     ShownOperator,
     ShownPath,
     ShownPlant,
@@ -37,6 +38,8 @@ from workers.plants.plant import Elastic, PlantConfused, PlantSilent
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, seen
 
+REACHED = ("name", "kind", "url", "secret_environment")  # of a plant, whatever its kind
+
 
 @dataclass(frozen=True)
 class ListedPlant:
@@ -48,6 +51,21 @@ class ListedPlant:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlantForm:
+    """The form of a plant as it is filled in: how it is reached, and the options of its kind."""
+
+    name: str
+    kind: str
+    url: str
+    secret_environment: str
+    job: str
+    cluster: str
+    role: str
+    environ: str
+    topology: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlantsPage(FormPage):
     """This plant and the registered ones, and the form of another."""
 
@@ -56,7 +74,7 @@ class PlantsPage(FormPage):
     found: list[ListedPlant]
     kinds: Sequence[tuple[str, str]]
     editing: RegisteredPlant | None  # the one that `?edit=` names
-    form: Document
+    form: PlantForm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +90,7 @@ class PlantPage(FormPage):
     tasks: int  # those that can be set
     paths: list[ShownPath]
     settable: list[ShownOperator]
-    loops: list[Document]
+    loops: list[PlantLoop]
     hand_minutes: int
 
 
@@ -138,13 +156,12 @@ def plant_page(
     return render_page(request, page, "plants")
 
 
-def _form(editing: RegisteredPlant | None, submitted: QueryDict | None) -> Document:
-    if submitted:
-        return dict(submitted.items())
-    if editing is None:
-        return {"kind": RegisteredPlant.Kind.WEIR}
-    fields = ("name", "kind", "url", "secret_environment")
-    return {**{name: getattr(editing, name) for name in fields}, **editing.options}
+def _form(editing: RegisteredPlant | None, submitted: QueryDict | None) -> PlantForm:
+    if editing is not None:
+        given = {name: getattr(editing, name) for name in REACHED} | editing.options
+    else:
+        given = {"kind": RegisteredPlant.Kind.WEIR}
+    return filled_form(PlantForm, submitted or given)
 
 
 @action("plant.register", plants_page)

@@ -102,7 +102,7 @@ def test_the_worst_comes_first():
     snapshot = sample_snapshot()
     snapshot["nodes"]["n2"] = {**snapshot["nodes"]["n1"], "state": "OFFLINE", "utilisation": None}
     snapshot["queues"]["late"] = {**snapshot["queues"]["alert"], "wait_seconds": 35.0}
-    names = [row["name"] for row in worst_first(snapshot_of(snapshot))]
+    names = [row.name for row in worst_first(snapshot_of(snapshot))]
     assert names[:2] == ["n2", "late"]
 
 
@@ -112,7 +112,7 @@ def test_an_unknown_wait_stands_before_a_known_one_that_is_well():
     stuck = {**late, "wait_seconds": None}
     snapshot["queues"] = {"empty": {**stuck, "waiting_events": 0}, "late": late, "stuck": stuck}
     rows = worst_first(snapshot_of(snapshot))
-    assert [row["name"] for row in rows if row["kind"] == "queue"] == ["stuck", "late", "empty"]
+    assert [row.name for row in rows if row.kind == "queue"] == ["stuck", "late", "empty"]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=1, max_size=6))
@@ -120,11 +120,11 @@ def test_a_queue_that_waits_longer_never_stands_behind(waits):
     snapshot = {**sample_snapshot(), "nodes": {}}
     template = snapshot["queues"]["alert"]
     snapshot["queues"] = {f"q{n}": {**template, "wait_seconds": wait} for n, wait in enumerate(waits)}
-    rows = [row for row in worst_first(snapshot_of(snapshot)) if row["kind"] == "queue"]
-    known = [(row["figure"], row["rank"]) for row in rows if row["figure"] is not None]
+    rows = [row for row in worst_first(snapshot_of(snapshot)) if row.kind == "queue"]
+    known = [(row.figure, row.rank) for row in rows if row.figure is not None]
     for (one, first), (other, second) in pairwise(known):
         assert first >= second and (one >= other or first == second)
-    severities = [row["severity"] for row in rows]
+    severities = [row.severity for row in rows]
     assert severities == sorted(severities, key=SEVERITIES.index, reverse=True)
 
 

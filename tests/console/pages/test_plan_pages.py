@@ -14,6 +14,7 @@ from queues.models import Node
 from queues.stored_document import changed
 from queues.topology import Topology
 from tests.workers.placement.plan_plant import Plant, loaded
+from workers.documents.plans import NodeForecast, PlanDocument, PlanMove
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.placement import execution, recovery
@@ -82,8 +83,8 @@ def test_points_by_hand_open_a_plan_and_move_nothing(operator, plant, calm):
     assert answer.json()["go"] == f"/plans/{plan.pk}/"
     assert plant.points() == EVEN
     shown = operator.get(answer.json()["go"]).context["plan"]
-    assert shown["headline"] == "Divide alert by hand: move 134 points"
-    assert shown["changes"] == {"alert": {"n1": -134, "n2": 134}}
+    assert shown.headline == "Divide alert by hand: move 134 points"
+    assert shown.changes == {"alert": {"n1": -134, "n2": 134}}
     assert audited() == [("operator", "plan.propose", f"plan {plan.pk}")]
 
 
@@ -114,9 +115,9 @@ def test_rebalance_now_opens_a_plan_that_leaves_no_node_busy(operator, plant):
     busy(plant)
     answer = fetch(operator, "/plans/rebalance", {"goal": "below-busy"})
     plan = operator.get(answer.json()["go"]).context["plan"]
-    assert plan["headline"] == f"Move {plan['points']} points so that no node is busy"
-    assert [row["name"] for row in plan["dumbbells"]] == ["n1", "n2", "n3"]
-    assert (plan["dumbbells"][0]["state"], plan["dumbbells"][0]["state_after"]) == ("BUSY", "NORMAL")
+    assert plan.headline == f"Move {plan.points} points so that no node is busy"
+    assert [row.name for row in plan.dumbbells] == ["n1", "n2", "n3"]
+    assert (plan.dumbbells[0].state, plan.dumbbells[0].state_after) == ("BUSY", "NORMAL")
 
 
 def test_nothing_to_move_is_said_with_the_reason(operator, plant, calm):
@@ -184,7 +185,7 @@ def test_a_rejected_plan_is_over(operator, plant, calm):
     plan = Plan.objects.get()
     assert fetch(operator, f"/plans/{plan.pk}/reject", REASON).status_code == 200
     assert fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON}).status_code == 422
-    assert [each["id"] for each in operator.get("/plans/").context["ended"]] == [plan.pk]
+    assert [each.id for each in operator.get("/plans/").context["ended"]] == [plan.pk]
     assert audited()[-1] == ("operator", "plan.reject", f"plan {plan.pk}")
 
 
@@ -199,7 +200,7 @@ def test_a_done_plan_says_what_it_did_and_an_open_one_what_it_would(operator, pl
     page = operator.get(f"/plans/{plan.pk}/")
     done = " ".join(page.content.decode().split())
     assert "<dt>Takes</dt>" not in done and "moved 134 of 134 points, in" in done
-    assert page.context["plan"]["took_seconds"] >= 0
+    assert page.context["plan"].took_seconds >= 0
 
 
 def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(operator, plant, calm):
@@ -215,16 +216,16 @@ def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(operat
     execution.advance_all(plant.control, plant.now)
     back = fetch(operator, f"/plans/{done.pk}/roll-back", REASON).json()
     undoing = operator.get(back["go"]).context["plan"]
-    assert undoing["headline"] == f"Roll back plan {done.pk}: move 134 points back"
+    assert undoing.headline == f"Roll back plan {done.pk}: move 134 points back"
     assert operator.get(f"/plans/{done.pk}/").context["undone_by"].pk == back["plan"]
 
 
 def test_a_node_is_drained_by_a_plan_and_taken_back(operator, plant, calm):
     answer = fetch(operator, "/nodes/use", {"node": "n2", "use": "drain", **REASON})
     plan = operator.get(answer.json()["go"]).context["plan"]
-    assert plan["headline"] == "Drain n2: move 999 points to other nodes"
-    emptied = next(row for row in plan["dumbbells"] if row["name"] == "n2")
-    assert (emptied["points_after"], emptied["state_after"]) == (0, "IDLE")
+    assert plan.headline == "Drain n2: move 999 points to other nodes"
+    emptied = next(row for row in plan.dumbbells if row.name == "n2")
+    assert (emptied.points_after, emptied.state_after) == (0, "IDLE")
     Node.objects.filter(name="n2").update(drained=True)
     assert fetch(operator, "/nodes/use", {"node": "n2", "use": "return", **REASON}).status_code == 200
     assert not Node.objects.get(name="n2").drained
@@ -322,17 +323,17 @@ def test_a_token_approves_a_plan_over_the_api_as_it_was_seen(secrets, operator, 
 
 
 def test_the_worst_node_is_first_and_an_unknown_one_before_it():
-    row = {"utilisation": 0.5, "state": "NORMAL", "points": 10}
-    before = {"n1": row, "n2": {**row, "utilisation": None}, "n3": {**row, "utilisation": 0.9}}
-    rows = dumbbells({"before": before, "after": before}, NOTHING_SEEN)
-    assert [each["name"] for each in rows] == ["n2", "n3", "n1"]
-    assert not any(each["draws_line"] for each in rows)
+    row = NodeForecast(utilisation=0.5, state="NORMAL", points=10)
+    before = {"n1": row, "n2": changed(row, utilisation=None), "n3": changed(row, utilisation=0.9)}
+    rows = dumbbells(PlanDocument(id=1, state="proposed", before=before, after=before), NOTHING_SEEN)
+    assert [each.name for each in rows] == ["n2", "n3", "n1"]
+    assert not any(each.draws_line for each in rows)
 
 
 @pytest.mark.parametrize("kind", Plan.Kind.values)
 def test_every_kind_of_plan_has_a_headline(kind):
-    move = {"queue": "alert", "from": "n1", "to": "n2", "points": 120}
-    plan = {"kind": kind, "points": 120, "moves": [move], "empties": "n1", "undoes": 3, "after": {}}
+    move = PlanMove(queue="alert", source="n1", target="n2", points=120)
+    plan = PlanDocument(id=4, state="proposed", kind=kind, points=120, moves=[move], empties="n1", undoes=3)
     assert "120 points" in headline(plan)
 
 
