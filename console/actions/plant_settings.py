@@ -1,5 +1,6 @@
 """What administrators set for good: the plant's settings, and a loop's own parameters and guard."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,22 +16,38 @@ from workers.steering import plant_settings
 from workers.steering.overrides import read_reason
 
 
-def setting_rows() -> list[dict[str, Any]]:
-    """Each setting as it is declared, with its value and who changed it when."""
+@dataclass(frozen=True, kw_only=True)
+class ShownSetting:
+    """A setting of the plant as it is declared, with its value and who changed it when (None: nobody)."""
+
+    name: str
+    value: float
+    default: float
+    minimum: float | None
+    maximum: float | None
+    unit: str
+    help: str
+    kind: str
+    changed_by: str | None
+    changed_at: datetime | None
+
+
+def setting_rows() -> list[ShownSetting]:
+    """Each setting of the plant."""
     changed = plant_settings.changed()
     return [
-        {
-            "name": each.name,
-            "value": changed[each.name].value if each.name in changed else each.default,
-            "default": each.default,
-            "minimum": each.minimum,
-            "maximum": each.maximum,
-            "unit": each.unit,
-            "help": each.help,
-            "kind": each.kind,
-            "changed_by": _name(changed.get(each.name)),
-            "changed_at": changed[each.name].changed_at if each.name in changed else None,
-        }
+        ShownSetting(
+            name=each.name,
+            value=changed[each.name].value if each.name in changed else each.default,
+            default=each.default,
+            minimum=each.minimum,
+            maximum=each.maximum,
+            unit=each.unit,
+            help=each.help,
+            kind=each.kind,
+            changed_by=_name(changed.get(each.name)),
+            changed_at=changed[each.name].changed_at if each.name in changed else None,
+        )
         for each in plant_settings.DECLARED
     ]
 

@@ -1,6 +1,5 @@
 """Values in the units that people think in: MiB for bytes, % for shares. Laws keep their own."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +35,20 @@ def human_unit(unit: str, kind: str = "number") -> HumanUnit:
     return HumanUnit("" if unit in ("1", "choice", "flag") else unit)
 
 
-def shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A parameter's row (`console.pages.loops.loop_view`) with `shown`: its values in the human unit."""
-    unit = human_unit(row["unit"], row["kind"])
-    names = ("value", "effective", "minimum", "maximum")
-    return {
-        **row,
-        "shown": {"unit": unit.name, "factor": unit.factor, **{name: unit.of(row[name]) for name in names}},
-    }
+@dataclass(frozen=True, kw_only=True)
+class HumanValues:
+    """Values of a parameter in the unit that is shown; `factor` turns a value of the law into it."""
+
+    unit: str
+    factor: float
+    value: Any
+    effective: Any
+    minimum: Any
+    maximum: Any
+
+
+def human_values(unit: str, kind: str, **values: Any) -> HumanValues:
+    """Values of a parameter that has this unit and is of this kind."""
+    human = human_unit(unit, kind)
+    turned = {name: human.of(value) for name, value in values.items()}
+    return HumanValues(unit=human.name, factor=human.factor, **turned)

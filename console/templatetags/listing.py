@@ -38,6 +38,16 @@ class Listing:
         return self.total - len(self.rows)
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobContainer:
+    """A container of a jobs queue, and the handler of its events."""
+
+    queue: str
+    node: str
+    handler: str | None
+    container: ContainerStatus
+
+
 def wait_of(container: ContainerStatus) -> tuple[float, float]:
     """What waits for nobody knows how long waits longest."""
     waiting, oldest = container.waiting_events or 0, container.oldest_seconds
@@ -50,10 +60,10 @@ def backlog_of(loop: LoopStatus) -> float:
 
 
 ORDERS: dict[str, Callable[[Any], Any]] = {
-    "containers": lambda pair: wait_of(pair["container"]),
+    "containers": lambda place: wait_of(place.container),
     "managers": backlog_of,
     # Of loops without a common measure: those a person holds in hand, then those of the whole plant.
-    "loops": lambda loop: (len(loop["overrides"]), loop["law"] != WORKER_RATE),
+    "loops": lambda loop: (len(loop.overrides), loop.law != WORKER_RATE),
 }
 
 BY_STATE = {"nodes": "node", "queues": "queue"}  # worst first, by their evaluated states
@@ -80,15 +90,12 @@ def _by_row(order: Callable[[Any], Any]) -> Callable[[Row], Any]:
 
 
 @register.filter
-def job_containers(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
-    """The containers of the jobs queues, by loop name: {"queue", "node", "handler", "container"}."""
+def job_containers(snapshot: Snapshot) -> dict[str, JobContainer]:
+    """The containers of the jobs queues, by loop name."""
     return {
-        f"{WORKER_RATE}/{name}/{node}": {
-            "queue": name,
-            "node": node,
-            "handler": queue.handler,
-            "container": container,
-        }
+        f"{WORKER_RATE}/{name}/{node}": JobContainer(
+            queue=name, node=node, handler=queue.handler, container=container
+        )
         for name, queue in snapshot.queues.items()
         if queue.kind == "jobs"
         for node, container in queue.containers.items()

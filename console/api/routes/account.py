@@ -97,7 +97,7 @@ class NewQuota(Given):
 @router.get("/settings", response=SettingList, summary="The plant's settings, with what each takes")
 def list_settings(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
-    return {"settings": plant_settings.setting_rows()}
+    return {"settings": [vars(each) for each in plant_settings.setting_rows()]}
 
 
 @router.post("/settings/{name}", response=SettingChange, summary="Set a setting of the plant")

@@ -16,7 +16,7 @@ from console.api.routes.plant import node_named
 from console.api.schemas.control import LoopDetail, LoopList, LoopMode, OverrideEnd, OverrideList, OverrideRow
 from console.connections.control_server import control
 from console.input.row_id import Id, id_of
-from console.pages.loops.loop_view import describe, described, parameter_rows
+from console.pages.loops.loop_view import DescribedLoop, describe, described, parameter_rows
 from console.pages.loops.overrides import law_and_name, scope_of
 from controllers import catalog
 from workers.models import Loop, Override
@@ -81,7 +81,7 @@ def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
     rows = parameter_rows(law, found.parameters, held, now)
     return {
         **_loop(describe(found, held, now)),
-        "declared": [{**row, "override": row["override"] and row["override"].pk} for row in rows],
+        "declared": [{**vars(row), "override": row.override and row.override.pk} for row in rows],
         "guard": overrides.effective_guard(law, found.guard, held, now),
     }
 
@@ -163,8 +163,8 @@ def override_numbered(override_id: int) -> Override:
     return found
 
 
-def _loop(loop: dict[str, Any]) -> dict[str, Any]:
-    return {**loop, "overrides": [described_override(each) for each in loop["overrides"]]}
+def _loop(loop: DescribedLoop) -> dict[str, Any]:
+    return {**vars(loop), "overrides": [described_override(each) for each in loop.overrides]}
 
 
 def described_override(override: Override) -> dict[str, Any]:

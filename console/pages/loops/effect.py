@@ -20,13 +20,22 @@ BUDGET_SECONDS = 2.0
 OPEN_LOOP = "How the plant would have answered can't be predicted: this law has no model of it."
 
 
+@dataclass(frozen=True)
+class EffectRow:
+    """A figure of the decisions: as they were made, and as they would have been."""
+
+    name: str
+    did: float
+    would: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShownEffect:
-    """In a sentence, and as rows of {name, did, would}; grave: it will be refused."""
+    """In a sentence, and in figures; grave: it will be refused."""
 
     sentence: str
     grave: bool
-    rows: list[dict[str, Any]]
+    rows: list[EffectRow]
 
 
 def shown(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal: str = "") -> ShownEffect:
@@ -53,12 +62,12 @@ def _sentence(found: what_if.Rerun) -> str:
     return f"It would have changed {differing:,} of the last {count:,} decisions. {OPEN_LOOP}"
 
 
-def _rows(loop: Loop, found: what_if.Rerun) -> list[dict[str, Any]]:
+def _rows(loop: Loop, found: what_if.Rerun) -> list[EffectRow]:
     if not found.steps:
         return []
     done = display_of(loop.law).lanes.done
     return [
-        {"name": "Actions", "did": found.did.actions, "would": found.would.actions},
-        {"name": f"{done.capitalize()} in all", "did": found.did.total, "would": found.would.total},
-        {"name": "Actuator movement", "did": found.did.movement, "would": found.would.movement},
+        EffectRow("Actions", found.did.actions, found.would.actions),
+        EffectRow(f"{done.capitalize()} in all", found.did.total, found.would.total),
+        EffectRow("Actuator movement", found.did.movement, found.would.movement),
     ]

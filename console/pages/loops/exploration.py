@@ -7,8 +7,7 @@ from math import ceil
 from typing import Any
 
 from console.input.form_values import number_of
-from console.pages.frame.page import Document
-from console.pages.loops.plane import Plane
+from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from console.timeline.axis import value_ticks
 from controllers import catalog
 from controllers.concurrency.explorer import target
@@ -71,6 +70,76 @@ class Numbers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ThroughputRow(PredictedThroughput):
+    """What a number of threads would bring: change_percent of now; and whether it is that in the pool now,
+    that where the law rests, that where it would with other parameters, or that somebody asked for.
+    """
+
+    change_percent: int
+    now: bool
+    rest: bool
+    would: bool
+    asked: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveDot:
+    """A measurement on the plane."""
+
+    x: float
+    y: float
+    threads: int
+    per_second: float
+    now: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveMark:
+    """A number of threads on the plane. kind: rest, or would."""
+
+    kind: str
+    threads: int
+    x: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveDrawing:
+    """Threads to the right, completions per second upwards, both from 0. line: the curve as SVG writes it."""
+
+    points: list[CurveDot]
+    line: str | None
+    marks: list[CurveMark]
+    levels: list[PlaneLevel]
+    ticks: list[PlaneTick]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplorationCycle:
+    """An exploration: the decision (entry) that began it, when and why; its steps and their range of threads;
+    and where it came to rest, if it has (else None).
+    """
+
+    epoch: int
+    entry: int
+    at: datetime
+    why: str
+    steps: int
+    seconds: float | None
+    least: int
+    most: int
+    threads: int | None
+    per_second: float | None
+
+
+@dataclass(frozen=True)
+class PresentState:
+    """The phase and the number of threads at the last tick; None where they aren't known."""
+
+    phase: str | None
+    threads: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShownExploration:
     """What is known of a loop's processes. refusal: why what was asked for can't be answered, else ""."""
 
@@ -78,9 +147,9 @@ class ShownExploration:
     sentence: str
     points: list[Point]
     bottleneck: Saturation | None
-    predictions: list[Document]
-    drawing: Document | None
-    cycles: list[Document]
+    predictions: list[ThroughputRow]
+    drawing: CurveDrawing | None
+    cycles: list[ExplorationCycle]
     refusal: str = ""
 
 
@@ -101,11 +170,11 @@ def shown(
     curve = curve_through(points)
     rests = None if curve is None else target(parameters, curve)
     would_rest = None if curve is None or would is None else target(would, curve)
-    numbers = Numbers(now["threads"], rests, would_rest if would_rest != rests else None, asked)
+    numbers = Numbers(now.threads, rests, would_rest if would_rest != rests else None, asked)
     rows = [] if curve is None else _predictions(curve, numbers)
     return ShownExploration(
         numbers=numbers,
-        sentence=_sentence(now["phase"], numbers, seen, rows),
+        sentence=_sentence(now.phase, numbers, seen, rows),
         points=points,
         bottleneck=None if curve is None else bottleneck(curve),
         predictions=rows,
@@ -125,7 +194,7 @@ def read_asked(text: str) -> int | None:
 
 
 def _sentence(
-    phase: str | None, numbers: Numbers, seen: Sequence[MeasuredThreads], rows: Sequence[Mapping[str, Any]]
+    phase: str | None, numbers: Numbers, seen: Sequence[MeasuredThreads], rows: Sequence[ThroughputRow]
 ) -> str:
     if not seen:
         return "Nothing is measured yet: that takes events enough for all processes at once."
@@ -134,15 +203,14 @@ def _sentence(
         return f"Exploring: {here} now."
     if not rows:
         return f"Measured with {here} only. An exploration measures what more would bring."
-    now = next(row for row in rows if row["now"])
-    return f"At rest with {here}: {now['utilisation']:.0%} of what the bottleneck can do."
+    now = next(row for row in rows if row.now)
+    return f"At rest with {here}: {now.utilisation:.0%} of what the bottleneck can do."
 
 
-def present_state(loop: Loop) -> dict[str, Any]:
-    """The phase and the number of threads at the last tick."""
+def present_state(loop: Loop) -> PresentState:
     machine = ((loop.state or {}).get("law") or {}).get("machine") or {}
     last: Any = loop.entries.order_by("-at", "-id").values_list("observation", flat=True).first() or {}
-    return {"phase": machine.get("phase"), "threads": last.get("threads") or machine.get("threads")}
+    return PresentState(machine.get("phase"), last.get("threads") or machine.get("threads"))
 
 
 def measured(loop: Loop) -> list[MeasuredThreads]:
@@ -188,9 +256,8 @@ def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
     return sorted(found.values(), key=lambda point: point.threads)
 
 
-def cycles(seen: Iterable[MeasuredThreads]) -> list[dict[str, Any]]:
-    """Explorations, the newest first: when and why each began, its steps, its range, and where it came to
-    rest. What was only advised is none."""
+def cycles(seen: Iterable[MeasuredThreads]) -> list[ExplorationCycle]:
+    """Explorations, the newest first. What was only advised is none."""
     by_epoch: dict[int, list[MeasuredThreads]] = {}
     for each in seen:
         by_epoch.setdefault(each.epoch, []).append(each)
@@ -198,27 +265,27 @@ def cycles(seen: Iterable[MeasuredThreads]) -> list[dict[str, Any]]:
     return [_cycle(rows[::-1]) for _, rows in sorted(explored.items(), reverse=True)]
 
 
-def _cycle(rows: list[MeasuredThreads]) -> dict[str, Any]:
+def _cycle(rows: list[MeasuredThreads]) -> ExplorationCycle:
     """Of its decisions, the oldest first."""
     steps = [each for each in rows if each.acted]
     rests = [each for each in rows if each.phase == "steady"]
     sizes = [each.threads for each in rows]
     rested = rests[-1] if rests else None
-    return {
-        "epoch": rows[0].epoch,
-        "entry": rows[0].entry,
-        "at": rows[0].at,
-        "why": cause_of(rows[0].reason),
-        "steps": len(steps),
-        "seconds": (rests[0].at - rows[0].at).total_seconds() if rests else None,
-        "least": min(sizes),
-        "most": max(sizes),
-        "threads": rested and rested.asked_threads,
-        "per_second": rested and rested.steady_per_second,
-    }
+    return ExplorationCycle(
+        epoch=rows[0].epoch,
+        entry=rows[0].entry,
+        at=rows[0].at,
+        why=cause_of(rows[0].reason),
+        steps=len(steps),
+        seconds=(rests[0].at - rows[0].at).total_seconds() if rests else None,
+        least=min(sizes),
+        most=max(sizes),
+        threads=rested.asked_threads if rested else None,
+        per_second=rested.steady_per_second if rested else None,
+    )
 
 
-def _predictions(curve: Curve, numbers: Numbers) -> list[dict[str, Any]]:
+def _predictions(curve: Curve, numbers: Numbers) -> list[ThroughputRow]:
     present = max(1, numbers.threads or numbers.rest or 1)
     around = {max(1, ceil(present * share - 1e-9)) for share in WHAT_IF}
     now = predicted_throughput(curve, present)
@@ -226,37 +293,41 @@ def _predictions(curve: Curve, numbers: Numbers) -> list[dict[str, Any]]:
     return [_row(predicted_throughput(curve, number), now, numbers) for number in wanted]
 
 
-def _row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> dict[str, Any]:
-    return {
+def _row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> ThroughputRow:
+    return ThroughputRow(
         **vars(each),
-        "change_percent": round(100 * (each.per_second / now.per_second - 1)),
-        "now": each.threads == now.threads,
-        "rest": each.threads == numbers.rest,
-        "would": each.threads == numbers.would,
-        "asked": each.threads == numbers.asked,
-    }
+        change_percent=round(100 * (each.per_second / now.per_second - 1)),
+        now=each.threads == now.threads,
+        rest=each.threads == numbers.rest,
+        would=each.threads == numbers.would,
+        asked=each.threads == numbers.asked,
+    )
 
 
-def _drawing(points: list[Point], curve: Curve | None, numbers: Numbers) -> dict[str, Any] | None:
-    """Threads to the right, completions per second upwards, both from 0."""
+def _drawing(points: list[Point], curve: Curve | None, numbers: Numbers) -> CurveDrawing | None:
     if not points:
         return None
     widest = max([point.threads for point in points] + numbers.known())
     levels = value_ticks(max(point.per_second for point in points) * HEADROOM)
     plane = Plane(0.0, ceil(widest * ROOM), 0.0, levels[-1])
     marks = (("rest", numbers.rest), ("would", numbers.would))
-    return {
-        "points": [_dot(plane, point, numbers.threads) for point in points],
-        "line": None if curve is None else plane.path(_line(curve, plane.right)),
-        "marks": [{"kind": kind, "threads": n, "x": plane.x(n)} for kind, n in marks if n],
-        "levels": [{"value": value, "y": plane.y(value)} for value in levels],
-        "numbers": [{"value": value, "x": plane.x(value)} for value in _whole(plane.right)],
-    }
+    return CurveDrawing(
+        points=[_dot(plane, point, numbers.threads) for point in points],
+        line=None if curve is None else plane.path(_line(curve, plane.right)),
+        marks=[CurveMark(kind=kind, threads=n, x=plane.x(n)) for kind, n in marks if n],
+        levels=[PlaneLevel(value, plane.y(value)) for value in levels],
+        ticks=[PlaneTick(value, plane.x(value)) for value in _whole(plane.right)],
+    )
 
 
-def _dot(plane: Plane, point: Point, threads: int | None) -> dict[str, Any]:
-    at = {"x": plane.x(point.threads), "y": plane.y(point.per_second)}
-    return {**at, "threads": point.threads, "per_second": point.per_second, "now": point.threads == threads}
+def _dot(plane: Plane, point: Point, threads: int | None) -> CurveDot:
+    return CurveDot(
+        x=plane.x(point.threads),
+        y=plane.y(point.per_second),
+        threads=point.threads,
+        per_second=point.per_second,
+        now=point.threads == threads,
+    )
 
 
 def _whole(right: float) -> list[int]:

@@ -1,11 +1,12 @@
 """A loop as pages and the API show it: what is in force, and each of its parameters."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from console.pages.frame.page import Document
+from console.display.human_units import HumanValues, human_values
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
@@ -17,38 +18,91 @@ from workers.steering.scope import active_loops
 TABLES = ("rows", "map")  # not for a hand: they are set where they are measured
 
 
-def described(now: datetime) -> list[Document]:
+@dataclass(frozen=True, kw_only=True)
+class DescribedLoop:
+    """A loop with what is in force: mode and effective parameters are those with overrides in their place,
+    base_mode and parameters its own. summary: its law in a sentence.
+    """
+
+    id: int
+    name: str
+    law: str
+    summary: str
+    target: Mapping[str, str]
+    base_mode: str
+    mode: str
+    parameters: Mapping[str, Any]
+    effective: Mapping[str, Any]
+    overrides: Sequence[Override]
+    actuator: str | None
+    interval_seconds: float
+    ticked_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterRow:
+    """A parameter of a law, or a setting of its guard (named `guard.NAME`), as it is declared; its own value,
+    the effective one, and the override in force, if any. label: its name alone.
+    """
+
+    name: str
+    label: str
+    value: Any
+    effective: Any
+    default: Any
+    minimum: float | None
+    maximum: float | None
+    unit: str
+    help: str
+    kind: str
+    choices: Sequence[str]
+    override: Override | None
+
+    @property
+    def shown(self) -> HumanValues:
+        """Its values as people think of them."""
+        return human_values(
+            self.unit,
+            self.kind,
+            value=self.value,
+            effective=self.effective,
+            minimum=self.minimum,
+            maximum=self.maximum,
+        )
+
+
+def described(now: datetime) -> list[DescribedLoop]:
     """Every loop that has a target, by name."""
     found = list(active_loops().order_by("name"))
     held = overrides.by_loop(found, now)
     return [describe(loop, held[loop.pk], now) for loop in found]
 
 
-def describe(loop: Loop, held: list[Override], now: datetime) -> Document:
-    """A loop with what is in force: mode and effective parameters are those with overrides in their place."""
+def describe(loop: Loop, held: list[Override], now: datetime) -> DescribedLoop:
+    """The loop, with the overrides of it that are in force."""
     law = catalog.law(loop.law)
     about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
-    return {
-        "id": loop.pk,
-        "name": loop.name,
-        "law": loop.law,
-        "summary": about,
-        "target": loop.target,
-        "base_mode": loop.mode,
-        "mode": overrides.value_of("mode", held, now) or loop.mode,
-        "parameters": catalog.read_parameters(law, loop.parameters),
-        "effective": overrides.effective_parameters(law, loop.parameters, held, now),
-        "overrides": held,
-        "actuator": law.actuator,
-        "interval_seconds": loop.interval_seconds,
-        "ticked_at": loop.ticked_at,
-    }
+    return DescribedLoop(
+        id=loop.pk,
+        name=loop.name,
+        law=loop.law,
+        summary=about,
+        target=loop.target,
+        base_mode=loop.mode,
+        mode=overrides.value_of("mode", held, now) or loop.mode,
+        parameters=catalog.read_parameters(law, loop.parameters),
+        effective=overrides.effective_parameters(law, loop.parameters, held, now),
+        overrides=held,
+        actuator=law.actuator,
+        interval_seconds=loop.interval_seconds,
+        ticked_at=loop.ticked_at,
+    )
 
 
 def parameter_rows(
     law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
-) -> list[Document]:
-    """Each parameter of a law as it is declared, with `value`, `effective` and the `override` in force."""
+) -> list[ParameterRow]:
+    """Each parameter of a law. given: the loop's own values; held: the overrides in force."""
     values = catalog.read_parameters(law, given)
     in_force = overrides.effective_parameters(law, given, held, now)
     return [
@@ -56,8 +110,10 @@ def parameter_rows(
     ]
 
 
-def guard_rows(law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime) -> list[Document]:
-    """Each setting of the guard likewise; an override of it is named `guard.NAME`."""
+def guard_rows(
+    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
+) -> list[ParameterRow]:
+    """Each setting of the guard likewise."""
     values = guard.read_settings(law, given)
     in_force = overrides.effective_guard(law, given, held, now)
     return [_row(each, f"guard.{each.name}", values, in_force, held) for each in guard.settings_of(law)]
@@ -69,19 +125,19 @@ def _row(
     values: Mapping[str, Any],
     in_force: Mapping[str, Any],
     held: Iterable[Override],
-) -> Document:
+) -> ParameterRow:
     by_name = {override.name: override for override in held}
-    return {
-        "name": name,
-        "label": declared.name,
-        "value": values[declared.name],
-        "effective": in_force[declared.name],
-        "default": declared.default,
-        "minimum": declared.minimum,
-        "maximum": declared.maximum,
-        "unit": declared.unit,
-        "help": declared.help,
-        "kind": declared.kind,
-        "choices": declared.choices,
-        "override": by_name.get(name),
-    }
+    return ParameterRow(
+        name=name,
+        label=declared.name,
+        value=values[declared.name],
+        effective=in_force[declared.name],
+        default=declared.default,
+        minimum=declared.minimum,
+        maximum=declared.maximum,
+        unit=declared.unit,
+        help=declared.help,
+        kind=declared.kind,
+        choices=declared.choices,
+        override=by_name.get(name),
+    )

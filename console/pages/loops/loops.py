@@ -21,18 +21,12 @@ from console.input.form_values import expiry_of, number_of
 from console.models import SavedFilter
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of
-from console.pages.frame.page import (
-    ConsolePage,
-    Document,
-    Errors,
-    FormPage,
-    render_page,
-)
+from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.saved_filters import filters_of
 from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view
 from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
-from console.pages.loops.loop_view import describe, described, guard_rows, parameter_rows
+from console.pages.loops.loop_view import DescribedLoop, describe, described, guard_rows, parameter_rows
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
@@ -58,12 +52,21 @@ LATEST_LINES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListedLoop(DescribedLoop):
+    """A loop in the list, with how late it is (0: it is not) and how bad that and its last decision are."""
+
+    lanes: Lanes
+    late_seconds: float
+    badness: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoopsPage(ConsolePage):
     """All loops."""
 
     TEMPLATE, NAME = "loops/loops.html", "loops"
 
-    loops: Mapping[str, Document]  # `describe` and more, by name, the worst first
+    loops: Mapping[str, ListedLoop]  # by name, the worst first
     saved: list[SavedFilter]
 
 
@@ -73,7 +76,7 @@ class LoopPage(FormPage):
 
     TEMPLATE, NAME = "loops/loop.html", "loops"
 
-    loop: Document  # `describe`
+    loop: DescribedLoop
     lanes: Lanes
     law_words: list[str]  # templates that say what the law does: the first that is there
     purpose: str
@@ -124,22 +127,22 @@ def loops(request: HttpRequest) -> HttpResponse:
     """The list of loops."""
     seen = seen_of(request)
     rows = [_listed(each, seen) for each in described(timezone.now())]
-    worst = sorted(rows, key=lambda row: -row["badness"])  # as bad: by name, as they came
-    return render_page(
-        request,
-        LoopsPage(
-            loops={row["name"]: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS)
-        ),
-        "loops",
+    worst = sorted(rows, key=lambda row: -row.badness)  # as bad: by name, as they came
+    page = LoopsPage(
+        loops={row.name: row for row in worst}, saved=filters_of(request, SavedFilter.Page.LOOPS)
     )
+    return render_page(request, page, "loops")
 
 
-def _listed(loop: Document, seen: Snapshot) -> Document:
-    """A loop in the list, with how late it is and how bad that and its last decision are."""
-    status = seen.loops.get(loop["name"])
-    late = late_now(status, loop["interval_seconds"], seen.at)
-    lanes = display_of(loop["law"]).lanes
-    return {**loop, "lanes": lanes, "late_seconds": late, "badness": badness_of_loop(status, late)}
+def _listed(loop: DescribedLoop, seen: Snapshot) -> ListedLoop:
+    status = seen.loops.get(loop.name)
+    late = late_now(status, loop.interval_seconds, seen.at)
+    return ListedLoop(
+        **vars(loop),
+        lanes=display_of(loop.law).lanes,
+        late_seconds=late,
+        badness=badness_of_loop(status, late),
+    )
 
 
 @require_safe
@@ -286,11 +289,11 @@ def _wanted_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict
     rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
     wanted = {}
     for row in rows:
-        name = row["name"]
+        name = row.name
         text = values.get(WOULD + name)
-        if text is not None and not (row["effective"] is None and not text.strip()):
-            value = typed_in(catalog.parameter(law, name), values, name, row["effective"])
-            if value != row["effective"]:
+        if text is not None and not (row.effective is None and not text.strip()):
+            value = typed_in(catalog.parameter(law, name), values, name, row.effective)
+            if value != row.effective:
                 wanted[name] = value
     return wanted
 

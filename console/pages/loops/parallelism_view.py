@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
-from console.pages.frame.page import Document
-from console.pages.loops.plane import Plane
+from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from console.timeline.axis import value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
@@ -54,15 +53,117 @@ class StoredFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SteeredOperator:
+    """An operator whose tasks can be set. short: its name within the application; needed: the tasks that the
+    joint law finds; most: that may be set; per_second: events offered; is_blocked: more tasks did not help;
+    gain: the share of what its last rescale was to bring.
+    """
+
+    name: str
+    short: str
+    tasks: int
+    needed: int | None
+    by_hand: int | None
+    most: int
+    per_second: float | None
+    utilisation: float | None
+    is_blocked: bool
+    gain: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathLatency:
+    """A path, its operators in words; latencies in s: measured now, what the law expects of the slowest path,
+    and the bound of all. keeps: the bound, None where that can't be said.
+    """
+
+    words: str
+    measured: float | None
+    expected: float | None
+    bound: float | None
+    keeps: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopDecider:
+    """A loop that could decide, whether it does, what it would set and why. of: the operator, where it is
+    of one alone; about: its kind in a sentence.
+    """
+
+    loop: int
+    law: str
+    of: str | None
+    about: str
+    mode: str
+    steers: bool
+    is_this: bool
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class TaskChange:
+    """An operator's tasks before and after a rescale."""
+
+    operator: str
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescale:
+    """A change that was made or would have been; in events/s of capacity: what it was to bring, and what it
+    did. None where the ledger judges it by something else.
+    """
+
+    entry: LedgerEntry
+    changes: list[TaskChange]
+    expected: int | None
+    gained: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCost:
+    """Task-hours, and tasks on average, of the minutes that were watched."""
+
+    hours: float
+    mean: float
+    minutes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastDrawing:
+    """What came and the forecast as lines, its band as an area; now: where the present is. Ticks: minutes."""
+
+    past: str
+    mean: str
+    band: str
+    now: float
+    levels: list[PlaneLevel]
+    ticks: list[PlaneTick]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownForecast:
+    """The forecast, or in `refused` why there is none. past: how much it was made from, in words;
+    trained_until: the end of its training set, None without one.
+    """
+
+    refused: str | None
+    past: str
+    trained_until: str | None
+    drawing: ForecastDrawing | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShownParallelism:
     """What is shown of a loop's operators. joint: the number of the loop of the joint law with its target."""
 
-    operators: list[Document]
-    paths: list[Document]
-    forecast: Document | None
-    deciders: list[Document]
-    cost: Document | None
-    rescales: list[Document]
+    operators: list[SteeredOperator]
+    paths: list[PathLatency]
+    forecast: ShownForecast | None
+    deciders: list[LoopDecider]
+    cost: TaskCost | None
+    rescales: list[Rescale]
     application: str | None
     joint: int | None
     is_joint: bool
@@ -118,30 +219,29 @@ def _newest(loop: Loop) -> LedgerEntry | None:
 
 def _operator(
     operator: MeasuredOperator, terms: Mapping[str, Any], topology: MeasuredTopology | None
-) -> dict[str, Any]:
+) -> SteeredOperator:
     name = operator.name
     rate = inputs.rate_per_second(operator, topology.window_seconds) if topology else None
     service = inputs.service_seconds(operator)
     load = None if rate is None or service is None else rate * service
-    return {
-        "name": name,
-        "short": name.rpartition("/")[2],
-        "tasks": operator.parallelism,
-        "needed": (terms.get("tasks_needed") or {}).get(name),
-        "by_hand": (terms.get("by_hand") or {}).get(name),
-        "most": operator.maximum,
-        "per_second": rate,
-        "service_seconds": service,
-        "utilisation": None if load is None else load / max(1, operator.parallelism),
-        "is_blocked": name in (terms.get("blocked") or ()),
-        "gain": (terms.get("gain_shares") or {}).get(name),
-    }
+    return SteeredOperator(
+        name=name,
+        short=name.rpartition("/")[2],
+        tasks=operator.parallelism,
+        needed=(terms.get("tasks_needed") or {}).get(name),
+        by_hand=(terms.get("by_hand") or {}).get(name),
+        most=operator.maximum,
+        per_second=rate,
+        utilisation=None if load is None else load / max(1, operator.parallelism),
+        is_blocked=name in (terms.get("blocked") or ()),
+        gain=(terms.get("gain_shares") or {}).get(name),
+    )
 
 
 def _paths(
     topology: MeasuredTopology | None, terms: Mapping[str, Any], joint: Loop | None, now: datetime
-) -> list[dict[str, Any]]:
-    """Each path: measured now, what the law expects of the slowest, and the bound of both."""
+) -> list[PathLatency]:
+    """Each path."""
     if topology is None:
         return []
     bound = None
@@ -149,42 +249,40 @@ def _paths(
         law = catalog.law(joint.law)
         held = overrides.on(joint, now)
         bound = overrides.effective_parameters(law, joint.parameters, held, now)["bound_seconds"]
-    rows = []
-    for path in topology.paths.values():
-        measured = topology.path_latency_seconds(path)
-        rows.append(
-            {
-                "words": " → ".join(name.rpartition("/")[2] for name in path),
-                "measured": measured,
-                "expected": terms.get("path_seconds"),
-                "bound": bound,
-                "keeps": None if measured is None or bound is None else measured <= bound,
-            }
+    latencies = [(path, topology.path_latency_seconds(path)) for path in topology.paths.values()]
+    return [
+        PathLatency(
+            words=" → ".join(name.rpartition("/")[2] for name in path),
+            measured=measured,
+            expected=terms.get("path_seconds"),
+            bound=bound,
+            keeps=None if measured is None or bound is None else measured <= bound,
         )
-    return rows
+        for path, measured in latencies
+    ]
 
 
-def _deciders(loop: Loop) -> Iterator[dict[str, Any]]:
-    """Who could decide, who does, what each would set, and why."""
+def _deciders(loop: Loop) -> Iterator[LoopDecider]:
+    """All loops of the same tasks, the joint law's first."""
     now, found = datetime.now(UTC), _siblings(loop)
     modes = {each.pk: overrides.value_of("mode", overrides.on(each, now), now) or each.mode for each in found}
     by_rank = sorted(found, key=lambda each: OWNERS.index(each.law))
     owner = next((each.pk for each in by_rank if modes[each.pk] in Loop.ACTING), None)
     for each in found:
         entry = _newest(each)
-        yield {
-            "loop": each.pk,
-            "law": each.law,
-            "of": each.target.get("operator"),
-            "about": display_of(each.law).about,
-            "mode": modes[each.pk],
-            "steers": each.pk == owner,
-            "is_this": each.pk == loop.pk,
-            "reason": entry.reason if entry else None,
-        }
+        yield LoopDecider(
+            loop=each.pk,
+            law=each.law,
+            of=each.target.get("operator"),
+            about=display_of(each.law).about,
+            mode=modes[each.pk],
+            steers=each.pk == owner,
+            is_this=each.pk == loop.pk,
+            reason=entry.reason if entry else None,
+        )
 
 
-def _rescales(loop: Loop) -> Iterator[dict[str, Any]]:
+def _rescales(loop: Loop) -> Iterator[Rescale]:
     """The last changes that this loop made or would have made, and what came of them."""
     acted = loop.entries.filter(acted=True).order_by("-at", "-id")[:READ_ENTRIES]
     changed = ((entry, changes) for entry in acted if (changes := _changes(loop, entry)))
@@ -192,15 +290,15 @@ def _rescales(loop: Loop) -> Iterator[dict[str, Any]]:
         expected, outcome = entry.expected or {}, entry.outcome or {}
         is_capacity = expected.get("metric") == "capacity_per_second"
         gained = outcome.get("gained")
-        yield {
-            "entry": entry,
-            "changes": changes,
-            "expected": round(expected["amount"]) if is_capacity else None,
-            "gained": round(gained) if is_capacity and gained is not None else None,
-        }
+        yield Rescale(
+            entry=entry,
+            changes=changes,
+            expected=round(expected["amount"]) if is_capacity else None,
+            gained=round(gained) if is_capacity and gained is not None else None,
+        )
 
 
-def _changes(loop: Loop, entry: LedgerEntry) -> list[dict[str, Any]]:
+def _changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
     """Operators that got, or would have got, other tasks."""
     tasks = (entry.action or {}).get("tasks")
     if isinstance(tasks, Mapping):
@@ -209,13 +307,13 @@ def _changes(loop: Loop, entry: LedgerEntry) -> list[dict[str, Any]]:
         name = str(loop.target.get("operator", ""))
         tasks, before = {name: tasks}, {name: (entry.observation or {}).get("current")}
     return [
-        {"name": name.rpartition("/")[2], "from": before.get(name), "to": int(count)}
+        TaskChange(name.rpartition("/")[2], before.get(name), int(count))
         for name, count in tasks.items()
         if count is not None and before.get(name) != count
     ]
 
 
-def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float) -> dict[str, Any] | None:
+def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float) -> TaskCost | None:
     """Task-hours of the last hour, as far as it was watched, and the mean."""
     if "application" not in loop.target or not names:
         return None
@@ -225,31 +323,28 @@ def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: fl
     if not known.any():
         return None
     mean, seconds = float(rows[:, known].sum(axis=0).mean()), float(np.ptp(at[known]))
-    return {
-        "hours": round(mean * seconds / 3_600, 2),
-        "mean": round(mean, 2),
-        "minutes": round(seconds / 60),
-    }
+    return TaskCost(hours=round(mean * seconds / 3_600, 2), mean=round(mean, 2), minutes=round(seconds / 60))
 
 
 def _forecast(
     loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float
-) -> dict[str, Any] | None:
-    """What came, and the forecast with its band, on one plane; or why nothing is."""
+) -> ShownForecast | None:
+    """None for a plant that others built."""
     application = loop.target.get("application")
     if application is None:
         return None
     row = snapshot.forecasts.get(application)
-    said = {
-        "refused": row.refused if row else None,
-        "past": _length(row.days if row else 0.0),
-        "trained_until": row.trained_until if row else None,
-    }
-    if row is None or not row.mean_per_second:
-        return {**said, "drawing": None}
-    found = snapshot.pipeline.applications.get(application)
-    past = _past(found.queues if found else (), kept, now_seconds)
-    return {**said, "drawing": _drawing(past, row, now_seconds)}
+    drawing = None
+    if row is not None and row.mean_per_second:
+        found = snapshot.pipeline.applications.get(application)
+        past = _past(found.queues if found else (), kept, now_seconds)
+        drawing = _drawing(past, row, now_seconds)
+    return ShownForecast(
+        refused=row.refused if row else None,
+        past=_length(row.days if row else 0.0),
+        trained_until=row.trained_until if row else None,
+        drawing=drawing,
+    )
 
 
 def _length(days: float) -> str:
@@ -273,7 +368,7 @@ def _past(queues: Sequence[str], kept: StoredFigures, now_seconds: float) -> lis
     ]
 
 
-def _drawing(past: list[tuple[float, float]], row: LoadForecast, now_seconds: float) -> dict[str, Any]:
+def _drawing(past: list[tuple[float, float]], row: LoadForecast, now_seconds: float) -> ForecastDrawing:
     window, means, deviations = row.window_seconds, row.mean_per_second or [], row.deviation_per_second or []
     begins = row.at - now_seconds
     at = [begins + (place + 0.5) * window for place in range(len(means))]
@@ -283,11 +378,11 @@ def _drawing(past: list[tuple[float, float]], row: LoadForecast, now_seconds: fl
     plane = Plane(-PAST_SECONDS, at[-1], 0.0, levels[-1])
     ahead = list(zip(at, means, strict=True))
     edge = [*zip(at, high, strict=True), *reversed([*zip(at, low, strict=True)])]
-    return {
-        "past": plane.path(past) if past else "",
-        "mean": plane.path(ahead),
-        "band": plane.path(edge) + "Z",
-        "now": plane.x(0.0),
-        "levels": [{"y": plane.y(level), "value": level} for level in levels],
-        "times": [{"x": plane.x(60.0 * minutes), "minutes": minutes} for minutes in (-45, -30, -15, 0, 15)],
-    }
+    return ForecastDrawing(
+        past=plane.path(past) if past else "",
+        mean=plane.path(ahead),
+        band=plane.path(edge) + "Z",
+        now=plane.x(0.0),
+        levels=[PlaneLevel(level, plane.y(level)) for level in levels],
+        ticks=[PlaneTick(minutes, plane.x(60.0 * minutes)) for minutes in (-45, -30, -15, 0, 15)],
+    )

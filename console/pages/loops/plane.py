@@ -5,6 +5,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class PlaneLevel:
+    """A value that is written beside a plane, at y."""
+
+    value: float
+    y: float
+
+
+@dataclass(frozen=True)
+class PlaneTick:
+    """What is written below a plane, at x."""
+
+    value: float | str
+    x: float
+
+
+@dataclass(frozen=True)
 class Plane:
     """What lies at its edges."""
 

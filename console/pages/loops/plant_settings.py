@@ -14,12 +14,19 @@ from console.actions import plant_settings
 from console.input.form_values import number_of
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action
-from console.pages.frame.page import Document, Errors, FormPage, render_page
-from console.pages.loops.loop_view import guard_rows, parameter_rows
+from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.loops.loop_view import ParameterRow, guard_rows, parameter_rows
 from controllers import catalog
 from queues.errors import BadInput
 from workers.models import Loop
 from workers.steering.scope import active_loops
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnParameter(ParameterRow):
+    """A loop's own value, for good. changed: when somebody set it last; None: nobody has."""
+
+    changed: AuditEntry | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +35,10 @@ class PlantSettingsPage(FormPage):
 
     TEMPLATE, NAME = "loops/plant_settings.html", "settings"
 
-    settings: list[Document]  # each with its value and who changed it
+    settings: list[plant_settings.ShownSetting]
     loops: list[Loop]
     loop: Loop | None  # the chosen one
-    own: list[Document]  # see `own_rows`
+    own: list[OwnParameter]
 
 
 @require_safe
@@ -58,13 +65,13 @@ def settings_page(
     return render_page(request, page)
 
 
-def own_rows(loop: Loop) -> list[Document]:
+def own_rows(loop: Loop) -> list[OwnParameter]:
     """A loop's parameters and guard as they are when nobody overrides them, and who set them last."""
     law, now = catalog.law(loop.law), timezone.now()
     rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)
     noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
     last = {each.target.removeprefix(f"{loop.name} "): each for each in noted.order_by("pk")}
-    return [{**row, "changed": last.get(row["name"])} for row in rows]
+    return [OwnParameter(**vars(row), changed=last.get(row.name)) for row in rows]
 
 
 @action("settings.change", settings_page)

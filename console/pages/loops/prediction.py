@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.pages.frame.page import Document
-from console.pages.loops.plane import Plane
+from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from controllers.flow.prediction import Prediction
 from workers.control.kinds.registry import kind_of
 
@@ -15,6 +14,47 @@ MARKS = 5
 EDGE = 1.2
 
 
+@dataclass(frozen=True)
+class PredictionRow:
+    """A figure of the predicted response: as it is and as it would be. limit: what it should keep to, in
+    words; format: a name of `console.templatetags.weir.FORMATS`.
+    """
+
+    name: str
+    unit: str
+    limit: str
+    format: str
+    now: float | None
+    would: float | None
+
+
+@dataclass(frozen=True)
+class PlottedPole:
+    """A pole, y downwards. kind: is, or would."""
+
+    kind: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class ResponseLine:
+    """A response as SVG writes a line. kind: is, or would."""
+
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResponseDrawing:
+    """Responses on a plane, which come to rest at the height `rest`; the ticks are seconds."""
+
+    lines: list[ResponseLine]
+    levels: list[PlaneLevel]
+    rest: float
+    ticks: list[PlaneTick]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShownPrediction:
     """What is, and what would be: in a sentence, as rows, as poles, and as lines on a plane."""
@@ -22,10 +62,10 @@ class ShownPrediction:
     title: str
     sentence: str
     grave: bool
-    rows: list[Document]
-    poles: list[Document]
+    rows: list[PredictionRow]
+    poles: list[PlottedPole]
     compared: bool
-    plane: Document | None
+    plane: ResponseDrawing | None
 
 
 def shown(
@@ -90,8 +130,8 @@ def _seconds(of: Prediction, interval_seconds: float) -> float | None:
 
 def _rows(
     present: Prediction | None, wanted: Prediction | None, interval_seconds: float
-) -> list[dict[str, Any]]:
-    def of(each: Prediction | None) -> tuple[Any, ...]:
+) -> list[PredictionRow]:
+    def of(each: Prediction | None) -> tuple[float | None, ...]:
         if each is None:
             return (None,) * 4
         overshoot = None if each.overshoot is None else 100 * each.overshoot
@@ -104,16 +144,13 @@ def _rows(
         ("Settling", "s", "", "number"),
     )
     pairs = zip(names, of(present), of(wanted), strict=True)
-    return [
-        {"name": name, "unit": unit, "limit": limit, "format": form, "is": now, "would": would}
-        for (name, unit, limit, form), now, would in pairs
-    ]
+    return [PredictionRow(*named, now, would) for named, now, would in pairs]
 
 
-def _marks(of: Prediction | None, kind: str) -> list[dict[str, Any]]:
+def _marks(of: Prediction | None, kind: str) -> list[PlottedPole]:
     """Poles as the plane of the unit circle has them: y grows downwards."""
     found = () if of is None else of.poles
-    return [{"kind": kind, "x": _inside(pole.real), "y": _inside(-pole.imag)} for pole in found]
+    return [PlottedPole(kind, _inside(pole.real), _inside(-pole.imag)) for pole in found]
 
 
 def _inside(part: float) -> float:
@@ -132,18 +169,16 @@ def _plane(stable: list[Prediction]) -> Plane | None:
 
 def _drawn(
     plane: Plane, present: Prediction | None, wanted: Prediction | None, interval_seconds: float
-) -> dict[str, Any]:
+) -> ResponseDrawing:
     lines = [(kind, each) for kind, each in (("is", present), ("would", wanted)) if each and each.stable]
     samples = int(plane.right) + 1
     seconds = plane.right * interval_seconds
-    return {
-        "lines": [
-            {"kind": kind, "path": plane.path(enumerate(each.response[:samples]))} for kind, each in lines
-        ],
-        "levels": [{"value": value, "y": round(plane.y(value), 2)} for value in (0.0, 0.5, 1.0)],
-        "rest": round(plane.y(lines[0][1].rests_at), 2),
-        "times": [
-            {"seconds": f"{seconds * part / (MARKS - 1):.3g}", "x": 100 * part / (MARKS - 1)}
+    return ResponseDrawing(
+        lines=[ResponseLine(kind, plane.path(enumerate(each.response[:samples]))) for kind, each in lines],
+        levels=[PlaneLevel(value, round(plane.y(value), 2)) for value in (0.0, 0.5, 1.0)],
+        rest=round(plane.y(lines[0][1].rests_at), 2),
+        ticks=[
+            PlaneTick(f"{seconds * part / (MARKS - 1):.3g}", 100 * part / (MARKS - 1))
             for part in range(MARKS)
         ],
-    }
+    )

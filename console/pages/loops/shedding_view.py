@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.input.form_values import number_of
-from console.pages.frame.page import Document
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers import catalog
 from controllers.framework.decision import Decision
@@ -15,7 +14,7 @@ from controllers.shedding.inputs import ALL_SINKS
 from controllers.shedding.law import LAW
 from queues.errors import BadInput
 from workers.control.ledger.ledger import ABOUT_KEYS
-from workers.documents.pipeline import ApplicationStatus, PatternStatus
+from workers.documents.pipeline import ApplicationStatus, PatternStatus, RecallEstimate
 from workers.models import Loop
 
 BOUND, WEIGHT = "latency_bound_seconds", "weight-"
@@ -34,16 +33,50 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PatternShares:
+    """What a pattern does without: a cell for each type that the application knows."""
+
+    name: str
+    operator: str
+    sheddable: bool
+    cells: list[Cell]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShedOutput:
+    """Complex events/s of a type: what the table leads to expect, what is measured, and what the table asked
+    for would lead to expect. weight: its worth at the sinks; recall: how much of it is found.
+    """
+
+    type: str
+    weight: float | None
+    expected: float | None
+    measured: float
+    would: float | None
+    recall: RecallEstimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShedTotal:
+    """The same of all sinks together, by worth. recall: a share."""
+
+    measured: float | None
+    expected: float | None
+    would: float | None
+    recall: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShownShedding:
     """The table in force, what it costs and why it is this one; and the table of what is asked for.
 
-    patterns: a row of `Cell`s each; because, would_because: in sentences; changes: the parameters asked for.
+    because, would_because: in sentences; changes: the parameters asked for.
     """
 
     types: list[str]
-    patterns: list[Document]
-    outputs: list[Document]
-    total: Document
+    patterns: list[PatternShares]
+    outputs: list[ShedOutput]
+    total: ShedTotal
     because: list[str]
     would_because: list[str]
     changes: Mapping[str, Any]
@@ -129,8 +162,8 @@ def _types(pattern: PatternStatus) -> list[str]:
     return sorted({*pattern.types, *pattern.shed_per_second})
 
 
-def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> dict[str, Any]:
-    """One row of the map: a cell for each type the application knows."""
+def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> PatternShares:
+    """One row of the map."""
     pattern, now = row.patterns[name], row.controls.shed.get(name, {})
     then = ((would.action or {}).get("shed", {}) if would else {}).get(name)
     types = {each for other in row.patterns.values() for each in _types(other)}
@@ -143,7 +176,7 @@ def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> dict[str
         )
         for each in sorted(types)
     ]
-    return {"name": name, "operator": pattern.operator, "sheddable": pattern.sheddable, "cells": cells}
+    return PatternShares(name=name, operator=pattern.operator, sheddable=pattern.sheddable, cells=cells)
 
 
 def _outputs(
@@ -151,18 +184,18 @@ def _outputs(
     made: Decision | None,
     would: Decision | None,
     weights: Mapping[str, float],
-) -> Iterator[dict[str, Any]]:
-    """Of each emitted type: what the table leads to expect, what is measured, and how much of it is found."""
+) -> Iterator[ShedOutput]:
+    """Of each emitted type."""
     for emitted in sorted({pattern.emits for pattern in patterns.values()}):
         ours = [pattern for pattern in patterns.values() if pattern.emits == emitted]
-        yield {
-            "type": emitted,
-            "weight": weights.get(emitted),
-            "expected": _expected(made, emitted),
-            "measured": sum(pattern.out_per_second for pattern in ours),
-            "would": _expected(would, emitted),
-            "recall": ours[0].recall if len(ours) == 1 else None,
-        }
+        yield ShedOutput(
+            type=emitted,
+            weight=weights.get(emitted),
+            expected=_expected(made, emitted),
+            measured=sum(pattern.out_per_second for pattern in ours),
+            would=_expected(would, emitted),
+            recall=ours[0].recall if len(ours) == 1 else None,
+        )
 
 
 def _expected(decision: Decision | None, emitted: str) -> Any:
@@ -174,7 +207,7 @@ def _total(
     weights: Mapping[str, float],
     made: Decision | None,
     would: Decision | None,
-) -> dict[str, Any]:
+) -> ShedTotal:
     """What all sinks take, weighted; and its recall: what is measured over what there would be of it."""
     taken = [each for each in patterns.values() if weights.get(each.emits)]
     measured = sum(weights[each.emits] * each.out_per_second for each in taken)
@@ -185,12 +218,12 @@ def _total(
             for each, found in zip(taken, estimates, strict=True)
         )
         recall = measured / whole if whole else None
-    return {
-        "measured": measured if weights else None,
-        "expected": _expected(made, ALL_SINKS),
-        "would": _expected(would, ALL_SINKS),
-        "recall": recall,
-    }
+    return ShedTotal(
+        measured=measured if weights else None,
+        expected=_expected(made, ALL_SINKS),
+        would=_expected(would, ALL_SINKS),
+        recall=recall,
+    )
 
 
 def _because(decision: Decision | None, parameters: Mapping[str, Any]) -> Iterator[str]:

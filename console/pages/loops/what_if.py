@@ -12,10 +12,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
-from console.display.human_units import shown
 from console.input.form_values import number_of
-from console.pages.frame.page import Document, FormPage, render_page
-from console.pages.loops.loop_view import describe, guard_rows, parameter_rows
+from console.pages.frame.page import FormPage, render_page
+from console.pages.loops.loop_view import DescribedLoop, ParameterRow, describe, guard_rows, parameter_rows
 from console.pages.loops.workbench import UNIT, WOULD, typed_in
 from controllers import catalog
 from queues.errors import BadInput
@@ -31,17 +30,40 @@ WIDTH, HEIGHT = 1_000.0, 200.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class AskedParameter(ParameterRow):
+    """would: what is asked for, in the unit that is shown; what is in force, where nothing is asked."""
+
+    would: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerunChart:
+    """What was done and what would have been, as step lines in a box of width by height; high and low are at
+    its edges, from and to the time (s since 1970) at its sides.
+    """
+
+    did: str
+    would: str
+    high: float
+    low: float
+    from_seconds: float
+    to_seconds: float
+    width: float = WIDTH
+    height: float = HEIGHT
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhatIfPage(FormPage):
     """A loop with other values. found: None until something is asked."""
 
     TEMPLATE, NAME = "loops/what_if.html", "loops"
 
-    loop: Document  # `describe`
+    loop: DescribedLoop
     lanes: Lanes
-    rows: list[Document]  # of parameters and guard, each with `would`
+    rows: list[AskedParameter]  # of law and guard
     changed: Mapping[str, Any]
     found: what_if.Rerun | None
-    chart: Document | None  # its lines and its edges: `from` is a word of Python
+    chart: RerunChart | None
     hours: float
     presets: Sequence[float]
 
@@ -66,7 +88,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     asked = WhatIfPage(
         loop=describe(loop, held, now),
         lanes=display_of(loop.law).lanes,
-        rows=[_asked(shown(row), request.GET) for row in rows],
+        rows=[AskedParameter(**vars(row), would=_would(row, request.GET)) for row in rows],
         changed=changed,
         found=found,
         chart=chart_of(found.steps) if found and found.steps else None,
@@ -90,33 +112,33 @@ def hours_of(text: str) -> float:
     return hours
 
 
-def _asked(row: Document, query: Mapping[str, str]) -> Document:
-    """With `would`, what the address asks in the unit that is shown; what is in force, where it doesn't."""
-    text, unit = query.get(WOULD + row["name"], "").strip(), query.get(UNIT + row["name"], "")
+def _would(row: ParameterRow, query: Mapping[str, str]) -> Any:
+    """See `AskedParameter`: what the address asks may be in the law's own unit."""
+    text, unit = query.get(WOULD + row.name, "").strip(), query.get(UNIT + row.name, "")
     if not text:
-        return {**row, "would": row["shown"]["effective"]}
-    if row["shown"]["factor"] == 1.0:
-        return {**row, "would": text}
+        return row.shown.effective
+    if unit or row.shown.factor == 1.0:
+        return text
     try:
-        return {**row, "would": text if unit else float(text) * row["shown"]["factor"]}
+        return float(text) * row.shown.factor
     except ValueError:
-        return {**row, "would": text}
+        return text
 
 
-def _changed(loop: Loop, rows: Sequence[Mapping[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+def _changed(loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]) -> dict[str, Any]:
     """The values in the address that are not those in force."""
     law, found = catalog.law(loop.law), {}
     for row in rows:
-        field = WOULD + row["name"]
+        field = WOULD + row.name
         if query.get(field, "").strip():
-            value = typed_in(catalog.parameter(law, row["name"]), query, row["name"], row["effective"])
-            if value != row["effective"]:
-                found[row["name"]] = value
+            value = typed_in(catalog.parameter(law, row.name), query, row.name, row.effective)
+            if value != row.effective:
+                found[row.name] = value
     return found
 
 
-def chart_of(steps: Sequence[what_if.RerunStep]) -> Document:
-    """Two step lines in a box of WIDTH by HEIGHT, from 0 (or the least) to the most of both."""
+def chart_of(steps: Sequence[what_if.RerunStep]) -> RerunChart:
+    """From 0 (or the least) to the most of both lines."""
     first, last = steps[0].at.timestamp(), steps[-1].at.timestamp()
     low = min(0.0, *(min(step.did, step.would) for step in steps))
     high = max(max(step.did, step.would) for step in steps)
@@ -125,16 +147,14 @@ def chart_of(steps: Sequence[what_if.RerunStep]) -> Document:
     def place(at: datetime, size: float) -> tuple[float, float]:
         return (at.timestamp() - first) / span * WIDTH, (high - size) / reach * HEIGHT
 
-    return {
-        "did": _path([place(step.at, step.did) for step in steps]),
-        "would": _path([place(step.at, step.would) for step in steps]),
-        "high": high,
-        "low": low,
-        "from": first,
-        "to": last,
-        "width": WIDTH,
-        "height": HEIGHT,
-    }
+    return RerunChart(
+        did=_path([place(step.at, step.did) for step in steps]),
+        would=_path([place(step.at, step.would) for step in steps]),
+        high=high,
+        low=low,
+        from_seconds=first,
+        to_seconds=last,
+    )
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from console.display.human_units import human_unit, shown
+from console.display.human_units import human_unit
 from console.input.form_values import number_of
-from console.pages.frame.page import Document
+from console.pages.loops.loop_view import ParameterRow
 from console.templatetags.weir import typed
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
@@ -20,32 +20,34 @@ class Topic:
     """Parameters that stand together under a title, folded until somebody opens them."""
 
     title: str
-    rows: list[Document]
+    rows: list[ParameterRow]
 
     @property
     def overridden(self) -> int:
         """How many of them somebody has overridden: they are never folded away."""
-        return sum(row["override"] is not None for row in self.rows)
+        return sum(row.override is not None for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
     """main: parameters always shown. topics: the others."""
 
-    main: list[Document]
+    main: list[ParameterRow]
     topics: list[Topic]
 
 
-def workbench(display: Display, parameters: Sequence[Document], guard: Sequence[Document]) -> Workbench:
-    """The rows in their places, values in human units."""
-    rows = {row["name"]: shown(row) for row in parameters}
+def workbench(
+    display: Display, parameters: Sequence[ParameterRow], guard: Sequence[ParameterRow]
+) -> Workbench:
+    """The rows in their places."""
+    rows = {row.name: row for row in parameters}
     main = [rows.pop(name) for name in display.main if name in rows] or [
         rows.pop(name) for name in list(rows)
     ]
     topics = [
         Topic(title, [rows.pop(name) for name in names if name in rows]) for title, names in display.topics
     ]
-    topics += [Topic(OTHERS, list(rows.values())), Topic(GUARD, [shown(row) for row in guard])]
+    topics += [Topic(OTHERS, list(rows.values())), Topic(GUARD, list(guard))]
     return Workbench(main=main, topics=[topic for topic in topics if topic.rows])
 
 

@@ -194,8 +194,8 @@ def test_a_loops_own_value_is_set_for_good_and_back_to_its_default(administrator
     loop.refresh_from_db()
     assert (loop.parameters, loop.guard) == ({"upper_limit": 700}, {"direction": "up only"})
     page = administrator.get(f"/settings/plant/?loop={loop.pk}")
-    row = next(row for row in page.context["own"] if row["name"] == "upper_limit")
-    assert (row["value"], row["changed"].actor) == (700, "administrator")
+    row = next(row for row in page.context["own"] if row.name == "upper_limit")
+    assert (row.value, row.changed.actor) == (700, "administrator")
     assert fetch(administrator, address, {"name": "upper_limit", "value": "", **WHY}).status_code == 200
     loop.refresh_from_db()
     assert loop.parameters == {}

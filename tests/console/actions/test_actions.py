@@ -61,8 +61,8 @@ def test_an_override_by_name_is_in_force_noted_and_can_be_undone(operator, loop,
 def test_the_pages_fields_override_only_what_was_changed(operator, loop):
     bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
     rows = [*bench.main, *(row for topic in bench.topics if topic.title != GUARD for row in topic.rows)]
-    posted = {f"would-{row['name']}": str(row["shown"]["effective"]) for row in rows}
-    posted |= {f"unit-{row['name']}": row["shown"]["unit"] for row in rows if row["shown"]["factor"] != 1}
+    posted = {f"would-{row.name}": str(row.shown.effective) for row in rows}
+    posted |= {f"unit-{row.name}": row.shown.unit for row in rows if row.shown.factor != 1}
     posted |= {"would-upper_limit": "700", "would-raise_factor": "1.3", "reason": "a test", "minutes": "10"}
     assert fetch(operator, f"/loops/{loop.pk}/override", posted).status_code == 200
     assert in_force(loop) == {"upper_limit": 700, "raise_factor": 1.3}

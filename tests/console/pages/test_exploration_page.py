@@ -39,14 +39,14 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     assert numbers.rest == numbers.threads == 6 and "At rest with 6 processes: 100%" in found.sentence
     assert found.bottleneck.servers == 6
     assert found.bottleneck.capacity_per_second == pytest.approx(6 * RATE, rel=0.02)
-    assert {2, 4, 6, 8} & {point["threads"] for point in found.drawing["points"]}
-    (now,), (asked,) = ([row for row in found.predictions if row[kind]] for kind in ("now", "asked"))
-    assert (now["threads"], asked["threads"], asked["change_percent"]) == (6, 20, 0)
-    assert asked["utilisation"] == pytest.approx(1.0, abs=0.01) and asked["wait_seconds"] > 0
-    (fewer,) = [row for row in found.predictions if row["threads"] == 3]
-    assert fewer["change_percent"] == pytest.approx(-50, abs=3)
+    assert {2, 4, 6, 8} & {point.threads for point in found.drawing.points}
+    (now,), (asked,) = ([row for row in found.predictions if getattr(row, kind)] for kind in ("now", "asked"))
+    assert (now.threads, asked.threads, asked.change_percent) == (6, 20, 0)
+    assert asked.utilisation == pytest.approx(1.0, abs=0.01) and asked.wait_seconds > 0
+    (fewer,) = [row for row in found.predictions if row.threads == 3]
+    assert fewer.change_percent == pytest.approx(-50, abs=3)
     (cycle,) = found.cycles[:1]
-    assert "steers the pool from now on" in cycle["why"] and cycle["threads"] == 6 and cycle["steps"] >= 3
+    assert "steers the pool from now on" in cycle.why and cycle.threads == 6 and cycle.steps >= 3
     plant.tick()
     workers = browsers["viewer"].get("/workers/").content.decode()
     assert f'href="/loops/{loop.pk}/"' in workers and "steady" in workers
@@ -64,14 +64,12 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
 @pytest.mark.slow
 def test_explorations_are_listed_with_their_reason_and_their_rest(plant, browsers):
     loop = explored(plant, ticks=110)
-    in_force = shown_to(browsers["viewer"], loop).context["loop"]["effective"]
+    in_force = shown_to(browsers["viewer"], loop).context["loop"].effective
     cycles = exploration.shown(loop, {**in_force}).cycles
     assert len(cycles) >= 2
-    assert (
-        "next exploration is due" in cycles[0]["why"] and "steers the pool from now on" in cycles[-1]["why"]
-    )
-    assert all(cycle["steps"] >= 1 and cycle["least"] <= cycle["most"] for cycle in cycles)
-    assert cycles[-1]["threads"] == 6
+    assert "next exploration is due" in cycles[0].why and "steers the pool from now on" in cycles[-1].why
+    assert all(cycle.steps >= 1 and cycle.least <= cycle.most for cycle in cycles)
+    assert cycles[-1].threads == 6
 
 
 def test_a_loop_that_has_seen_nothing_or_too_little_says_so(plant, browsers):

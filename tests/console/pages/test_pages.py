@@ -155,11 +155,11 @@ def test_a_loops_page_shows_what_is_in_force(viewer, people, loop, stored_snapsh
     Override.objects.create(name="upper_limit", value=500, instead_of=1000, **common)
     Override.objects.create(name="mode", value="hold", **common)
     context = viewer.get(f"/loops/{loop.pk}/").context
-    assert (context["loop"]["mode"], context["loop"]["base_mode"]) == ("hold", "auto")
-    row = next(row for row in context["bench"].main if row["name"] == "upper_limit")
-    assert (row["value"], row["effective"], row["override"].value) == (1000, 500, 500)
-    assert row["minimum"] < row["maximum"] and row["unit"] and row["help"]
-    assert "guard.stale_seconds" in {row["name"] for row in context["bench"].topics[-1].rows}
+    assert (context["loop"].mode, context["loop"].base_mode) == ("hold", "auto")
+    row = next(row for row in context["bench"].main if row.name == "upper_limit")
+    assert (row.value, row.effective, row.override.value) == (1000, 500, 500)
+    assert row.minimum < row.maximum and row.unit and row.help
+    assert "guard.stale_seconds" in {row.name for row in context["bench"].topics[-1].rows}
 
 
 def test_an_expired_override_is_on_no_page(viewer, people, loop, stored_snapshot):
@@ -168,8 +168,8 @@ def test_an_expired_override_is_on_no_page(viewer, people, loop, stored_snapshot
         loop=loop, name="upper_limit", value=500, owner=people["operator"], reason="x", expires_at=past
     )
     context = viewer.get(f"/loops/{loop.pk}/").context
-    assert context["loop"]["overrides"] == []
-    assert context["loop"]["effective"]["upper_limit"] == 1000
+    assert context["loop"].overrides == []
+    assert context["loop"].effective["upper_limit"] == 1000
 
 
 def test_an_entry_is_exported_and_replayed(viewer, stored_snapshot, loop):

@@ -73,8 +73,8 @@ def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
     loop = loop_of("flow", application="performance")
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "setpoint": 400_000_000.0})
     bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
-    shown = next(row for row in bench.main if row["name"] == "setpoint")["shown"]
-    body = {"would-setpoint": typed(shown["effective"]), "unit-setpoint": shown["unit"], "would-kp": "-0.006"}
+    shown = next(row for row in bench.main if row.name == "setpoint").shown
+    body = {"would-setpoint": typed(shown.effective), "unit-setpoint": shown.unit, "would-kp": "-0.006"}
     operator.post(f"/loops/{loop.pk}/override", {**body, "reason": "a test", "minutes": "5"})
     assert [each.name for each in Override.objects.all()] == ["kp"]
 

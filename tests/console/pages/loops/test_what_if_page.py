@@ -41,8 +41,8 @@ def test_the_address_asks_and_the_page_answers(browsers, loop):
     assert page.context["changed"] == {"guard.maximum": 2}
     assert (len(found.steps), found.did.total, found.would.total <= 20) == (10, 50.0, True)
     assert "open loop" in page.content.decode() and "<path" in page.content.decode()
-    row = next(row for row in page.context["rows"] if row["name"] == "guard.maximum")
-    assert row["would"] == "2"
+    row = next(row for row in page.context["rows"] if row.name == "guard.maximum")
+    assert row.would == "2"
 
 
 def test_nothing_changed_asks_nothing(browsers, loop):
@@ -66,8 +66,8 @@ def test_a_question_that_can_not_be_read_names_its_field_and_keeps_what_was_type
 ):
     page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/?{query}")
     assert (list(page.context["errors"]), page.context["found"]) == ([field], None)
-    typed = next(row for row in page.context["rows"] if f"would-{row['name']}={row['would']}" in query)
-    assert str(typed["would"]) in page.content.decode()
+    typed = next(row for row in page.context["rows"] if f"would-{row.name}={row.would}" in query)
+    assert str(typed.would) in page.content.decode()
 
 
 def test_a_time_without_data_is_a_sentence(browsers, loop):
@@ -99,6 +99,6 @@ def test_the_chart_is_two_step_lines_in_its_box():
         for number, (did, would) in enumerate(sizes)
     ]
     chart = chart_of(steps)
-    assert chart["did"] == "M0.0 200.0H1000.0V0.0H1000.0"
-    assert chart["would"] == "M0.0 150.0H1000.0"
-    assert (chart["low"], chart["high"]) == (0.0, 4.0)
+    assert chart.did == "M0.0 200.0H1000.0V0.0H1000.0"
+    assert chart.would == "M0.0 150.0H1000.0"
+    assert (chart.low, chart.high) == (0.0, 4.0)
