@@ -163,6 +163,20 @@ class LetterFilter:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ErrorGroup:
+    """Dead letters of a queue with the same error: how many, with how many events, the first (at) and the
+    last.
+    """
+
+    queue: str
+    error: str
+    letters: int
+    events: int
+    at: datetime
+    last: datetime
+
+
 @dataclass(frozen=True)
 class FoundLetters:
     """What matches a filter, the newest first; the nodes that did not answer; whether there may be more than
@@ -188,17 +202,21 @@ class FoundLetters:
         """Without those that came after an instant."""
         return replace(self, letters=[letter for letter in self.letters if entered(letter) <= moment])
 
-    def groups(self) -> list[dict[str, Any]]:
-        """The commonest errors: queue, error, dead letters, events, first and last."""
+    def groups(self) -> list[ErrorGroup]:
+        """The commonest errors."""
         counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
         return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
 
-    def _group(self, queue: str, error: str, count: int) -> dict[str, Any]:
+    def _group(self, queue: str, error: str, count: int) -> ErrorGroup:
         mine = [each for each in self.letters if each.name.queue == queue and each.error.startswith(error)]
-        times = [each.at for each in mine]
-        events = sum(each.event_count for each in mine)
-        first, last = min(times), max(times)
-        return {"queue": queue, "error": error, "letters": count, "events": events, "at": first, "last": last}
+        return ErrorGroup(
+            queue=queue,
+            error=error,
+            letters=count,
+            events=sum(each.event_count for each in mine),
+            at=min(each.at for each in mine),
+            last=max(each.at for each in mine),
+        )
 
 
 def entered(letter: Letter) -> datetime:

@@ -1,7 +1,10 @@
-"""Batch tasks, their runs and chunks as plain documents: one shape for pages, API and command line."""
+"""Batch tasks, their runs and chunks as pages show them, and as documents for API and command line. Times are
+ISO 8601.
+"""
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -14,28 +17,116 @@ from workers.models import Chunk, Run, Task
 LAST_RUNS = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class DescribedRun:
+    """run: its number; owner: None for the schedule; progress: as its workers report it; seconds: how long it
+    took, None until it has ended; command: the same from a command line.
+    """
+
+    run: int
+    task: str
+    state: str
+    owner: str | None
+    parameters: dict[str, Any]
+    progress: dict[str, Any]
+    chunks_total: int | None
+    chunks_done: int
+    workers_wanted: int
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    deadline_at: str | None
+    seconds: float | None
+    error: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedChunk:
+    """skipped: [{"file", "why"}] of what it could not read."""
+
+    identifier: str
+    state: str
+    worker: str
+    tries: int
+    rows: int
+    seconds: float | None
+    skipped: list[dict[str, str]]
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedTask:
+    """A task with its schedule (in words) and its last runs, the newest first. help: of its job; why there is
+    none, where it is not sound. parallel: workers at once, at most; deadline: HH:MM, UTC.
+    """
+
+    name: str
+    job: str
+    help: str
+    sound: bool
+    parameters: dict[str, Any]
+    schedule: str
+    interval_seconds: int | None
+    crontab: str | None
+    next_at: str | None
+    requirements: list[str]
+    single_instance: bool
+    parallel: int
+    deadline: str | None
+    enabled: bool
+    runs: list[DescribedRun]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParameter:
+    """What a run of a task takes (in words), and the task's value of it."""
+
+    name: str
+    help: str
+    takes: str
+    choices: Sequence[str]
+    value: Any
+    required: bool
+
+
 def task_document(task: Task, now: datetime) -> dict[str, Any]:
-    """A task with its schedule and its last runs, the newest first."""
+    """As JSON."""
+    return asdict(described_task(task, now))
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """As JSON."""
+    return asdict(described_run(run))
+
+
+def chunk_document(chunk: Chunk) -> dict[str, Any]:
+    """As JSON."""
+    return asdict(described_chunk(chunk))
+
+
+def described_task(task: Task, now: datetime) -> DescribedTask:
+    """The task as it is."""
     declared, trouble = _declared(task)
     last_start = task.runs.filter(owner=None).order_by("-created_at").values_list("created_at", flat=True)
     next_at = timetable.next_at(task.periodic, last_start.first(), now) if task.enabled else None
-    return {
-        "name": task.name,
-        "job": task.job,
-        "help": declared.help if declared else trouble,
-        "sound": declared is not None,
-        "parameters": parameters_of(task),
-        "schedule": timetable.words(task.periodic),
-        "interval_seconds": timetable.interval_seconds(task.periodic),
-        "crontab": timetable.crontab_line(task.periodic),
-        "next_at": next_at and next_at.isoformat(),
-        "requirements": task.requirements,
-        "single_instance": task.single_instance,
-        "parallel": task.parallel,
-        "deadline": None if task.deadline is None else f"{task.deadline:%H:%M}",
-        "enabled": task.enabled,
-        "runs": [run_document(run) for run in last_runs(task, LAST_RUNS)],
-    }
+    return DescribedTask(
+        name=task.name,
+        job=task.job,
+        help=declared.help if declared else trouble,
+        sound=declared is not None,
+        parameters=parameters_of(task),
+        schedule=timetable.words(task.periodic),
+        interval_seconds=timetable.interval_seconds(task.periodic),
+        crontab=timetable.crontab_line(task.periodic),
+        next_at=next_at.isoformat() if next_at else None,
+        requirements=task.requirements,
+        single_instance=task.single_instance,
+        parallel=task.parallel,
+        deadline=None if task.deadline is None else f"{task.deadline:%H:%M}",
+        enabled=task.enabled,
+        runs=[described_run(run) for run in last_runs(task, LAST_RUNS)],
+    )
 
 
 def last_runs(task: Task, count: int) -> Sequence[Run]:
@@ -43,27 +134,27 @@ def last_runs(task: Task, count: int) -> Sequence[Run]:
     return list(task.runs.select_related("owner", "task").order_by("-created_at", "-pk")[:count])
 
 
-def run_document(run: Run) -> dict[str, Any]:
-    """A run as JSON. `seconds`: how long it took; None until it has ended."""
+def described_run(run: Run) -> DescribedRun:
+    """The run as it is."""
     seconds = (run.ended_at - run.started_at).total_seconds() if run.started_at and run.ended_at else None
-    return {
-        "run": run.pk,
-        "task": run.task.name,
-        "state": run.state,
-        "owner": run.owner.get_username() if run.owner else None,
-        "parameters": run.parameters,
-        "progress": run.progress,
-        "chunks_total": run.chunks_total,
-        "chunks_done": run.chunks_done,
-        "workers_wanted": run.workers_wanted,
-        "created_at": run.created_at.isoformat(),
-        "started_at": run.started_at and run.started_at.isoformat(),
-        "ended_at": run.ended_at and run.ended_at.isoformat(),
-        "deadline_at": run.deadline_at and run.deadline_at.isoformat(),
-        "seconds": seconds,
-        "error": run.error,
-        "command": command_of(run),
-    }
+    return DescribedRun(
+        run=run.pk,
+        task=run.task.name,
+        state=run.state,
+        owner=run.owner.get_username() if run.owner else None,
+        parameters=run.parameters,
+        progress=run.progress,
+        chunks_total=run.chunks_total,
+        chunks_done=run.chunks_done,
+        workers_wanted=run.workers_wanted,
+        created_at=run.created_at.isoformat(),
+        started_at=run.started_at.isoformat() if run.started_at else None,
+        ended_at=run.ended_at.isoformat() if run.ended_at else None,
+        deadline_at=run.deadline_at.isoformat() if run.deadline_at else None,
+        seconds=seconds,
+        error=run.error,
+        command=command_of(run),
+    )
 
 
 def command_of(run: Run) -> str:
@@ -83,30 +174,27 @@ def parameters_of(task: Task) -> dict[str, Any]:
     return {each.name: _value(task, each) for each in (declared.parameters if declared else ())}
 
 
-def chunk_document(chunk: Chunk) -> dict[str, Any]:
-    """A chunk as JSON."""
-    names = ("identifier", "state", "worker", "tries", "rows", "seconds", "skipped", "error")
-    return {name: getattr(chunk, name) for name in names}
+def described_chunk(chunk: Chunk) -> DescribedChunk:
+    """The chunk as it is."""
+    return DescribedChunk(**{each.name: getattr(chunk, each.name) for each in fields(DescribedChunk)})
 
 
-def parameter_rows(task: Task) -> list[dict[str, Any]]:
-    """What a run of the task takes: name, help, takes (in words), choices, value, required. None of a task
-    whose job doesn't import.
-    """
+def parameter_rows(task: Task) -> list[RunParameter]:
+    """What a run of the task takes; nothing of a task whose job doesn't import."""
     declared, _ = _declared(task)
     return [_parameter(task, each) for each in (declared.parameters if declared else ())]
 
 
-def _parameter(task: Task, declared: JobParameter) -> dict[str, Any]:
+def _parameter(task: Task, declared: JobParameter) -> RunParameter:
     value = _value(task, declared)
-    return {
-        "name": declared.name,
-        "help": declared.help,
-        "takes": declared.takes(),
-        "choices": declared.choices,
-        "value": ", ".join(value) if isinstance(value, list) else value,
-        "required": declared.default is ... and value is None,
-    }
+    return RunParameter(
+        name=declared.name,
+        help=declared.help,
+        takes=declared.takes(),
+        choices=declared.choices,
+        value=", ".join(value) if isinstance(value, list) else value,
+        required=declared.default is ... and value is None,
+    )
 
 
 def _declared(task: Task) -> tuple[Job | None, str]:

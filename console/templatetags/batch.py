@@ -1,7 +1,7 @@
 """Template words of batch tasks: a run's state, its progress, how long runs took."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from django import template
 from django.urls import reverse
@@ -12,8 +12,20 @@ from console.templatetags.weir import formatted
 
 register = template.Library()
 
-Run = Mapping[str, Any]
 LEAST_SHARE = 0.04  # a bar that is there is seen
+
+
+class RunWithLength(Protocol):
+    """What a bar shows of a run (`console.actions.task_documents.DescribedRun`)."""
+
+    @property
+    def run(self) -> int: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def seconds(self) -> float | None: ...
 
 
 @register.simple_tag
@@ -41,24 +53,24 @@ def lasting(seconds: Any) -> str:
 
 
 @register.simple_tag
-def durations(runs: Sequence[Run], linked: bool = False) -> SafeString:
+def durations(runs: Sequence[RunWithLength], linked: bool = False) -> SafeString:
     """Bars of how long runs took, the oldest first; what failed or was cancelled stands out."""
-    ended = [run for run in runs if run["seconds"] is not None]
+    ended = [(run, run.seconds) for run in runs if run.seconds is not None]
     if not ended:
         return SafeString("")
-    longest = max(run["seconds"] for run in ended) or 1.0
-    bars = format_html_join("", "{}", ((_bar(run, longest, linked),) for run in ended))
+    longest = max(seconds for _, seconds in ended) or 1.0
+    bars = format_html_join("", "{}", ((_bar(run, seconds, longest, linked),) for run, seconds in ended))
     if linked:
         return format_html('<ol class="durations large">{}</ol>', bars)
     label = f"The last {len(ended)} runs took up to {lasting(longest)}"
     return format_html('<span class="durations" role="img" aria-label="{}">{}</span>', label, bars)
 
 
-def _bar(run: Run, longest: float, linked: bool) -> SafeString:
-    share = max(LEAST_SHARE, run["seconds"] / longest)
-    bar = format_html('<i data-run-state="{}" style="--share: {}"></i>', run["state"], f"{share:.3f}")
+def _bar(run: RunWithLength, seconds: float, longest: float, linked: bool) -> SafeString:
+    share = max(LEAST_SHARE, seconds / longest)
+    bar = format_html('<i data-run-state="{}" style="--share: {}"></i>', run.state, f"{share:.3f}")
     if not linked:
         return bar
-    said = f"Run {run['run']}: {run['state']}, {lasting(run['seconds'])}"
-    url = reverse("run", args=[run["run"]])
+    said = f"Run {run.run}: {run.state}, {lasting(seconds)}"
+    url = reverse("run", args=[run.run])
     return format_html('<li><a href="{}" title="{}" aria-label="{}">{}</a></li>', url, said, said, bar)

@@ -1,7 +1,8 @@
-"""Experiments of the lab as documents: results side by side, series as they are drawn, the command."""
+"""Experiments of the lab as they are shown: results side by side, series as they are drawn, the command."""
 
 import shlex
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.db.models import QuerySet
 
 from console.display.downsampling import downsample
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.metrics import best, metric, names_of
+from controllers.simulation.model.metrics import Metric, best, metric, names_of
 from controllers.simulation.model.scenario import Floats
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_series
@@ -18,33 +19,97 @@ from workers.models import Run
 PLOT_POINTS = 600
 
 
+@dataclass(frozen=True, kw_only=True)
+class DescribedExperiment:
+    """An experiment with what has come out so far: results (by metric) and seconds, both by law. changed:
+    parameters that aren't the scenario's own; trace: {"name", "column", "rows"}; owner: None for a command;
+    run, state, error, progress: of the run that simulates it; command: the same from a command line.
+    """
+
+    id: int
+    scenario: str
+    title: str
+    laws: list[str]
+    parameters: dict[str, Any]
+    changed: dict[str, Any]
+    seed: int
+    trace: dict[str, Any] | None
+    owner: str | None
+    created_at: str
+    run: int | None
+    state: str
+    error: str
+    results: dict[str, dict[str, float | None]]
+    seconds: dict[str, float]
+    command: str
+    progress: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedMetric(Metric):
+    """A metric as the column of a table."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ResultCell:
+    """best: of this metric, over all rows."""
+
+    value: float | None
+    best: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """What one law did in an experiment, a cell for each metric. seconds: that the simulation took."""
+
+    experiment: Experiment
+    law: str
+    seconds: float
+    cells: list[ResultCell]
+
+
+@dataclass(frozen=True)
+class ResultsTable:
+    """Laws side by side, of one experiment or several."""
+
+    metrics: list[NamedMetric]
+    rows: list[ResultRow]
+
+
 def experiments() -> QuerySet[Experiment]:
     """With what their documents need, in few queries."""
     return Experiment.objects.select_related("run", "owner").prefetch_related("results")
 
 
 def experiment_document(experiment: Experiment) -> dict[str, Any]:
-    """An experiment as JSON, with what has come out so far."""
+    """As JSON."""
+    return asdict(described_experiment(experiment))
+
+
+def described_experiment(experiment: Experiment) -> DescribedExperiment:
+    """The experiment as it is."""
     run = experiment.run
-    return {
-        "id": experiment.pk,
-        "scenario": experiment.scenario,
-        "title": experiment.title,
-        "laws": experiment.laws,
-        "parameters": experiment.settings,
-        "changed": changed_settings(experiment),
-        "seed": experiment.seed,
-        "trace": experiment.trace,
-        "owner": experiment.owner.get_username() if experiment.owner else None,
-        "created_at": experiment.created_at.isoformat(),
-        "run": run and run.pk,
-        "state": run.state if run else Run.State.DONE,
-        "error": run.error if run else "",
-        "results": {result.law: result.metrics for result in _results(experiment)},
-        "seconds": {result.law: result.seconds for result in _results(experiment)},
-        "command": command_of(experiment),
-        "progress": run.progress if run else {},
-    }
+    return DescribedExperiment(
+        id=experiment.pk,
+        scenario=experiment.scenario,
+        title=experiment.title,
+        laws=experiment.laws,
+        parameters=experiment.settings,
+        changed=changed_settings(experiment),
+        seed=experiment.seed,
+        trace=experiment.trace,
+        owner=experiment.owner.get_username() if experiment.owner else None,
+        created_at=experiment.created_at.isoformat(),
+        run=run.pk if run else None,
+        state=run.state if run else Run.State.DONE,
+        error=run.error if run else "",
+        results={result.law: result.metrics for result in _results(experiment)},
+        seconds={result.law: result.seconds for result in _results(experiment)},
+        command=command_of(experiment),
+        progress=run.progress if run else {},
+    )
 
 
 def _results(experiment: Experiment) -> list[ExperimentResult]:
@@ -74,29 +139,27 @@ def command_of(experiment: Experiment) -> str:
     return shlex.join(words)
 
 
-def results_table(experiments: Iterable[Experiment]) -> dict[str, Any]:
-    """{"metrics": [{name, unit, better}], "rows": [{experiment, law, seconds, cells: [{value, best}]}]}: the
-    best of each metric over all rows.
-    """
+def results_table(experiments: Iterable[Experiment]) -> ResultsTable:
+    """Every law that has ended."""
     rows = [(experiment, result) for experiment in experiments for result in _results(experiment)]
     names = names_of(result.metrics for _, result in rows)
     winners = {name: best(name, [result.metrics.get(name) for _, result in rows]) for name in names}
-    return {
-        "metrics": [{"name": name, **vars(metric(name))} for name in names],
-        "rows": [
-            {
-                "experiment": experiment,
-                "law": result.law,
-                "seconds": result.seconds,
-                "cells": [_cell(result.metrics.get(name), winners[name]) for name in names],
-            }
+    return ResultsTable(
+        [NamedMetric(name=name, **vars(metric(name))) for name in names],
+        [
+            ResultRow(
+                experiment=experiment,
+                law=result.law,
+                seconds=result.seconds,
+                cells=[_cell(result.metrics.get(name), winners[name]) for name in names],
+            )
             for experiment, result in rows
         ],
-    }
+    )
 
 
-def _cell(value: Any, winner: float | None) -> dict[str, Any]:
-    return {"value": value, "best": winner is not None and value == winner}
+def _cell(value: float | None, winner: float | None) -> ResultCell:
+    return ResultCell(value, winner is not None and value == winner)
 
 
 def series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:

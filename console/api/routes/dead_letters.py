@@ -78,7 +78,7 @@ def list_letters(request: HttpRequest, wanted: Query[LetterSearch], rows: int = 
         "digest": found.digest,
         "more": found.more,
         "unreachable": found.unreachable,
-        "groups": found.groups(),
+        "groups": [vars(each) for each in found.groups()],
         "letters": [letter.document() for letter in found.letters[:rows]],
     }
 

@@ -15,12 +15,12 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, admit, requires
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
-from console.actions.dead_letters import FoundLetters, Letter, LetterFilter, Name
+from console.actions.dead_letters import ErrorGroup, FoundLetters, Letter, LetterFilter, Name
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.keyset import chosen_or_refused, span_of
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
 
@@ -37,6 +37,13 @@ def filter_of(query: Mapping[str, str]) -> LetterFilter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkedErrorGroup(ErrorGroup):
+    """With the query of the address that finds it."""
+
+    query: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeadLettersPage(FormPage):
     """Dead letters of all queues that a filter finds."""
 
@@ -44,7 +51,7 @@ class DeadLettersPage(FormPage):
 
     found: FoundLetters
     page_obj: Page[Letter]
-    groups: list[Document]  # the commonest errors, each with the query that finds it
+    groups: list[LinkedErrorGroup]  # the commonest errors
     filters: QueryDict
     carried: Mapping[str, str]  # of the filter, by a form of dead letters
     queues: QuerySet[Queue, str]
@@ -56,7 +63,7 @@ class DeadLettersPage(FormPage):
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterPage(FormPage):
-    """One letter. letter: None when it is not there any more; event: the one that may be changed."""
+    """One letter. letter: None when it is not there any more; event_id: of the event that may be changed."""
 
     TEMPLATE, NAME = "queues/dead_letter.html", "dead-letters"
 
@@ -66,7 +73,7 @@ class DeadLetterPage(FormPage):
     letter: Letter | None
     unreachable: bool
     row: int
-    event: Document | None
+    event_id: str | None
     form: Mapping[str, str]  # the event's fields as text
 
 
@@ -91,7 +98,7 @@ def letters_page(
         found=found,
         page_obj=page_obj,
         groups=[
-            {**each, "query": _query(asked, queue=each["queue"], error=each["error"])}
+            LinkedErrorGroup(**vars(each), query=_query(asked, queue=each.queue, error=each.error))
             for each in found.groups()
         ],
         filters=asked,
@@ -146,7 +153,7 @@ def letter_page(
         letter=found,
         unreachable=unreachable,
         row=row,
-        event=event,
+        event_id=event["id"] if event else None,
         form=_typed(submitted) if submitted else _as_text(event),
         errors=errors or {},
         submitted=submitted or {},

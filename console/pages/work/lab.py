@@ -15,8 +15,10 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.lab import experiments as lab_steering
 from console.actions.lab.experiment_documents import (
+    DescribedExperiment,
+    ResultsTable,
     changed_settings,
-    experiment_document,
+    described_experiment,
     experiments,
     results_table,
     series_names,
@@ -28,7 +30,7 @@ from console.input.form_values import expiry_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import snapshot_of
-from console.pages.frame.page import ConsolePage, Document, Errors, FormPage, render_page
+from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.work.lab_form import LabForm, lab_form, wanted_experiment
 from controllers.simulation.catalog import SCENARIOS
 from workers.batch import runs
@@ -76,7 +78,7 @@ class LabPage(LabForm, ConsolePage):
 
     TEMPLATE, NAME = "work/lab.html", "lab"
 
-    listed: list[Document]
+    listed: list[DescribedExperiment]
     page_obj: Page[Experiment]
     query: str
     errors: Errors
@@ -88,8 +90,8 @@ class ExperimentPage(LabForm, FormPage):
 
     TEMPLATE, NAME = "work/experiment.html", "lab"
 
-    experiment: Document
-    table: Document  # `results_table`
+    experiment: DescribedExperiment
+    table: ResultsTable
     series: Sequence[str]
     is_open: bool
     applied: list[AppliedLaw]
@@ -101,9 +103,9 @@ class ComparePage(ConsolePage):
 
     TEMPLATE, NAME = "work/compare.html", "lab"
 
-    compared: list[Document]
+    compared: list[DescribedExperiment]
     differing: list[DifferingSetting]
-    table: Document  # `results_table` over all of them
+    table: ResultsTable  # over all of them
     series: Sequence[str]
     most: int
     too_many: bool
@@ -124,7 +126,7 @@ def lab_page(
     page_obj = Paginator(experiments().order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
     page = LabPage(
         **vars(lab_form(scenario, submitted)),
-        listed=[experiment_document(each) for each in page_obj.object_list],
+        listed=[described_experiment(each) for each in page_obj.object_list],
         page_obj=page_obj,
         query=f"scenario={scenario.name}" if asked else "",
         errors=errors or {},
@@ -145,7 +147,7 @@ def experiment_page(
     found = get_object_or_404(experiments(), pk=experiment_id)
     page = ExperimentPage(
         **vars(lab_form(SCENARIOS.get(found.scenario), submitted, found)),
-        experiment=experiment_document(found),
+        experiment=described_experiment(found),
         table=results_table([found]),
         series=series_names(settings.WEIR_DATA, [found]),
         is_open=found.run is not None and found.run.state in runs.OPEN,
@@ -163,7 +165,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
     found = sorted(experiments().filter(pk__in=ids[:MOST_COMPARED]), key=lambda each: ids.index(each.pk))
     page = ComparePage(
-        compared=[experiment_document(each) for each in found],
+        compared=[described_experiment(each) for each in found],
         differing=_differing(found),
         table=results_table(found),
         series=series_names(settings.WEIR_DATA, found),

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import tasks as task_steering
-from console.actions.task_documents import chunk_document, run_document
+from console.actions.task_documents import DescribedChunk, DescribedRun, described_chunk, described_run
 from console.pages.frame.action import Done, action
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from workers.batch import runs
 from workers.models import Chunk, Run
 
@@ -28,10 +28,10 @@ class RunPage(FormPage):
 
     TEMPLATE, NAME = "work/run.html", "tasks"
 
-    run: Document
+    run: DescribedRun
     is_open: bool
     resumable: bool
-    chunks: list[Document]  # those of page_obj
+    chunks: list[DescribedChunk]  # those of page_obj
     skipped: list[Any]  # what chunks could not read, and left out
     page_obj: Page[Chunk]
     query: str = ""
@@ -51,10 +51,10 @@ def run_page(
     ordered = sorted(found.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
     page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
     page = RunPage(
-        run=run_document(found),
+        run=described_run(found),
         is_open=found.state in runs.OPEN,
         resumable=found.state in runs.RESUMABLE,
-        chunks=[chunk_document(chunk) for chunk in page_obj.object_list],
+        chunks=[described_chunk(chunk) for chunk in page_obj.object_list],
         skipped=[each for chunk in ordered for each in chunk.skipped],
         page_obj=page_obj,
         errors=errors or {},

@@ -1,20 +1,36 @@
 """A task as a form has it: what the form is filled with, and what was posted."""
 
+from dataclasses import dataclass, replace
 from datetime import time
 
 from django.http import QueryDict
 from django.utils import timezone
 
-from console.actions.task_documents import task_document
+from console.actions.task_documents import RunParameter, described_task
 from console.actions.tasks import WantedTask
 from console.input.form_values import number_of
-from console.pages.frame.page import Document
 from queues.errors import BadInput
 from workers.models import Task
 
 SET = "set-"  # the fields of a job's parameters
 WHEN = ("hand", "interval", "calendar")
 UNITS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskForm:
+    """The fields of a task's schedule, as they are typed; name and job are those of a new task."""
+
+    name: str = ""
+    job: str = ""
+    when: str
+    interval: str
+    unit: str
+    crontab: str
+    done_by: str
+    parallel: str
+    requirements: list[str]
+    enabled: bool
 
 
 def values_of(posted: QueryDict) -> dict[str, str]:
@@ -71,39 +87,39 @@ def at_field(error: BadInput, posted: QueryDict) -> BadInput:
     return BadInput("interval", error.message) if error.field == "interval_seconds" else error
 
 
-def typed_rows(rows: list[Document], submitted: QueryDict | None) -> list[Document]:
+def typed_rows(rows: list[RunParameter], submitted: QueryDict | None) -> list[RunParameter]:
     """Rows of parameters with what was typed, where something was refused."""
     if not submitted:
         return rows
-    return [{**row, "value": submitted.get(SET + row["name"], row["value"])} for row in rows]
+    return [replace(row, value=submitted.get(SET + row.name, row.value)) for row in rows]
 
 
-def form_of(submitted: QueryDict | None) -> Document:
+def form_of(submitted: QueryDict | None) -> TaskForm:
     """The schedule's fields as they were typed, or those of a new task."""
     posted = submitted or QueryDict("when=hand&unit=minutes&parallel=1&enabled=1")
-    names = ("name", "job", "when", "interval", "unit", "crontab", "done_by", "parallel", "reason")
-    return {
+    names = ("name", "job", "when", "interval", "unit", "crontab", "done_by", "parallel")
+    return TaskForm(
         **{name: posted.get(name, "") for name in names},
-        "requirements": posted.getlist("requirement"),
-        "enabled": posted.get("enabled", "") == "1",
-    }
+        requirements=posted.getlist("requirement"),
+        enabled=posted.get("enabled", "") == "1",
+    )
 
 
-def form_of_task(task: Task) -> Document:
+def form_of_task(task: Task) -> TaskForm:
     """The schedule's fields as the task is."""
-    document = task_document(task, timezone.now())
-    seconds = document["interval_seconds"]
+    described = described_task(task, timezone.now())
+    seconds = described.interval_seconds
     unit = next(
         (name for name, length in reversed(UNITS.items()) if seconds and seconds % length == 0), "minutes"
     )
-    calendar = document["crontab"] is not None
-    return {
-        "when": "interval" if seconds else "calendar" if calendar else "hand",
-        "interval": seconds // UNITS[unit] if seconds else "",
-        "unit": unit,
-        "crontab": document["crontab"] or "",
-        "done_by": document["deadline"] or "",
-        "parallel": task.parallel,
-        "requirements": task.requirements,
-        "enabled": task.enabled,
-    }
+    calendar = described.crontab is not None
+    return TaskForm(
+        when="interval" if seconds else "calendar" if calendar else "hand",
+        interval=str(seconds // UNITS[unit]) if seconds else "",
+        unit=unit,
+        crontab=described.crontab or "",
+        done_by=described.deadline or "",
+        parallel=str(task.parallel),
+        requirements=task.requirements,
+        enabled=task.enabled,
+    )

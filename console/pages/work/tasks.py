@@ -14,14 +14,23 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import second_person
 from console.actions import tasks as task_steering
-from console.actions.task_documents import last_runs, parameter_rows, run_document, task_document
+from console.actions.task_documents import (
+    DescribedRun,
+    DescribedTask,
+    RunParameter,
+    described_run,
+    described_task,
+    last_runs,
+    parameter_rows,
+)
 from console.connections.surroundings import surroundings
 from console.input.form_values import time_of
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.page import ConsolePage, Document, Errors, FormPage, render_page
+from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.work.run import opened_run
 from console.pages.work.task_form import (
+    TaskForm,
     at_field,
     form_of,
     form_of_task,
@@ -41,21 +50,30 @@ DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskWithTrend(DescribedTask):
+    """trend: its last runs, the oldest first; longest_seconds: of those that ended; last: the newest."""
+
+    trend: list[DescribedRun]
+    last: DescribedRun | None
+    longest_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TasksPage(ConsolePage):
     """All tasks and their runs, and the form of a new task."""
 
     TEMPLATE, NAME = "work/tasks.html", "tasks"
 
-    tasks: list[Document]  # with `trend` and `last`, the worst first
-    coming: Document | None  # the next by schedule
-    open_runs: list[Document]
-    ended: list[Document]  # those of page_obj
+    tasks: list[TaskWithTrend]  # the worst first
+    coming: TaskWithTrend | None  # the next by schedule
+    open_runs: list[DescribedRun]
+    ended: list[DescribedRun]  # those of page_obj
     page_obj: Page[Run]  # runs that are over; `state` in the URL chooses
     state: str
     query: str
     lately: Mapping[str, int]  # runs that ended within a day, by how
     jobs: Mapping[str, Job]
-    form: Document
+    form: TaskForm
     requirements: Sequence[str]
     errors: Errors
 
@@ -66,12 +84,12 @@ class TaskPage(FormPage):
 
     TEMPLATE, NAME = "work/task.html", "tasks"
 
-    task: Document
-    runs: list[Document]  # those of page_obj
+    task: TaskWithTrend
+    runs: list[DescribedRun]  # those of page_obj
     page_obj: Page[Run]
     query: str = ""
-    parameters: list[Document]  # `parameter_rows`, as typed
-    form: Document
+    parameters: list[RunParameter]  # as typed
+    form: TaskForm
     proposals: list[AuditEntry]  # they wait for a second person
     requirements: Sequence[str]
     now_text: str
@@ -95,9 +113,9 @@ def tasks_page(
     described = [_described(task, now) for task in Task.objects.select_related("periodic")]
     page = TasksPage(
         tasks=sorted(described, key=_worst_first),
-        coming=min((each for each in described if each["next_at"]), key=_next_at, default=None),
-        open_runs=[run_document(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
-        ended=[run_document(run) for run in page_obj.object_list],
+        coming=min((each for each in described if each.next_at), key=_next_at, default=None),
+        open_runs=[described_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
+        ended=[described_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
         state=state if state in ENDED else "",
         query=f"state={state}" if state in ENDED else "",
@@ -110,20 +128,20 @@ def tasks_page(
     return render_page(request, page, "frame")
 
 
-def _worst_first(task: Document) -> tuple[bool, str]:
-    sound = task["sound"] and (task["last"] or {}).get("state") != Run.State.FAILED
-    return sound, task["name"]
+def _worst_first(task: TaskWithTrend) -> tuple[bool, str]:
+    failed = task.last is not None and task.last.state == Run.State.FAILED
+    return task.sound and not failed, task.name
 
 
-def _next_at(task: Document) -> str:
-    return str(task["next_at"])
+def _next_at(task: TaskWithTrend) -> str:
+    return str(task.next_at)
 
 
-def _described(task: Task, now: datetime) -> Document:
-    trend = [run_document(run) for run in reversed(last_runs(task, TREND_RUNS))]
-    longest = max((run["seconds"] for run in trend if run["seconds"] is not None), default=None)
+def _described(task: Task, now: datetime) -> TaskWithTrend:
+    trend = [described_run(run) for run in reversed(last_runs(task, TREND_RUNS))]
+    longest = max((run.seconds for run in trend if run.seconds is not None), default=None)
     last = trend[-1] if trend else None
-    return {**task_document(task, now), "trend": trend, "last": last, "longest_seconds": longest}
+    return TaskWithTrend(**vars(described_task(task, now)), trend=trend, last=last, longest_seconds=longest)
 
 
 def _lately(now: datetime) -> dict[str, int]:
@@ -147,7 +165,7 @@ def task_page(
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
     page = TaskPage(
         task=_described(found, timezone.now()),
-        runs=[run_document(run) for run in page_obj.object_list],
+        runs=[described_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
         parameters=typed_rows(parameter_rows(found), submitted),
         form=form_of(submitted) if submitted else form_of_task(found),

@@ -96,11 +96,11 @@ def test_a_filter_that_cannot_be_is_said_and_chooses_nothing(query, field, opera
 
 def test_the_commonest_errors_lead_to_their_letters(operator, many, control):
     groups = operator.get("/dead-letters/").context["groups"]
-    assert [(each["queue"], each["letters"], each["events"]) for each in groups] == [
+    assert [(each.queue, each.letters, each.events) for each in groups] == [
         ("orders", 60, 240),
         ("alert", 2, 2),
     ]
-    assert len(operator.get(f"/dead-letters/?{groups[0]['query']}").context["found"].letters) == 60
+    assert len(operator.get(f"/dead-letters/?{groups[0].query}").context["found"].letters) == 60
 
 
 def test_some_letters_are_put_in_again_and_the_others_stay(operator, poisoned, control):

@@ -184,10 +184,10 @@ def test_the_best_of_each_metric_is_marked_and_what_says_nothing_is_not(operator
     )
     table = results_table([found])
     best = {
-        (row["law"], metric["name"])
-        for row in table["rows"]
-        for metric, cell in zip(table["metrics"], row["cells"], strict=True)
-        if cell["best"]
+        (row.law, metric.name)
+        for row in table.rows
+        for metric, cell in zip(table.metrics, row.cells, strict=True)
+        if cell.best
     }
     assert best == {("worker_rate", "worker_runs")}  # one known waiting isn't the best of anything
     assert re.search(r"<b>10</b>", operator.get(f"/lab/{found.pk}/").content.decode())
@@ -204,13 +204,13 @@ def test_experiments_are_compared_side_by_side_with_what_differs(operator):
     one = ended(operator, {"worker_rate": {"worker_runs": 10}, "thesis": {"worker_runs": 12}})
     other = ended(operator, {"worker_rate": {"worker_runs": 8}}, **{"set-upper_limit": "500", "seed": "4"})
     page = operator.get(f"/lab/compare?id={other.pk}&id={one.pk}")
-    assert [each["id"] for each in page.context["compared"]] == [other.pk, one.pk]
+    assert [each.id for each in page.context["compared"]] == [other.pk, one.pk]
     assert {row.name: row.values for row in page.context["differing"]} == {
         "upper_limit": [500.0, 250.0],
         "seed": [4, 3],
     }
-    (winner,) = [row for row in page.context["table"]["rows"] if row["cells"][0]["best"]]
-    assert (winner["experiment"], winner["law"]) == (other, "worker_rate")
+    (winner,) = [row for row in page.context["table"].rows if row.cells[0].best]
+    assert (winner.experiment, winner.law) == (other, "worker_rate")
     assert "Two experiments at least" in operator.get(f"/lab/compare?id={one.pk}").content.decode()
 
 

@@ -67,9 +67,9 @@ def worked(run: Run, control: redis.Redis, data: Path) -> Run:
 
 def test_a_task_is_shown_with_its_schedule_in_words_and_its_next_run(operator):
     fetch(operator, "/tasks/parts/change", {**SCHEDULE, "done_by": "06:00", **REASON})
-    shown = next(task for task in operator.get("/tasks/").context["tasks"] if task["name"] == "parts")
-    assert (shown["schedule"], shown["deadline"]) == ("every 10 minutes", "06:00")
-    ahead = datetime.fromisoformat(shown["next_at"]) - datetime.now(UTC)
+    shown = next(task for task in operator.get("/tasks/").context["tasks"] if task.name == "parts")
+    assert (shown.schedule, shown.deadline) == ("every 10 minutes", "06:00")
+    ahead = datetime.fromisoformat(shown.next_at) - datetime.now(UTC)
     assert timedelta(0) < ahead <= timedelta(minutes=10)
 
 
@@ -78,14 +78,14 @@ def test_run_now_opens_a_run_with_the_parameters_that_were_typed(operator, plant
     assert (run.parameters["chunks"], run.chunks_total, run.owner.get_username()) == (5, 5, "operator")
     entry = AuditEntry.objects.get(action="task.run")
     assert (entry.actor, entry.target, entry.after["run"]) == ("operator", "parts", run.pk)
-    command = operator.get(f"/runs/{run.pk}/").context["run"]["command"]
+    command = operator.get(f"/runs/{run.pk}/").context["run"].command
     assert command == "manage.py job run parts --set chunks=5"
     done = worked(run, plant, tmp_path)
     page = operator.get(f"/runs/{run.pk}/")
-    assert page.context["run"]["state"] == done.state == "done"
-    assert [chunk["state"] for chunk in page.context["chunks"]] == ["done"] * 5
-    trend = operator.get("/tasks/parts/").context["task"]["trend"]
-    assert [each["run"] for each in trend] == [run.pk] and f"/runs/{run.pk}/" in durations(trend, linked=True)
+    assert page.context["run"].state == done.state == "done"
+    assert [chunk.state for chunk in page.context["chunks"]] == ["done"] * 5
+    trend = operator.get("/tasks/parts/").context["task"].trend
+    assert [each.run for each in trend] == [run.pk] and f"/runs/{run.pk}/" in durations(trend, linked=True)
 
 
 def test_a_run_is_cancelled_once_resumed_once_and_each_is_audited(operator):
@@ -199,7 +199,7 @@ def test_a_task_that_is_switched_off_has_no_next_run(operator):
     fetch(operator, "/tasks/parts/change", {**posted, **REASON})
     task = Task.objects.get(name="parts")
     assert not task.enabled and not task.periodic.enabled
-    assert operator.get("/tasks/parts/").context["task"]["next_at"] is None
+    assert operator.get("/tasks/parts/").context["task"].next_at is None
 
 
 def test_the_api_runs_shows_cancels_and_resumes(secrets):
