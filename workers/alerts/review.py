@@ -59,6 +59,34 @@ class Row:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReviewFigures:
+    """A time in figures and in a sentence. open_seconds: that anything was open; explained: alerts that
+    belong to another's incident; failed: messages given up; acknowledged_seconds: the median of the
+    incidents; actions, effective: of control loops meanwhile.
+    """
+
+    incidents: int
+    open_seconds: float
+    alerts: int
+    critical: int
+    open: int
+    explained: int
+    flapped: int
+    messages_sent: int
+    failed: int
+    acknowledged_seconds: float | None
+    actions: int
+    effective: int
+    sentence: str
+
+    def document(self) -> dict[str, Any]:
+        """As the API gives it."""
+        figures = dict(vars(self))
+        told = figures.pop("messages_sent")
+        return {**figures, "told": told}
+
+
 def alerts_between(since: datetime, until: datetime) -> Any:
     """Those that fired, or were open, in the time; the longest ago first."""
     open_then = Q(resolved_at__isnull=True) | Q(resolved_at__gte=since)
@@ -102,9 +130,9 @@ def open_spans(found: Iterable[Row], since: datetime, until: datetime) -> list[t
     return spans
 
 
-def summary(found: Sequence[Row], since: datetime, until: datetime) -> dict[str, Any]:
-    """The time in figures and in a sentence. What one alert explains belongs to its incident: only incidents
-    count, and what overlaps counts once.
+def summary(found: Sequence[Row], since: datetime, until: datetime) -> ReviewFigures:
+    """What one alert explains belongs to its incident: only incidents count, and what overlaps counts
+    once.
     """
     incidents = [row for row in found if row.alert.under_id is None]
     still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in incidents)
@@ -117,21 +145,21 @@ def summary(found: Sequence[Row], since: datetime, until: datetime) -> dict[str,
     lost = Message.objects.filter(
         created_at__gte=since, created_at__lt=until, state=Message.State.FAILED
     ).count()
-    return {
-        "incidents": len(incidents),
-        "open_seconds": sum((end - begin).total_seconds() for begin, end in spans),
-        "alerts": len(found),
-        "critical": sum(row.alert.severity == "critical" for row in incidents),
-        "open": still,
-        "explained": len(found) - len(incidents),
-        "flapped": sum(row.flapped for row in found),
-        "told": messages.filter(sent_at__gte=since, sent_at__lt=until).count(),
-        "failed": lost,
-        "acknowledged_seconds": waits[len(waits) // 2] if waits else None,
-        "actions": sum(verdicts.values()),
-        "effective": verdicts["effective"],
-        "sentence": _sentence(incidents, len(found), still),
-    }
+    return ReviewFigures(
+        incidents=len(incidents),
+        open_seconds=sum((end - begin).total_seconds() for begin, end in spans),
+        alerts=len(found),
+        critical=sum(row.alert.severity == "critical" for row in incidents),
+        open=still,
+        explained=len(found) - len(incidents),
+        flapped=sum(row.flapped for row in found),
+        messages_sent=messages.filter(sent_at__gte=since, sent_at__lt=until).count(),
+        failed=lost,
+        acknowledged_seconds=waits[len(waits) // 2] if waits else None,
+        actions=sum(verdicts.values()),
+        effective=verdicts["effective"],
+        sentence=_sentence(incidents, len(found), still),
+    )
 
 
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:

@@ -121,7 +121,7 @@ def get_review(
     return {
         "from": begin,
         "to": end,
-        "summary": review.summary(found, begin, end),
+        "summary": review.summary(found, begin, end).document(),
         "alerts": [row.document() for row in found],
     }
 
@@ -138,7 +138,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     events = found.events.select_related("by").order_by("at", "pk")
     return {
         **_alert(found),
-        "situation": on_call.situation(found)["words"],
+        "situation": on_call.situation(found).words,
         "tried": {
             "entries": [each.pk for each in tried.entries],
             "advice": [each.pk for each in tried.advice],

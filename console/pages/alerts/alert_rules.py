@@ -19,9 +19,9 @@ from console.actions import alerts
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.input.row_id import id_of
-from console.pages.alerts.matchers import matchers_of, rows_of
+from console.pages.alerts.matchers import MatcherRow, matchers_of, rows_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
@@ -52,15 +52,25 @@ class EscalationRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuleNumber:
+    """A number of a rule in its form: a threshold, or a time."""
+
+    name: str
+    unit: str
+    help: str
+    value: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlertRuleForm:
     """What the form of a rule is filled with, and what can be chosen in it."""
 
-    numbers: list[Document]  # name, unit, help and value of each
+    numbers: list[RuleNumber]
     conditions: Collection[Condition]
     severities: Collection[str]
     steps: list[EscalationRow]
     receivers: list[str]
-    rows: list[Document]  # of matchers
+    rows: list[MatcherRow]
     labels: Collection[str]
     operators: Collection[str]
     words: str
@@ -139,12 +149,12 @@ def _form(rule: AlertRule) -> AlertRuleForm:
     condition = CONDITIONS[rule.condition]
     return AlertRuleForm(
         numbers=[
-            {
-                "name": each.name,
-                "unit": condition.unit or "of 1" if "condition" in each.unit else each.unit,
-                "help": each.help,
-                "value": getattr(rule, each.name),
-            }
+            RuleNumber(
+                name=each.name,
+                unit=condition.unit or "of 1" if "condition" in each.unit else each.unit,
+                help=each.help,
+                value=getattr(rule, each.name),
+            )
             for each in rules.NUMBERS
         ],
         conditions=CONDITIONS.values(),

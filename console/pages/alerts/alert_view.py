@@ -20,7 +20,6 @@ from console.pages.alerts.quick_actions import (
     quick_actions,
     related_pages,
 )
-from console.pages.frame.page import Document
 from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
@@ -98,7 +97,7 @@ class AlertDetails:
     row: Alert
     is_open: bool
     suppression: str | None
-    situation: Document
+    situation: on_call.AlertSituation
     unit: str
     above: bool  # it fires above its threshold, not below
     chart: AlertChart | None

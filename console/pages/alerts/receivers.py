@@ -14,8 +14,9 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
+from console.input.form_values import filled_form
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery.channels.webhook import derived_secret, setup_error
 from workers.alerts.lifecycle.models import Message, Receiver
@@ -38,6 +39,19 @@ class ListedReceiver:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReceiverForm:
+    """The form of a receiver as it is filled in: addresses one a line; what another channel has is empty."""
+
+    name: str
+    channel: str
+    addresses: str
+    url: str
+    secret_environment: str
+    tells_resolved: bool
+    enabled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReceiversPage(FormPage):
     """Everybody who is notified, and the latest messages."""
 
@@ -46,7 +60,7 @@ class ReceiversPage(FormPage):
     found: list[ListedReceiver]
     hides_secrets: bool
     editing: Receiver | None  # the one that `?edit=` names
-    form: Document
+    form: ReceiverForm
     channels: Collection[str]
     messages_sent: QuerySet[Message]
     mail_host: str
@@ -80,15 +94,16 @@ def receivers_page(
     return render_page(request, page, "frame")
 
 
-def _form(editing: Receiver | None, submitted: QueryDict | None) -> Document:
-    """What the form is filled with: what was typed and refused, else the receiver that is changed."""
+def _form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm:
+    """What was typed and refused, else the receiver that is changed."""
     if submitted:
-        return dict(submitted.dict())
+        return filled_form(ReceiverForm, submitted)
     if editing is None:
-        return {"tells_resolved": True, "enabled": True}
+        return filled_form(ReceiverForm, {"tells_resolved": True, "enabled": True})
     lines = "\n".join(editing.settings.get("addresses", ()))
     flags = {"tells_resolved": editing.tells_resolved, "enabled": editing.enabled}
-    return {"name": editing.name, "channel": editing.channel, **editing.settings, "addresses": lines, **flags}
+    named = {"name": editing.name, "channel": editing.channel}
+    return filled_form(ReceiverForm, {**named, **editing.settings, "addresses": lines, **flags})
 
 
 def _row(receiver: Receiver, shows_secrets: bool) -> ListedReceiver:

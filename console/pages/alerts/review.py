@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import requires
 from console.actions.exports import export
 from console.input.form_values import iso, time_of
-from console.pages.frame.page import ConsolePage, Document, Errors, render_page
+from console.pages.frame.page import ConsolePage, Errors, render_page
 from queues.errors import BadInput
 from workers.alerts import review as reviews
 
@@ -34,7 +34,7 @@ class ReviewPage(ConsolePage):
     hours: int | None
     choices: Sequence[int]
     found: list[reviews.Row]  # the most severe and longest first
-    summary: Document
+    summary: reviews.ReviewFigures
     errors: Errors
 
 

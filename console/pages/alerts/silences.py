@@ -13,9 +13,9 @@ from console.accounts.access import actor_of, requires
 from console.actions import alerts
 from console.input.form_values import minutes_of
 from console.input.row_id import id_of
-from console.pages.alerts.matchers import matchers_of, rows_of
+from console.pages.alerts.matchers import MatcherRow, matchers_of, rows_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.rules import matching
@@ -42,7 +42,7 @@ class SilencesPage(FormPage):
 
     current: list[ListedSilence]
     ended: list[ListedSilence]
-    rows: list[Document]  # of matchers
+    rows: list[MatcherRow]
     labels: Collection[str]
     operators: Collection[str]
 

@@ -13,7 +13,7 @@ from console.web.template_context import TemplateContext
 from queues.stored_document import plain
 from workers.documents.snapshot import Snapshot
 
-Document = dict[str, Any]  # a part of the snapshot, or a row that an action made of one
+Document = dict[str, Any]  # plain JSON, for scripts and exports; what templates read is typed
 Errors = Mapping[str, Sequence[str]]  # field → what it takes
 Submitted = Mapping[str, Any]  # what was typed into a form that was refused; empty otherwise
 

@@ -17,7 +17,7 @@ from console.connections.control_server import control
 from console.display.text_difference import MOST_LINES, TextDifference, text_difference
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
-from console.pages.frame.page import Document, Errors, FormPage, render_page
+from console.pages.frame.page import Errors, FormPage, render_page
 from controllers.framework.reason import capitalised, counted
 from queues.errors import BadInput
 from workers.documents.pipeline import ApplicationAtWork
@@ -127,10 +127,9 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
         said = f"It is valid: {wanted.name} {what}. {_changes(differs)}"
     except BadInput as error:
         said, line = f"{capitalised(error.field)}: {error.message}", _line_of(error.message)
-    rows: list[Document] = []
     lines = differs.lines if differs else ()
     shown = [{"sign": each.sign, "text": each.text} for each in lines]
-    return JsonResponse({"sentence": said, "rows": rows, "line": line, "difference": shown})
+    return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown})
 
 
 def _changes(differs: TextDifference | None) -> str:

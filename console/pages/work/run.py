@@ -1,7 +1,6 @@
 """One run of a task: its chunks, and cancelling or resuming it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -32,7 +31,7 @@ class RunPage(FormPage):
     is_open: bool
     resumable: bool
     chunks: list[DescribedChunk]  # those of page_obj
-    skipped: list[Any]  # what chunks could not read, and left out
+    skipped: list[dict[str, str]]  # [{"file", "why"}] of what chunks could not read, and left out
     page_obj: Page[Chunk]
     query: str = ""
 

@@ -460,7 +460,7 @@ def test_the_review_says_what_fired_how_long_and_what_nobody_saw(operator, store
     page = operator.get("/alerts/review/?hours=12")
     (row,) = page.context["found"]
     assert row.alert == alert and 10 < row.seconds < 20 and not row.acknowledged_by
-    assert page.context["summary"]["alerts"] == 1
+    assert page.context["summary"].alerts == 1
     assert "1 incident; all are resolved" in page.content.decode()
     csv = b"".join(operator.get("/alerts/review/?hours=12&format=csv")).decode().splitlines()
     assert csv[0].startswith("id,rule,title") and "node-lost" in csv[1]
@@ -480,10 +480,10 @@ def test_the_totals_of_a_review_count_incidents_and_nothing_twice(operator, aler
             fired_at=began, began_at=began, under=under, resolved_at=end, state="resolved"
         )
     summary = operator.get("/alerts/review/?hours=12").context["summary"]
-    assert (summary["incidents"], summary["alerts"], summary["explained"]) == (2, 3, 1)
-    assert summary["actions"] == summary["effective"] == 1, "one action, though three alerts saw it"
-    assert 3_595 < summary["open_seconds"] < 3_700, "what overlaps counts once"
-    assert summary["sentence"].startswith("2 incidents with 3 alerts; 1 is still open. The worst: ")
+    assert (summary.incidents, summary.alerts, summary.explained) == (2, 3, 1)
+    assert summary.actions == summary.effective == 1, "one action, though three alerts saw it"
+    assert 3_595 < summary.open_seconds < 3_700, "what overlaps counts once"
+    assert summary.sentence.startswith("2 incidents with 3 alerts; 1 is still open. The worst: ")
 
 
 @pytest.mark.parametrize(

@@ -544,7 +544,7 @@ def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
     words = "Consumption of alert is paused until somebody ends it (ada: a disk is changed)."
     assert alert.explanation == words
     assert suppression_of(alert) == ("paused", None)
-    assert situation(alert)["words"].startswith("Notifies nobody: Consumption of alert is paused")
+    assert situation(alert).words.startswith("Notifies nobody: Consumption of alert is paused")
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"other behind"}
     looks.snapshot = plant(queues={"alert": queue(99), "other": queue(99)})
     looks.pass_seconds(4)

@@ -1,5 +1,6 @@
 """Who is notified next, or who has acknowledged, in one sentence."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -7,42 +8,50 @@ from workers.alerts.lifecycle.models import Alert
 from workers.alerts.lifecycle.open_alerts import suppression_of
 
 
-def situation(alert: Alert) -> dict[str, Any]:
-    """{"words", "until": a timestamp counted down to, or None}."""
+@dataclass(frozen=True)
+class AlertSituation:
+    """Where an alert stands, in words that end with the time left until an instant, where there is one."""
+
+    words: str
+    until: datetime | None = None
+
+
+def situation(alert: Alert) -> AlertSituation:
+    """Where it stands now."""
     if alert.resolved_at is not None:
         length = alert.length_seconds
         after = "" if length is None else f" after {_age(length)}"
-        return {"words": f"Resolved at {alert.resolved_at:%H:%M:%S} UTC{after}.", "until": None}
+        return AlertSituation(f"Resolved at {alert.resolved_at:%H:%M:%S} UTC{after}.")
     suppression, until = suppression_of(alert)
     if suppression == "acknowledged":
         who = alert.acknowledged_by.get_username() if alert.acknowledged_by else "somebody"
-        return {"words": f"Acknowledged by {who}; fires again in", "until": until}
+        return AlertSituation(f"Acknowledged by {who}; fires again in", until)
     if suppression == "silenced":
         assert alert.silence is not None
-        return {"words": f"Silenced by {alert.silence.owner}; the silence ends in", "until": until}
+        return AlertSituation(f"Silenced by {alert.silence.owner}; the silence ends in", until)
     if suppression == "snoozed":
         who = alert.snoozed_by.get_username() if alert.snoozed_by else "somebody"
-        return {"words": f"Snoozed by {who}; notifies again in", "until": until}
+        return AlertSituation(f"Snoozed by {who}; notifies again in", until)
     if suppression == "explained":
-        return {"words": "Notifies nobody: another alert explains it.", "until": None}
+        return AlertSituation("Notifies nobody: another alert explains it.")
     if suppression == "paused":
-        return {"words": f"Notifies nobody: {alert.explanation}", "until": None}
+        return AlertSituation(f"Notifies nobody: {alert.explanation}")
     return _notifying(alert)
 
 
-def _notifying(alert: Alert) -> dict[str, Any]:
+def _notifying(alert: Alert) -> AlertSituation:
     steps: list[dict[str, Any]] = alert.rule.escalation if alert.rule else []
     if not steps:
-        return {"words": "Not acknowledged; its rule notifies nobody.", "until": None}
+        return AlertSituation("Not acknowledged; its rule notifies nobody.")
     if alert.next_step >= len(steps):
         words = f"Not acknowledged. Notified: {_names(steps)}; no further step."
-        return {"words": words, "until": None}
+        return AlertSituation(words)
     names = " and ".join(steps[alert.next_step]["receivers"])
     due = next_step_at(alert)
     if due is None:
-        return {"words": f"Not acknowledged; {names} will be notified.", "until": None}
+        return AlertSituation(f"Not acknowledged; {names} will be notified.")
     verb = "escalates to" if alert.next_step else "notifies"
-    return {"words": f"Not acknowledged; {verb} {names} in", "until": due}
+    return AlertSituation(f"Not acknowledged; {verb} {names} in", due)
 
 
 def next_step_at(alert: Alert) -> datetime | None:
