@@ -3,7 +3,7 @@ ISO 8601.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -27,7 +27,7 @@ class DescribedRun:
     task: str
     state: str
     owner: str | None
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Any]
     progress: dict[str, Any]
     chunks_total: int | None
     chunks_done: int
@@ -65,7 +65,7 @@ class DescribedTask:
     job: str
     help: str
     sound: bool
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Any]
     schedule: str
     interval_seconds: int | None
     crontab: str | None

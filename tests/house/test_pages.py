@@ -5,7 +5,10 @@ import importlib
 import pkgutil
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -20,6 +23,7 @@ PROCESSORS = {"request", "user", "perms", "messages", "csrf_token", "frame"}
 # Django, and axes, render these with a context of their own; the templates read none of it.
 NOT_OURS = {"403.html": {"exception"}, "404.html": set(), "people/locked_out.html": set()}
 FRAMES = {"alone.html", "document.html"}  # what others extend, beside base.html
+JSON = {"export", "progress", "trace", "watched"}  # shown or handed on as it is
 BASES = {TemplateContext, ConsolePage, FormPage}
 # Where a template is named and filled in: everybody else has a context for it.
 HELPERS = {"console/web/template_context.py", "console/pages/frame/page.py"}
@@ -39,6 +43,37 @@ def every_context() -> list[type[TemplateContext]]:
 
 def below(base: type) -> set[type]:
     return {base}.union(*(below(each) for each in base.__subclasses__()))
+
+
+def parts_of(kind: Any) -> Iterator[Any]:
+    """A type, and those that it is made of: list[X | None] → list[X | None], X | None, X, None."""
+    yield kind
+    for part in get_args(kind):
+        yield from parts_of(part)
+
+
+def has_plain_row(kind: Any, inside: bool = False) -> bool:
+    """Whether in it are dicts of anything at all. `Mapping[str, Any]` alone is values by name: no row."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (dict, Mapping) and parts[1] in (Any, object):
+        return origin is dict or inside
+    return any(has_plain_row(part, inside or origin not in (Union, UnionType)) for part in parts)
+
+
+def rows_in(*kinds: type) -> set[type]:
+    """The dataclasses of ours that these are made of, themselves included."""
+    found, left = set(), list(kinds)
+    while left:
+        kind = left.pop()
+        if kind not in found:
+            found.add(kind)
+            parts = (part for field in get_type_hints(kind).values() for part in parts_of(field))
+            left += [part for part in parts if isinstance(part, type) and is_ours(part)]
+    return found
+
+
+def is_ours(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) and kind.__module__.startswith("console.")
 
 
 CONTEXTS = every_context()
@@ -95,6 +130,19 @@ def test_a_context_is_frozen_and_hides_nothing_of_the_frame(context):
 @pytest.mark.parametrize("template", NOT_OURS)
 def test_what_others_render_reads_only_what_they_give(template):
     assert read_by(template) - PROCESSORS <= NOT_OURS[template]
+
+
+@pytest.mark.parametrize("kind", sorted(rows_in(*CONTEXTS), key=str), ids=lambda kind: kind.__qualname__)
+def test_no_row_is_a_plain_dict(kind):
+    """But for JSON that a page shows or hands on as it is."""
+    plain = {name for name, field in get_type_hints(kind).items() if has_plain_row(field)}
+    assert plain - JSON == set()
+
+
+def test_a_plain_row_is_found_at_any_depth():
+    assert has_plain_row(list[Mapping[str, Any]] | None) and has_plain_row(dict[str, object])
+    assert has_plain_row(Mapping[str, list[dict[str, Any]]])
+    assert not has_plain_row(Mapping[str, Any] | None) and not has_plain_row(list[dict[str, int]])
 
 
 def test_each_template_has_one_context():

@@ -1,7 +1,7 @@
 """Experiments of the lab as they are shown: results side by side, series as they are drawn, the command."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ class DescribedExperiment:
     scenario: str
     title: str
     laws: list[str]
-    parameters: dict[str, Any]
-    changed: dict[str, Any]
+    parameters: Mapping[str, Any]
+    changed: Mapping[str, Any]
     seed: int
     trace: dict[str, Any] | None
     owner: str | None

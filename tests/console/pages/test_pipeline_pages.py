@@ -41,6 +41,12 @@ def test_an_operator_shows_its_patterns_and_what_it_feeds(client_of, at_work):
     assert "Set tasks" not in text
 
 
+def test_a_rule_shows_what_comes_to_it_and_what_it_lets_through(client_of, at_work):
+    text = source_of(client_of("viewer").get(reverse("pipeline")))
+    row = text.partition('<th scope="row" class="wide">discard</th>')[2].partition("</tr>")[0]
+    assert row.split() == ["<td", 'class="number">30.0</td>', "<td", 'class="number">20.0</td>']
+
+
 def test_an_application_or_operator_that_is_not_there_is_not_found(client_of, at_work):
     client = client_of("viewer")
     for address in (
