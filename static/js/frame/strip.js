@@ -65,7 +65,7 @@ function overrides(snapshot) {
 }
 
 const none = (what, sign) => `<span class="quiet"><span class="wide">No ${what}</span><span class="narrow">${icon(sign)} 0</span></span>`;
-const counted = (count, nearest) => `<span><b>${count}</b> <span class="wide">override${count === 1 ? "" : "s"}${Number.isFinite(nearest) ? " ·" : ""}</span>${Number.isFinite(nearest) ? ` <span class="n" data-until="${nearest}"></span>` : ""}</span>`;
+const counted = (count, nearest) => `<span><b>${count}</b> <span class="wide">override${count === 1 ? "" : "s"}${Number.isFinite(nearest) ? " ·" : ""}</span>${Number.isFinite(nearest) ? ` <span class="n later" data-until="${nearest}"></span>` : ""}</span>`;
 const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i class="glyph" aria-hidden="true"></i></span><span><span class="wide"><b></b> reverts in</span> <span class="n" data-until="${nearest}"></span></span>`;
 
 function alerts(snapshot) {
