@@ -47,7 +47,7 @@ def sample_application() -> dict[str, Any]:
             "outage": _pattern("sites", {"load-rises": 0.4}, 0.1),
         },
         "late_events": 3,
-        "outbox_events": 0,
+        "outbox": {},
         "complex_events": 41,
         "skipped_nodes": [],
         "controls": {"criteria": {}, "tasks": {}, "parallelism": 2, "admit_events_per_second": None},

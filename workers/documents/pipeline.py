@@ -175,7 +175,7 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     shed_share: float | None = None
     shed_events: int = 0
     late_events: int = 0
-    outbox_events: int = 0
+    outbox: dict[str, int] = {}
     complex_events: int = 0
     skipped_nodes: list[str] = []
     controls: ControlValues = ControlValues()
@@ -206,7 +206,7 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
     shed_per_second: float | None = None
     result_free_bytes: int | None = None
     late_events: int = 0
-    outbox_events: int = 0
+    outbox: dict[str, int] = {}
     shed_events: int = 0
     patterns: dict[str, PatternCounts] = {}
     rules: list[RuleStatus] = []

@@ -169,7 +169,7 @@ class TierFigures(ApiAnswer):
     shed_per_second: PerSecond | None = None
     shed_events: Events = 0
     late_events: Events = 0
-    outbox_events: Events = 0
+    outbox: dict[str, Events] = Field({}, description="Queue → complex events that it has not taken yet")
     skipped_nodes: list[str] = []
 
 

@@ -220,7 +220,7 @@ class Overload:
                 client.publish("telemetry", [marker])
                 row = self.application(self.look())
                 worked_us = (now - (row.watermark_lag_seconds or now)) * SECOND_US
-                if worked_us > phase.end_us and not row.outbox_events and not row.controls.shed:
+                if worked_us > phase.end_us and not row.outbox and not row.controls.shed:
                     return
         raise AssertionError(f"not worked within {seconds} s: {self.log[-1]}")
 

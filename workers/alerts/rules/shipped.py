@@ -20,7 +20,9 @@ def _rule(condition: str, title: str, threshold: float, clear: float, **more: An
 
 FIRST_RULES: dict[str, dict[str, Any]] = {
     "node-lost": _rule("node_lost", "Node {node} is lost", 10, 3, keep_seconds=10, severity="critical"),
-    "node-too-busy": _rule("node_toobusy", "Node {node} is too busy", 90, 80, for_seconds=60),
+    "node-too-busy": _rule(
+        "node_toobusy", "Node {node} is too busy", 90, 80, for_seconds=60, severity="critical"
+    ),
     "node-memory": _rule("node_memory", "Node {node} runs out of memory", 85, 75, for_seconds=30),
     "queue-behind": _rule("queue_wait", "Queue {queue} falls behind", 30, 15, for_seconds=60),
     "queue-latency": _rule("queue_latency", "Queue {queue} is slow", 15, 10, for_seconds=120),

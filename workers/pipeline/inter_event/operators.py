@@ -28,7 +28,7 @@ from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import bounded
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDecisions, Shedder, by_type
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
-from workers.pipeline.tiers.state import StateStore, WrittenState
+from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Work:
             if event_type in self.graph.inner_types:
                 between[f"{first}/{place}"] = rows
             for queue in self.sinks.get(event_type, ()):
-                outbox[f"{queue}|{self.batch}/{first}/{place}"] = rows
+                outbox[outbox_name(queue, self.batch, f"{first}/{place}", rows)] = rows
         return between, outbox
 
 

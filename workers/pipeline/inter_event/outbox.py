@@ -2,8 +2,10 @@
 that never change.
 """
 
+import contextlib
 import logging
 import threading
+from collections.abc import Mapping
 
 import orjson
 import pyarrow as pa
@@ -27,6 +29,7 @@ class Outbox:
     def __init__(self, store: StateStore, client: Client) -> None:
         self._store, self._client = store, client
         self._pending = True  # what a process before may have left
+        self.waiting: Mapping[str, int] = {}  # queue → events it did not take when it was last tried
         # A batch's end and who watches over the process are threads of their own.
         self._turn = threading.Lock()
 
@@ -63,8 +66,11 @@ class Outbox:
         """Publishes; a queue that takes nothing now is tried again each second, and the pipeline goes on."""
         try:
             self.publish()
+            self.waiting = {}
         except (WeirError, redis.ConnectionError, redis.TimeoutError) as error:
             log.warning("complex events wait in the outbox: %s", error)
+            with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
+                self.waiting = self._store.waiting_outputs()
 
 
 def newest(batches: list[pa.RecordBatch]) -> list[bytes]:

@@ -159,6 +159,7 @@ class Running:
             if not query.isActive:
                 raise work.failure or query.exception() or WeirError("a query ended by itself")
         self.outbox.retry()
+        self._status.outbox = self.outbox.waiting
         try:
             self._status.monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.room().published)

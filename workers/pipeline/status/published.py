@@ -7,7 +7,8 @@ At the top are the figures of all applications together, and under `applications
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import redis
@@ -98,7 +99,7 @@ class Statuses:
             at=self._clock(),
             **together,
             late_events=sum(each.late_events for each in found.values()),
-            outbox_events=sum(each.outbox_events for each in found.values()),
+            outbox=_added(each.outbox for each in found.values()),
             shed_events=sum(each.shed_events for each in found.values()),
             result_free_bytes=sum(known) if known else None,
             patterns={name: _counts(pattern) for name, pattern in patterns.items()},
@@ -119,6 +120,13 @@ def _applications(text: bytes | None) -> dict[str, ApplicationStatus]:
 def _known(join: Callable[[list[Any]], Any], found: dict[str, ApplicationStatus], name: str) -> Any:
     values = [value for each in found.values() if (value := getattr(each, name)) is not None]
     return join(values) if values else None
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
 
 
 def _counts(pattern: PatternStatus) -> PatternCounts:

@@ -101,7 +101,7 @@ class StatusBoard:
         self._state, self._error = "starting", before.error if before else None
         self._restarts = before.restarts if before else RestartStatus()
         self._has_run = before is not None
-        self.outbox_events = 0
+        self.outbox: Mapping[str, int] = {}  # queue → complex events that it has not taken yet
 
     def enter_state(self, state: str, error: str | None = None, pause_seconds: float | None = None) -> None:
         """To starting, running, stopping, stopped or failed; written at once. Running keeps the error before
@@ -204,7 +204,7 @@ class StatusBoard:
                 patterns=self._patterns(now),
                 **self._shedding(now),
                 late_events=self._totals.late_events,
-                outbox_events=self.outbox_events,
+                outbox=dict(self.outbox),
                 complex_events=sum(self._totals.matches.values()),
                 skipped_nodes=list(self._progress.skipped),
                 controls=controls,

@@ -11,11 +11,12 @@ process that was thought dead) is refused.
 | `weir:pipeline:state:{app}` | hash | `{operator}/{group}` state, `…:batch` |
 | `weir:pipeline:pending:{app}` | hash | place → event time (µs) at which it is due without events |
 | `weir:pipeline:between:{app}:{batch}` | hash | name → complex events for other operators (Arrow stream) |
-| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/…` → complex events still to be published |
+| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/…/{events}` → complex events still to be published |
 | `weir:pipeline:recent:{app}` | list | the newest complex events that were published, JSON |
 | `weir:pipeline:late:{app}` | stream | `d` late events (Arrow), `n` their number; the newest LATE_RETAINED |
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -40,6 +41,11 @@ class StateFromTheFuture(WeirError):  # noqa: N818
     """State of a later batch than the one at work: the checkpoint is older than the state, or another run has
     taken over.
     """
+
+
+def outbox_name(queue: str, batch: int, place: str, rows: pa.RecordBatch) -> str:
+    """The name of complex events in the outbox: where they go, what made them, and how many they are."""
+    return f"{queue}|{batch}/{place}/{rows.num_rows}"
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,14 @@ class StateStore:
             if len(found) >= most:
                 break
         return found
+
+    def waiting_outputs(self) -> dict[str, int]:
+        """How many complex events are still to be published, by queue."""
+        waiting: Counter[str] = Counter()
+        for name in cast(list[bytes], self._control.hkeys(self._outbox)):
+            queue, _, place = name.decode().partition("|")
+            waiting[queue] += int(place.rpartition("/")[2])
+        return dict(waiting)
 
     def _outputs_beside(self, most: int, paused: Collection[str]) -> dict[str, bytes]:
         """By their names first: of the paused ones there may be very many, which are not read."""

@@ -13,7 +13,7 @@ from workers.alerts.lifecycle.automaton import Thresholds
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules.matching import Matcher, matches
 from workers.alerts.rules.shipped import FIRST_RULES
-from workers.documents.states import Severity
+from workers.documents.states import SEVERITIES, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,12 @@ class Limits:
         limits = self.by_condition.get(condition, ())
         found = [each for each in limits if matches(each.matchers, labels)]
         return [each for each in found if each.is_beyond(value, each.rule in held)]
+
+    def severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
+        """How bad the worst rule of a condition calls it for a subject; otherwise: where none is about it."""
+        limits = self.by_condition.get(condition, ())
+        found = [each.severity for each in limits if matches(each.matchers, labels)]
+        return max(found, key=SEVERITIES.index, default=otherwise)
 
 
 def limits_of(rules: Iterable[AlertRule]) -> Limits:

@@ -1,7 +1,7 @@
 """The state of a node: what its agent says, and whether the agent is heard.
 
 The thresholds of BUSY and TOOBUSY are the node's own, since its laws act on them (`queues.nodes.node_state`);
-an alert on the same load may have others.
+an alert on the same load may have others. How bad "too busy" is, the alert rules on a node's load say.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from controllers.framework.reason import counted
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, SILENT, TOOBUSY
 from workers.alerts.evaluation.impact import FIRST_STEPS
 from workers.documents.nodes import NodeStatus
-from workers.documents.states import SubjectState
+from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
 
 WORDS: Mapping[str, str] = {
@@ -46,14 +46,23 @@ def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
         yield _silent(watched, name, node)
         return
     if node.state in OVERLOADED:
-        severity, word = ("warning", "busy") if node.state == BUSY else ("critical", "too busy")
-        sentence = f"Node {name} is {word}: {100 * (node.utilisation or 0.0):.0f} % of its capacity."
-        yield Fault(severity, sentence, FIRST_STEPS["node_toobusy"])  # type: ignore[arg-type]
+        yield _overloaded(watched, name, node)
     used, capacity = node.memory_bytes, node.memory_capacity_bytes
     if used is not None and capacity and not node.stale:
         share = 100 * used / capacity
         sentence = f"Node {name} uses {share:.0f} % of its memory."
         yield from watched.fault("node", name, "node_memory", share, sentence)
+
+
+def _overloaded(watched: Watched, name: str, node: NodeStatus) -> Fault:
+    labels = {"node": name}
+    severity = watched.limits.severity("node_toobusy", labels, "critical")
+    if node.state == BUSY:
+        severity = min(severity, "warning", key=SEVERITIES.index)
+    percent = 100 * (node.utilisation or 0.0)
+    rules = [] if node.stale else watched.beyond("node", name, "node_toobusy", percent, labels)
+    sentence = f"Node {name} is {WORDS[node.state or BUSY].lower()}: {percent:.0f} % of its capacity."
+    return Fault(severity, sentence, FIRST_STEPS["node_toobusy"], tuple(each.rule for each in rules))
 
 
 def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:

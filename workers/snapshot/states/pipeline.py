@@ -6,12 +6,15 @@ process, where it is silent or failed, and then all its applications show old fi
 
 from collections.abc import Iterator, Mapping
 
+from controllers.framework.reason import counted
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
+from queues.pausing import INTAKE
 from queues.stored_document import changed
 from workers.alerts.evaluation.impact import FIRST_STEPS
 from workers.documents.pipeline import ApplicationStatus, PipelineStatus
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
+from workers.steering.stopped import paused
 
 SUBJECT = "main"  # as its alerts name it
 START_SECONDS = 60.0  # Spark's start, on a slow machine
@@ -94,7 +97,7 @@ def _application(watched: Watched, name: str, row: ApplicationStatus) -> Subject
         state = watched.state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
         return changed(state, within=f"pipeline/{SUBJECT}")
     sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
-    faults = list(_faults_of(row.state, name, row.error, row.hindrance))
+    faults = [*_faults_of(row.state, name, row.error, row.hindrance), *_unpublished(watched, name, row)]
     return watched.state("application", name, faults, sign=sign, word=word, stale=row.state in OLD)
 
 
@@ -108,6 +111,15 @@ def _faults_of(state: str | None, name: str, error: str | None, stall: str | Non
         yield Fault("warning" if error else "notice", f"{name} is starting{again}; its queues wait for it.")
     elif state == "stopping":
         yield Fault("notice", f"{name} is stopping; its queues wait for it.")
+
+
+def _unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
+    """What it found and can't hand on: said as what it is, an effect, where people have paused the queue."""
+    for queue, events in sorted(row.outbox.items()):
+        pause = paused(queue, INTAKE, watched.snapshot)
+        why = "its intake is paused" if pause else "it takes no events"
+        wait = f"{counted(events, 'complex event')} of {name} wait for queue {queue}: {why}."
+        yield Fault("notice" if pause else "warning", wait, "" if pause else FIRST_STEPS["queue_wait"])
 
 
 def _sentence(text: str | None) -> str:

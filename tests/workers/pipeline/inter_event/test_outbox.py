@@ -33,7 +33,7 @@ def store(control):
         {"id": f"c{n}", "time": 1.0 + n, "type": "abc", "source": "s", "attributes": {}} for n in range(3)
     ]
     rows = pa.Table.from_batches([block.from_events(events, 0)]).combine_chunks().to_batches()[0]
-    store.write(1, WrittenState({"op/1": (b"state", None)}, outbox={"alert|1/1/0": rows}))
+    store.write(1, WrittenState({"op/1": (b"state", None)}, outbox={"alert|1/1/0/3": rows}))
     return store
 
 
@@ -74,7 +74,7 @@ def test_what_goes_to_a_paused_queue_waits_and_holds_nothing_else_back(store, mo
     monkeypatch.setattr(outbox_module, "MOST_AT_ONCE", 1)  # the paused ones would fill every round
     event = {"id": "other", "time": 1.0, "type": "t", "source": "s", "attributes": {}}
     rows = pa.Table.from_batches([block.from_events([event], 0)]).combine_chunks()
-    more = {"mail|2/1/0": rows.to_batches()[0]}
+    more = {"mail|2/1/0/1": rows.to_batches()[0]}
     store.write(2, WrittenState({"op/1": (b"state", None)}, outbox=more))
     client, paused = Publisher(), {"alert"}
     publish = client.publish_batches
@@ -89,6 +89,8 @@ def test_what_goes_to_a_paused_queue_waits_and_holds_nothing_else_back(store, mo
     outbox.try_publish()
     assert client.ids == ["other"]
     assert [name.partition("|")[0] for name in store.outputs(10)] == ["alert"]
+    assert outbox.waiting == {"alert": 3}
     paused.clear()
     outbox.retry()
+    assert outbox.waiting == {}
     assert client.ids == ["other", "c0", "c1", "c2"] and not store.outputs(10)

@@ -103,6 +103,15 @@ def test_a_node_is_drawn_with_its_own_state(state, severity, sign):
     assert (found.severity, found.sign) == (severity, sign)
 
 
+def test_how_bad_too_busy_is_says_the_rule_on_a_nodes_load():
+    """The alert said "warning" while the headline said "critical" of one node."""
+    busy = plant(nodes={"n1": {"state": "TOOBUSY", "utilisation": 0.95}})
+    assert evaluated(busy)["node/n1"].rules == ["node-too-busy"]
+    rule = AlertRule(name="mine", condition="node_toobusy", threshold=90.0, clear_threshold=80.0)
+    found = evaluated(busy, limits=limits_of([rule]))["node/n1"]
+    assert (found.severity, found.sign, found.rules) == ("warning", "TOOBUSY", ["mine"])
+
+
 @pytest.mark.parametrize(
     ("state", "used", "sign", "word"),
     [("IDLE", 0.1, "IDLE", "Idle"), ("NORMAL", 0.95, "BUSY", "Warning"),
@@ -148,6 +157,18 @@ def test_an_application_that_stalls_is_named_itself():
     assert [each.subject for each in found.health.findings] == ["application/performance"]
     assert found.states["application/performance"].stale
     assert found.states["pipeline/main"].within == "application/performance"
+
+
+def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
+    """With the intake of a queue paused they waited in an outbox that no page named."""
+    waiting = {"performance": {"state": "running", "outbox": {"alert": 41}}}
+    found = judged(pipeline(applications=waiting)).states["application/performance"]
+    assert found.severity == "warning"
+    assert found.finding == "41 complex events of performance wait for queue alert: it takes no events."
+    pause = {"part": "intake", "override": 1}
+    held = plant(pipeline={**RUNNING, "applications": waiting}, queues=queue(0.0, 0, pauses=[pause]))
+    said = evaluated(held)["application/performance"]
+    assert (said.severity, said.finding.partition(": ")[2]) == ("notice", "its intake is paused.")
 
 
 def test_a_silent_pipeline_is_not_reporting_and_its_figures_are_old():
