@@ -37,18 +37,21 @@ hypothesis_settings.load_profile("weir")
 # Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
-# Folders whose tests share a plant, a browser, or a Spark session.
+SCENARIOS = "tests/controllers/simulation/"
 ON_A_PLANT = ("tests/plant/", "tests/workers/", "tests/queues/")
+# Folders whose tests share a plant, a browser, or a Spark session.
 TOGETHER = ("tests/plant", "tests/console/browser", "tests/workers/pipeline/rules")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Long proofs on a plant are marked `alone`, before marks choose. The longest first, so that no process
-    is left with them alone in the end.
+    """Long proofs on a plant are marked `alone` and tests of the control laws `law`, before marks choose. The
+    longest come first, so that no process is left with them alone in the end.
     """
     for item in items:
         long = item.get_closest_marker("slow") or item.get_closest_marker("faults")
+        if item.nodeid.startswith("tests/controllers/") and not item.nodeid.startswith(SCENARIOS):
+            item.add_marker("law")
         if long and item.nodeid.startswith(ON_A_PLANT):
             item.add_marker("alone")
     yield

@@ -34,7 +34,7 @@ class Process:
 
 def worker(role: str, *options: str) -> Process:
     command = ("celery", "--app", "console.celery", "worker", "--queues", role, "--hostname", f"{role}@%h")
-    return Process(f"worker-{role}", (*command, *options, *WORKER_OPTIONS), stop_seconds=30)
+    return Process(f"worker-{role}", (*command, *options, *WORKER_OPTIONS), stop_seconds=12)
 
 
 def agent(node: str) -> Process:
@@ -53,12 +53,12 @@ def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> l
         *map(agent, nodes),
         Process("observer", ("python", "manage.py", "observe")),
         # On its own: it says so when the others die, and a mail server that hangs keeps no tick waiting.
-        Process("alerter", ("python", "manage.py", "alert"), stop_seconds=15),
+        Process("alerter", ("python", "manage.py", "alert")),
         # Ticks are short and mostly wait for the database: threads cost one process, not three.
         worker("control", "--pool", "threads", "--concurrency", "2"),
         worker("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
         worker("spark", "--pool", "prefork", "--concurrency", "1"),
         Process("beat", ("celery", "--app", "console.celery", "beat", "--loglevel", "WARNING")),
         Process("telemetry", ("python", "-m", "queues.publishing.telemetry")),
-        Process("pipeline", ("python", "-m", "workers.pipeline.runtime.application"), stop_seconds=30),
+        Process("pipeline", ("python", "-m", "workers.pipeline.runtime.application"), stop_seconds=12),
     ]

@@ -5,15 +5,17 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import xmlrpc.client
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from xmlrpc.client import ServerProxy
 
 import msgspec
 import psutil
@@ -63,7 +65,8 @@ stdout_logfile_backups=1
 
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
-STOP_SECONDS = 15.0  # that whoever is left has, once the supervisor itself is gone
+STOP_SECONDS = 15.0  # that the servers have, and then whoever is left
+RPC_SECONDS = 5.0  # for an answer of the supervisor
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
 
@@ -122,19 +125,23 @@ class Supervisor:
         while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    def rpc(self) -> Any:
-        return ServerProxy(
-            "http://127.0.0.1", transport=SupervisorTransport(None, None, f"unix://{self.socket}")
-        ).supervisor
+    @contextmanager
+    def rpc(self) -> Iterator[Any]:
+        transport = SupervisorTransport(None, None, f"unix://{self.socket}")
+        with xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport) as proxy:
+            yield proxy.supervisor
 
     def start_page(self) -> None:
         """The page before everything else: it is what people wait for."""
-        self.rpc().startProcess("web", False)
+        self._start("web")
 
     def start_plant(self) -> None:
-        for process in self.plant:
-            if process.name != "web":
-                self.rpc().startProcess(process.name, False)
+        self._start(*(process.name for process in self.plant if process.name != "web"))
+
+    def _start(self, *names: str) -> None:
+        with self.rpc() as rpc:
+            for name in names:
+                rpc.startProcess(name, False)
 
     def events(self) -> Iterator[str]:
         """Sentences about what dies and comes back, until the supervisor ends."""
@@ -169,13 +176,29 @@ class Supervisor:
         write_private(ends_file(self.data), msgspec.json.encode(self.ends).decode())
 
     def stop(self) -> None:
+        """Ends the plant, then the servers it writes to; within half a minute, also on a busy host."""
         if self.child and self.child.poll() is None:
+            self._stop_plant()
             self.child.terminate()
             try:
-                self.child.wait(timeout=60)
+                self.child.wait(timeout=STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._end_all()
         shutil.rmtree(self.runtime, ignore_errors=True)
+
+    def _stop_plant(self) -> None:
+        """All at once: by itself the supervisor stops one after another."""
+        socket.setdefaulttimeout(RPC_SECONDS)
+        names = {process.name for process in self.plant}
+        deadline = time.monotonic() + max((process.stop_seconds for process in self.plant), default=0)
+        with suppress(OSError, HTTPException, xmlrpc.client.Error), self.rpc() as rpc:
+            for name in names:
+                with suppress(xmlrpc.client.Fault):  # it does not run
+                    rpc.stopProcess(name, False)
+            while time.monotonic() < deadline:
+                if not any(each["pid"] for each in rpc.getAllProcessInfo() if each["name"] in names):
+                    return
+                time.sleep(0.1)
 
     def _end_all(self) -> None:
         """On a host too busy for the supervisor to finish: it first, since it would start them again."""

@@ -47,6 +47,42 @@ def _state():
         return None
 
 
+LAST_WORDS = """
+import signal, sys, time
+name, path = sys.argv[1:]
+def say(word):
+    with open(path, "a") as out:
+        print(word, name, file=out, flush=True)
+def end(*_):
+    say("asked")
+    time.sleep(1)
+    say("ended")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+say("runs")
+while True:
+    time.sleep(60)
+"""
+
+
+def test_a_plant_is_stopped_at_once_and_its_servers_after_it(tmp_path, monkeypatch):
+    """One after another, 15 processes took a minute to stop on a busy host."""
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    script, said = tmp_path / "words.py", tmp_path / "said"
+    script.write_text(LAST_WORDS)
+    words = {name: Process(name, (sys.executable, str(script), name, str(said))) for name in "abs"}
+    made = Supervisor(tmp_path, tmp_path)
+    made.start([words["s"]], [words["a"], words["b"]])
+    until(lambda: said.exists(), 30.0)
+    made.start_plant()
+    until(lambda: said.read_text().count("runs") == 3, 30.0)
+    made.stop()
+    made.child.stdout.close()
+    lines = [line for line in said.read_text().splitlines() if not line.startswith("runs")]
+    assert {*lines[:2]} == {"asked a", "asked b"} and {*lines[2:4]} == {"ended a", "ended b"}
+    assert lines[4:] == ["asked s", "ended s"]
+
+
 def test_a_process_is_shown_and_comes_back_with_its_restarts_counted(supervised):
     before = supervisor.process("talker")
     assert (before.is_well, before.restarts, before.ended_at) == (True, 0, None)
