@@ -42,6 +42,10 @@ class Served:
     environment: dict[str, str]
 
     @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def live(self) -> str:
         return f"ws://127.0.0.1:{self.port}/live/"
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 import redis
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.console.browser.screen import CHROMIUM, DESKTOP, Observer, whole_snapshot
 from tests.console.served import PASSWORD, Served
@@ -44,17 +44,42 @@ def session(chromium: Browser, served: Served) -> dict[str, Any]:
     return state
 
 
-@pytest.fixture
-def open_page(chromium: Browser, served: Served, session: dict[str, Any]) -> Iterator[Callable[..., Page]]:
-    """Opens an address in a new context; the test fails when the page logs an error."""
-    errors: list[str] = []
-    contexts = []
+@pytest.fixture(scope="package")
+def shared(chromium: Browser, served: Served) -> Iterator[BrowserContext]:
+    """A context for all pages that ask for nothing unusual: as a browser does, it keeps scripts and styles."""
+    context = chromium.new_context(base_url=served.address)
+    yield context
+    context.close()
 
-    def opened(path: str, before: Callable[[Page], None] | None = None, **options: Any) -> Page:
-        options = {"viewport": DESKTOP, "storage_state": session, **options}
-        context = chromium.new_context(base_url=f"http://127.0.0.1:{served.port}", **options)
+
+@pytest.fixture
+def open_page(
+    chromium: Browser, shared: BrowserContext, served: Served, session: dict[str, Any]
+) -> Iterator[Callable[..., Page]]:
+    """Opens an address, logged in; the test fails when the page logs an error. before: what is done to the
+    page first; unusual: options of a context, which is then its own.
+    """
+    errors: list[str] = []
+    contexts, pages = [], []
+    shared.add_cookies(session["cookies"])
+
+    def new_page(unusual: dict[str, Any]) -> Page:
+        context = chromium.new_context(base_url=served.address, storage_state=session, **unusual)
         contexts.append(context)
-        page = context.new_page()
+        return context.new_page()
+
+    def opened(
+        path: str,
+        before: Callable[[Page], None] | None = None,
+        viewport: dict[str, int] = DESKTOP,
+        color_scheme: Any = None,
+        reduced_motion: Any = None,
+        **unusual: Any,
+    ) -> Page:
+        page = new_page(unusual) if before or unusual else shared.new_page()
+        pages.append(page)
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
         page.on("pageerror", lambda error: errors.append(str(error)))
         if before:
             before(page)
@@ -62,8 +87,13 @@ def open_page(chromium: Browser, served: Served, session: dict[str, Any]) -> Ite
         return page
 
     yield opened
+    for page in pages:
+        if not page.is_closed() and page.context is shared:
+            page.evaluate("localStorage.clear()")
+        page.close()
     for context in contexts:
         context.close()
+    shared.clear_cookies()
     assert errors == []
 
 

@@ -3,11 +3,13 @@
 import itertools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.urls import reverse
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Error, Page, expect
 
 from console.pages.frame.frame import RAIL
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
@@ -44,19 +46,45 @@ SCREENS = {"light": (DESKTOP, "light"), "dark": (DESKTOP, "dark"), "phone": (PHO
 PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")  # a folder for the pictures of every page
 
 
+@pytest.fixture(scope="module")
+def tab(shared: BrowserContext) -> Iterator[Page]:
+    """One for all visits: a new one takes as long as the visit."""
+    page = shared.new_page()
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def walk(tab: Page, shared: BrowserContext, session: dict[str, Any]) -> Iterator[Page]:
+    """The tab, logged in; the test fails when a page logs an error."""
+    errors: list[str] = []
+
+    def note(error: Error) -> None:
+        errors.append(str(error))
+
+    shared.add_cookies(session["cookies"])
+    tab.on("pageerror", note)
+    yield tab
+    tab.remove_listener("pageerror", note)
+    assert errors == []
+
+
 @pytest.mark.parametrize(("path", "seen"), list(zip(PAGES, itertools.cycle(VISITS), strict=False)))
-def test_a_page_can_be_used_by_everybody_and_fits(path, seen, open_page, observer):
+def test_a_page_can_be_used_by_everybody_and_fits(path, seen, walk, observer):
     """Half of the pages on a desk in light, half on a phone in dark; the slow proof sees each on both."""
-    used_by_everybody(open_page(path, viewport=DESKTOP, color_scheme="light"), path, VISITS[seen])
+    used_by_everybody(walk, path, VISITS[seen])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_can_be_used_by_everybody_on_a_desk_and_on_a_phone(path, open_page, observer):
-    used_by_everybody(open_page(path, viewport=DESKTOP, color_scheme="light"), path, *VISITS.values())
+def test_a_page_can_be_used_by_everybody_on_a_desk_and_on_a_phone(path, walk, observer):
+    used_by_everybody(walk, path, *VISITS.values())
 
 
 def used_by_everybody(page: Page, path: str, *visits: tuple[dict[str, int], str]) -> None:
+    page.set_viewport_size(DESKTOP)
+    page.emulate_media(color_scheme="light")
+    page.goto(path)
     expect(page.locator("#connection")).not_to_have_attribute("data-connection", "reading")
     for viewport, scheme in visits:
         page.set_viewport_size(viewport)

@@ -119,7 +119,7 @@ def test_the_headline_is_two_lines_and_moves_nothing(open_page, observer):
         observer.publish(lambda snapshot: (burst(snapshot), snapshot["nodes"]["n2"].update(state="BUSY")))
         page.locator("#findings summary").click()
         expect(page.locator("#findings li")).to_have_count(2)
-        page.context.close()
+        page.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
