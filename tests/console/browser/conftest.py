@@ -46,7 +46,7 @@ def session(chromium: Browser, served: Served) -> dict[str, Any]:
 
 @pytest.fixture(scope="package")
 def shared(chromium: Browser, served: Served) -> Iterator[BrowserContext]:
-    """A context for all pages that ask for nothing unusual: as a browser does, it keeps scripts and styles."""
+    """A context for pages that ask for nothing unusual: as a browser does, it keeps scripts and styles."""
     context = chromium.new_context(base_url=served.address)
     yield context
     context.close()
