@@ -7,7 +7,7 @@ FROM ${PYTHON_IMAGE} AS packages
 COPY requirements-uv.lock requirements.lock /
 RUN pip install --no-cache-dir --require-hashes -r /requirements-uv.lock \
     && python -m venv --without-pip /opt/weir \
-    && uv pip install --no-cache --python /opt/weir/bin/python --require-hashes -r /requirements.lock
+    && uv pip install --no-cache --compile-bytecode --python /opt/weir/bin/python --require-hashes -r /requirements.lock
 # The charts' script (console/web/plotly_script.py); npm, too, stays behind.
 COPY package.json package-lock.json /scripts/
 RUN apt-get update && apt-get install -y --no-install-recommends npm \
@@ -24,6 +24,8 @@ COPY --from=packages /opt/weir /opt/weir
 WORKDIR /srv/weir
 COPY . .
 COPY --from=packages /scripts/node_modules node_modules
+# Roots are read-only: what is not compiled here is compiled by each process, at each start.
+RUN python -m compileall -q console controllers queues workers
 
 ENV PATH=/opt/weir/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 WEIR_DATA=/var/lib/weir
 # Volumes take these owners and modes when they are made.
