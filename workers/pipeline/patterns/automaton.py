@@ -111,16 +111,25 @@ def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
 
 
 def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
-    endings: list[Ending] = []
+    """The parts in their order, each with what it prefers to its own end; then the end, when all may end; then
+    what each would take after it might have ended, since another part may keep the whole from ending.
+    """
+    endings: dict[int, Ending] = {}
+    behind: list[Option] = []
     for place, part in enumerate(items):
         for what, choices in _options(part):
             if isinstance(what, Ending):
-                endings.append(what)
-                break
+                endings.setdefault(place, what)
+                continue
             others = (*items[:place], what.rest, *items[place + 1 :])
-            yield Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
+            move = Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
+            if place in endings:
+                behind.append(move)
+            else:
+                yield move
     if len(endings) == len(items):
-        yield Option(Ending.LATE if Ending.LATE in endings else Ending.NOW)
+        yield Option(Ending.LATE if Ending.LATE in endings.values() else Ending.NOW)
+    yield from behind
 
 
 def _of_repeat(item: Repeat) -> Iterator[Option]:

@@ -78,6 +78,9 @@ STRICT_ROWS = {"consume": "skip-past-last", "contiguity": "strict"}
         # An OR is what comes first, also where a way before it has begun.
         ("OR(SEQ(A; B; D), SEQ(A; C))", "ABC", "A0C2", "A0C2"),
         ("AND(A, SEQ(A; B))", "ABA", "A0B1A2", "A0B1A2"),
+        # A part that prefers to be left out is taken where another keeps the whole from ending.
+        ("AND(D, C??)", "CD", "C0D1", "C0D1"),
+        ("AND(D, C??)", "DC", "D0", "D0"),
     ],
 )
 def test_a_pattern_finds_under_either_policy(pattern, events, once, rows):
@@ -95,6 +98,9 @@ def test_a_pattern_finds_under_either_policy(pattern, events, once, rows):
         ("SEQ(A; NOT X; B)", "AXBAB", "A3B4"),
         ("SEQ(A; B; NOT X)", "ABXABY", "A3B4"),
         ("AND(A, B)", "AXBBA", "B3A4"),
+        # What is left after the forbidden event could not end any more.
+        ("SEQ(A; C+; NOT D)", "ACD", ""),
+        ("SEQ(A; C+; NOT D)", "ACX", "A0C1"),
     ],
 )
 def test_strict_contiguity_takes_no_event_in_between(pattern, events, expected):

@@ -112,13 +112,14 @@ class Attempt:
 
     @staticmethod
     def _has_outlasted(automaton: Automaton, branch: Branch, mask: int) -> bool:
-        """With strict contiguity a NOT at the end is about the very next event."""
+        """With strict contiguity a NOT at the end is about the very next event: what is left after it must be
+        able to end still. SEQ(A; C+; NOT D) goes on after A C D with another C only, which can't come.
+        """
         state = automaton.state(branch.state)
-        return (
-            state.ends_late
-            and not mask & state.wanted
-            and automaton.passed_over(branch.state, mask) is not None
-        )
+        if not state.ends_late or mask & state.wanted:
+            return False
+        passed = automaton.passed_over(branch.state, mask)
+        return passed is not None and automaton.state(passed).ends_late
 
     def closed(self, automaton: Automaton, to_the_last: bool = False) -> Branch | None:
         """What it comes to when no further event can belong to it."""
