@@ -111,8 +111,8 @@ def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
 
 
 def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
-    """The parts in their order, each with what it prefers to its own end; then the end, when all may end; then
-    what each would take after it might have ended, since another part may keep the whole from ending.
+    """The parts in their order, each with what it prefers to its own end; then the end, when all may end;
+    then what each would take after it might have ended, since another part may keep the whole from ending.
     """
     endings: dict[int, Ending] = {}
     behind: list[Option] = []
