@@ -17,7 +17,7 @@ pages = get_asgi_application()  # sets Django up, so it comes before what import
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.sessions import CookieMiddleware  # noqa: E402
 from django.conf import settings  # noqa: E402
-from django.urls import path, re_path  # noqa: E402
+from django.urls import get_resolver, path, re_path  # noqa: E402
 
 from console.api.ingestion.body_allowance import allowance_of  # noqa: E402
 from console.api.ingestion.body_limit import BodyLimit  # noqa: E402
@@ -35,3 +35,6 @@ routed = ProtocolTypeRouter(
     }
 )
 application = TrustedProxies(routed, settings.WEIR_TRUSTED_PROXIES)
+
+# Now, and not with the first request: who listens answers. On a busy host pages waited 16 s for it.
+_ = get_resolver().url_patterns
