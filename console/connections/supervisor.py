@@ -5,14 +5,15 @@ In Compose or on a cluster there is none: the console can't start what it did no
 
 import os
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xmlrpc.client import Fault, ServerProxy
 
 import msgspec
-from supervisor.xmlrpc import SupervisorTransport
+from supervisor.xmlrpc import SupervisorTransport, UnixStreamHTTPConnection
 
 from console.connections.log_text import without_secrets
 from queues import environment as variables
@@ -29,6 +30,7 @@ WORDS = {
     "STOPPED": "not started",
     "UNKNOWN": "unknown",
 }
+ANSWER_SECONDS = 5.0
 LOG_BYTES = 32 * 1024
 LOG_LINES = 100
 
@@ -129,13 +131,34 @@ def restart(name: str, at_once: bool) -> ProcessRow:
 def _ask(method: str, *arguments: Any) -> Any:
     if not is_there():
         raise NoSupervisor("This console was not started by ./run.")
-    transport = SupervisorTransport(None, None, f"unix://{variables.SUPERVISOR.text()}")
     try:
-        return getattr(ServerProxy("http://127.0.0.1", transport=transport).supervisor, method)(*arguments)
+        with supervisor_at(variables.SUPERVISOR.text()) as supervisor:
+            return getattr(supervisor, method)(*arguments)
     except OSError as error:
         raise NoSupervisor(f"The supervisor does not answer ({error}).") from error
-    finally:
-        transport.close()
+
+
+class _Connection(UnixStreamHTTPConnection):  # type: ignore[misc]  # it has no types
+    """To a supervisor that may be frozen: it has ANSWER_SECONDS for each answer."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(ANSWER_SECONDS)
+
+
+@contextmanager
+def supervisor_at(socket: str) -> Iterator[Any]:
+    """The supervisor that listens at this Unix socket. Its calls raise OSError and `xmlrpc.client.Fault`."""
+    transport = SupervisorTransport(None, None, f"unix://{socket}")
+
+    def connection() -> _Connection:
+        made = _Connection("localhost")
+        made.socketfile = socket
+        return made
+
+    transport._get_connection = connection
+    with ServerProxy("http://127.0.0.1", transport=transport) as proxy:
+        yield proxy.supervisor
 
 
 def ends_file(data: Path) -> Path:

@@ -5,23 +5,20 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import xmlrpc.client
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from xmlrpc.client import Error, Fault
 
 import msgspec
 import psutil
-from supervisor.xmlrpc import SupervisorTransport
 
-from console.connections.supervisor import ProcessEnd, ends_file
+from console.connections.supervisor import ProcessEnd, ends_file, supervisor_at
 from console.embedded.processes import Process
 from queues import environment as variables
 from queues.private_files import private_folder, write_private
@@ -66,7 +63,6 @@ stdout_logfile_backups=1
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
 STOP_SECONDS = 15.0  # that the servers have, and then whoever is left
-RPC_SECONDS = 5.0  # for an answer of the supervisor
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
 
@@ -125,12 +121,6 @@ class Supervisor:
         while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    @contextmanager
-    def rpc(self) -> Iterator[Any]:
-        transport = SupervisorTransport(None, None, f"unix://{self.socket}")
-        with xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport) as proxy:
-            yield proxy.supervisor
-
     def start_page(self) -> None:
         """The page before everything else: it is what people wait for."""
         self._start("web")
@@ -139,9 +129,9 @@ class Supervisor:
         self._start(*(process.name for process in self.plant if process.name != "web"))
 
     def _start(self, *names: str) -> None:
-        with self.rpc() as rpc:
+        with supervisor_at(str(self.socket)) as supervisor:
             for name in names:
-                rpc.startProcess(name, False)
+                supervisor.startProcess(name, False)
 
     def events(self) -> Iterator[str]:
         """Sentences about what dies and comes back, until the supervisor ends."""
@@ -188,15 +178,15 @@ class Supervisor:
 
     def _stop_plant(self) -> None:
         """All at once: by itself the supervisor stops one after another."""
-        socket.setdefaulttimeout(RPC_SECONDS)
         names = {process.name for process in self.plant}
         deadline = time.monotonic() + max((process.stop_seconds for process in self.plant), default=0)
-        with suppress(OSError, HTTPException, xmlrpc.client.Error), self.rpc() as rpc:
+        with suppress(OSError, HTTPException, Error), supervisor_at(str(self.socket)) as supervisor:
             for name in names:
-                with suppress(xmlrpc.client.Fault):  # it does not run
-                    rpc.stopProcess(name, False)
+                with suppress(Fault):  # it does not run
+                    supervisor.stopProcess(name, False)
             while time.monotonic() < deadline:
-                if not any(each["pid"] for each in rpc.getAllProcessInfo() if each["name"] in names):
+                running = {each["name"] for each in supervisor.getAllProcessInfo() if each["pid"]}
+                if not running & names:
                     return
                 time.sleep(0.1)
 

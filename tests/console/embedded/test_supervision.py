@@ -1,5 +1,6 @@
 """Processes under a real supervisor: seen, their logs read without secrets, started again."""
 
+import socket
 import sys
 import threading
 
@@ -107,6 +108,17 @@ def test_another_name_is_refused_with_the_known_ones(supervised):
         with pytest.raises(BadInput) as refused:
             ask("../../etc/passwd")
         assert "talker" in refused.value.message
+
+
+def test_a_frozen_supervisor_keeps_no_page_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 0.2)
+    address = tmp_path / "frozen.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as frozen:
+        frozen.bind(str(address))
+        frozen.listen()
+        monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, str(address))
+        with pytest.raises(supervisor.NoSupervisor, match="does not answer"):
+            supervisor.processes()
 
 
 def test_without_a_supervisor_it_is_said_so(monkeypatch):
