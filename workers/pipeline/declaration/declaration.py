@@ -44,7 +44,7 @@ from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared_rules import COLUMN, read_rule
 from workers.pipeline.declaration.monitored import Monitored
-from workers.pipeline.events.attributes import TYPES, Attribute
+from workers.pipeline.events.attributes import NUMBERS, TYPES, Attribute
 from workers.pipeline.events.layout import CARRIED, COLUMNS, Layout
 from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
 from workers.pipeline.patterns.pattern import (
@@ -187,7 +187,7 @@ def application_of(document: Any, folder: Path) -> Application:
 def _monitored(
     document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
 ) -> tuple[Monitored, ...]:
-    numbers = {"value", *(each.name for each in attributes if each.kind == "number")}
+    numbers = {"value", *(each.name for each in attributes if each.kind in NUMBERS)}
     found = []
     for place, item in enumerate(fields.items(document, "monitor", 0, MOST_MONITORED)):
         where = f"monitor[{place}]"

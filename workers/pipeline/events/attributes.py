@@ -13,13 +13,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-TYPES = {"text": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
-SQL_TYPES = {"text": "string", "number": "double", "boolean": "boolean"}
+TYPES = {"text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_()}
+SQL_TYPES = {"text": "string", "number": "double", "integer": "bigint", "boolean": "boolean"}
+NUMBERS = ("number", "integer")
+_NOUNS = {"integer": "whole number of 64 bits"}
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """kind: text, number or boolean. required: an event without it is faulty (else it is null)."""
+    """kind: text, number (a double), integer (of 64 bits, exact) or boolean. required: an event without it is
+    faulty (else it is null).
+    """
 
     name: str
     kind: str
@@ -33,8 +37,9 @@ class Attribute:
                 raise ValueError(f"attribute {self.name} is missing")
             return None
         if not _is_of(value, self.kind):
-            raise ValueError(f"attribute {self.name} takes a {self.kind}, not {_short(value)}")
-        return value
+            noun = _NOUNS.get(self.kind, self.kind)
+            raise ValueError(f"attribute {self.name} takes a {noun}, not {_short(value)}")
+        return float(value) if self.kind == "number" else value
 
 
 def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa.Array], pa.Array]:
@@ -82,6 +87,8 @@ def _is_of(value: Any, kind: str) -> bool:
         return isinstance(value, str)
     if kind == "boolean":
         return isinstance(value, bool)
+    if kind == "integer":
+        return type(value) is int and -(2**63) <= value < 2**63
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -43,7 +43,7 @@ class Sketches:
 
     def add(self, rows: pa.RecordBatch) -> None:
         for each in self.monitored:
-            values = rows.column(each.column).cast(pa.float64())
+            values = rows.column(each.column).cast(pa.float64(), safe=False)
             if each.type is not None:
                 values = values.filter(pc.equal(rows.column("type"), each.type))
             values = values.drop_null()

@@ -1,6 +1,7 @@
 """`manage.py match`: a pattern and a closed set of events in, the matches out (CONTRACT)."""
 
 import json
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from queues.errors import BadInput
 from workers.pipeline.matching.matcher import Matcher, masks_of
 from workers.pipeline.matching.previous import Previous
 from workers.pipeline.matching.retained.matches import KEYED, joined
+from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
     CONTIGUITIES,
@@ -24,6 +26,8 @@ from workers.pipeline.patterns.pattern import (
 )
 
 KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
+OWN = ("match_key", "group")  # columns that bring the events of a key together
+NUMBER = pa.float64()  # kept as written: `exact_numbers`
 MOST_SECONDS = 1e12  # of which the microseconds still fit into 64 bits, also when two are added
 
 
@@ -38,19 +42,11 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
             raise BadInput(name, f"is not known; known are {', '.join(KEYS)}")
     pattern = _pattern(document)
     events = _events(document.get("events"))
-    attributes = _attributes(pattern, events)
-    before = Previous(pattern).columns(attributes) if pattern.reads_previous else {}
-    masks = masks_of(pattern, attributes, before)
-    ids = pa.array([event["id"] for event in events], pa.string())
-    rows = [
-        attributes.column("time"),
-        ids,
-        *(pa.nulls(len(events), KEYED.field(name).type) for name in ("type", "value", "source")),
-    ]
-    rows += [attributes.column("match_key"), attributes.column("group")]
+    rows = _rows(pattern, events)
+    attributes = _attributes(pattern, events, rows.column("time"))
+    masks = masks_of(pattern, pa.RecordBatch.from_pydict(attributes), _before(pattern, attributes, rows))
     matcher = Matcher(pattern)
-    found = joined([matcher.take(pa.RecordBatch.from_arrays(rows, schema=KEYED), masks), matcher.finish()])
-    return {"matches": found.ids()}
+    return {"matches": joined([matcher.take(rows, masks), matcher.finish()]).ids()}
 
 
 def _pattern(document: Mapping[str, Any]) -> Pattern:
@@ -61,7 +57,7 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
     pattern = Pattern(
         "match",
         expression,
-        definitions(expression, document.get("define") or {}, "define"),
+        definitions(expression, _define(document), "define"),
         key,
         _within_us(document.get("within_seconds")),
         contiguity=one_of(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
@@ -69,6 +65,12 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
     )
     check_states(pattern, "pattern")
     return pattern
+
+
+def _define(document: Mapping[str, Any]) -> Any:
+    """What was given; nothing where it was left out, or is null."""
+    given = document.get("define")
+    return {} if given is None else given
 
 
 def _within_us(seconds: Any) -> int:
@@ -109,17 +111,36 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
-def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:
-    """What the predicates read, one column each, with time (µs), match_key and group."""
-    times_us = np.array([round(event["time"] * 1e6) for event in events], np.int64)
-    columns: dict[str, pa.Array] = {"time": pa.array(times_us)}
-    columns["match_key"] = pa.array([_key(pattern.key, event) for event in events], pa.string())
-    columns["group"] = pa.array(np.zeros(len(events), np.int32))
+def _rows(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:
+    """The events as the matcher takes them: time (µs), id and key."""
+    columns = {
+        "time": pa.array(np.array([round(event["time"] * 1e6) for event in events], np.int64)),
+        "id": pa.array([event["id"] for event in events], pa.string()),
+        "match_key": pa.array([_key(pattern.key, event) for event in events], pa.string()),
+        "group": pa.array(np.zeros(len(events), np.int32)),
+    }
+    arrays = [columns.get(each.name, pa.nulls(len(events), each.type)) for each in KEYED]
+    return pa.RecordBatch.from_arrays(arrays, schema=KEYED)
+
+
+def _attributes(pattern: Pattern, events: list[dict[str, Any]], times_us: pa.Array) -> dict[str, pa.Array]:
+    """What the predicates read, one column each."""
+    columns: dict[str, pa.Array] = {"time": times_us}
     for symbol, predicate in pattern.defines.items():
         for name in sorted(predicate.columns | predicate.previous):
+            if name in OWN and name in predicate.previous:
+                raise BadInput(f"define.{symbol}", f"takes prev() of any attribute but {' and '.join(OWN)}")
             if name not in columns:
                 columns[name] = _column(name, events, symbol)
-    return pa.RecordBatch.from_pydict(columns)
+    return columns
+
+
+def _before(pattern: Pattern, attributes: dict[str, pa.Array], rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    """What the predicates read of the event before."""
+    if not pattern.reads_previous:
+        return {}
+    own = {name: rows.column(name) for name in OWN}
+    return Previous(pattern).columns(pa.RecordBatch.from_pydict({**attributes, **own}))
 
 
 def _key(key: str | None, event: dict[str, Any]) -> str:
@@ -128,7 +149,9 @@ def _key(key: str | None, event: dict[str, Any]) -> str:
     value = event.get(key)
     if value is None or isinstance(value, (list, dict)):
         raise BadInput("key", f"event {event['id']!r} has no {key!r} to bring events together by: {value!r}")
-    return json.dumps(float(value) if _is_number(value) else value)
+    # 5 and 5.0 are one key; two whole numbers that are the same as doubles are two.
+    whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
+    return json.dumps(int(value) if whole else value)
 
 
 def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
@@ -145,7 +168,7 @@ def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
                 "events",
                 f"{name} of event {id_!r} is {value!r}; what {symbol} reads is one kind of number or text",
             )
-    return pa.array(values, kind)
+    return exact_numbers.column(values) if kind == NUMBER else pa.array(values, kind)
 
 
 def _kind(value: Any) -> pa.DataType | None:
@@ -153,7 +176,7 @@ def _kind(value: Any) -> pa.DataType | None:
         case bool():
             return pa.bool_()
         case int() | float():
-            return pa.float64()
+            return NUMBER
         case str():
             return pa.string()
     return None

@@ -130,7 +130,7 @@ def masks_of(
     columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
     columns.update(before or {})
     for name in {"time", previous_of("time")} & set(columns):
-        columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64()), 1e6)
+        columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
     total = np.zeros(rows.num_rows, np.int64)
     for symbol, bit in pattern.bits.items():
         held = _held(pattern, symbol, columns, rows.num_rows)

@@ -4,7 +4,7 @@
 `or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`; `"text" in column` searches for a
 part of a text; `prev(column)` is the column of the previous event of the same key. A comparison with an
 unknown (null, and prev() at the first event) is not true, nor is its `not`, as in SQL. One predicate is
-evaluated over a whole Arrow batch at once.
+evaluated over a whole Arrow batch at once. Whole numbers are exact (`exact_numbers`).
 """
 
 import ast
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.errors import BadInput, Forbidden
+from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.contradiction import can_hold
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
@@ -36,7 +37,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 }
 _WORDS = {"true": True, "false": False}
 _PREVIOUS = "prev"
-_LARGEST = 2**63
+_LARGEST = 2**64
 MOST_CHARACTERS = 2_000
 MOST_NESTING = 12
 MOST_OPERATORS = 20  # within one another, chains of `and` and `or` being one
@@ -251,9 +252,13 @@ def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return pc.invert(_evaluate(operand, columns))
         case ast.UnaryOp(operand=operand):
-            return pc.negate(_evaluate(operand, columns))
+            value = _evaluate(operand, columns)
+            return exact_numbers.negated(value) if _by_rows(value) else pc.negate(value)
         case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_evaluate(left, columns), _evaluate(right, columns))
+            sides = _evaluate(left, columns), _evaluate(right, columns)
+            if _by_rows(*sides):
+                return exact_numbers.calculated(op, *sides)
+            return _ARITHMETIC[type(op)](*sides)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return _compare(op, _evaluate(left, columns), right, columns)
     raise AssertionError(f"unchecked expression {ast.dump(node)}")
@@ -266,13 +271,24 @@ def _fold(join: Callable[[Any, Any], Any], values: list[Any]) -> Any:
     return result
 
 
+def _by_rows(*values: Any) -> bool:
+    """Whether Arrow would not be exact, or there are only constants to work with."""
+    return any(map(exact_numbers.is_whole, values)) or all(map(exact_numbers.is_number, values))
+
+
 def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
     if not isinstance(op, (ast.In, ast.NotIn)):
-        return _COMPARISONS[type(op)](left, _evaluate(right, columns))
+        value = _evaluate(right, columns)
+        if _by_rows(left, value) and not exact_numbers.are_int64(left, value):
+            return exact_numbers.compared(op, left, value)
+        return _COMPARISONS[type(op)](left, value)
     if isinstance(right, ast.Name):
         found = pc.match_substring(columns[right.id], left)
         return found if isinstance(op, ast.In) else pc.invert(found)
     members = [item.value for item in right.elts]  # type: ignore[attr-defined]
+    if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], str):
+        held = exact_numbers.among(left, members)
+        return held if isinstance(op, ast.In) else pc.invert(held)
     present = pc.and_kleene(pc.is_in(left, value_set=pa.array(members)), pc.is_valid(left))
     return present if isinstance(op, ast.In) else pc.and_kleene(pc.invert(present), pc.is_valid(left))
 

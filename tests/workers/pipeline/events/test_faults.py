@@ -14,7 +14,11 @@ from workers.pipeline.events.layout import Layout
 
 LAYOUT = Layout(
     ("id", "time", "type", "source", "key", "value"),
-    (Attribute("level", "number", required=True), Attribute("site", "text")),
+    (
+        Attribute("level", "number", required=True),
+        Attribute("site", "text"),
+        Attribute("user", "integer"),
+    ),
 )
 
 
@@ -54,6 +58,11 @@ def event(name: str, attributes: object, **more) -> dict:
         ({"level": "high"}, 'attribute level takes a number, not "high"'),
         ({"level": True}, "attribute level takes a number, not true"),
         ({"level": 1, "site": 7}, "attribute site takes a text, not 7"),
+        ({"level": 1, "user": 1.5}, "attribute user takes a whole number of 64 bits, not 1.5"),
+        (
+            {"level": 1, "user": 2**63},
+            "attribute user takes a whole number of 64 bits, not 9223372036854775808",
+        ),
     ],
 )
 def test_an_event_whose_attributes_are_not_as_declared_is_a_dead_letter_with_the_cause(
@@ -109,4 +118,9 @@ def test_a_dead_letter_of_the_pipeline_counts_as_dead(read, control, nodes):
 
 def test_columns_that_nobody_asks_for_are_not_read(read):
     rows, _ = read([event("e", {"level": 1}, value=2.0)])
-    assert set(rows[0]) == {*LAYOUT.columns, "level", "site"}
+    assert set(rows[0]) == {*LAYOUT.columns, "level", "site", "user"}
+
+
+def test_whole_numbers_of_64_bits_are_exact_where_they_are_declared_so(read):
+    rows, _ = read([event("e", {"level": 2**63 - 1, "user": 2**63 - 1})])
+    assert (rows[0]["level"], rows[0]["user"]) == (float(2**63), 2**63 - 1)

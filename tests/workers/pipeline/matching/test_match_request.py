@@ -183,6 +183,50 @@ def test_a_value_that_is_missing_satisfies_no_comparison():
     assert ask("low", events, define={"low": "not (level > 1)"}) == []
 
 
+BIG = 2**63 - 1
+
+
+def test_ids_and_stamps_of_64_bits_are_compared_exactly():
+    stamps = [1_700_000_000_000_000_000, 1_700_000_000_000_000_001, 1_700_000_000_000_000_003]
+    events = [
+        {
+            "id": f"e{at}",
+            "time": at,
+            "type": "A",
+            "stamp": stamp,
+            "user": BIG - at % 2,
+            "share": 0.5 if at else 1,
+        }
+        for at, stamp in enumerate(stamps)
+    ]
+    assert ask("next", events, define={"next": "stamp - prev(stamp) = 1"}) == [["e1"]]
+    assert ask("big", events, define={"big": "user > 9223372036854775806"}) == [["e0"], ["e2"]]
+    assert ask("SEQ(A; A)", events, key="user") == [["e0", "e2"]]
+    assert ask("half", events, define={"half": "share < 1"}) == [["e1"], ["e2"]]
+
+
+def test_numbers_of_more_than_64_bits_are_compared_exactly_too():
+    events = [{"id": f"e{at}", "time": at, "n": 2**64 - 1 + at * 10**20} for at in range(3)]
+    assert ask("more", events, define={"more": "n > prev(n) and n - prev(n) > 1"}) == [["e1"], ["e2"]]
+    assert ask("least", events, define={"least": "n < 1e19 + 1e19"}) == [["e0"]]
+
+
+def test_a_time_far_away_is_read_by_a_condition():
+    events = [{"id": "a", "time": 1e11}, {"id": "b", "time": 1e12}]
+    assert ask("late", events, define={"late": "time > 2e11"}, within_seconds=None) == [["b"]]
+
+
+def test_attributes_may_have_the_names_that_the_matcher_gives_its_own_columns():
+    events = [{"id": f"e{at}", "time": at, "group": at, "match_key": f"k{at}"} for at in range(2)]
+    assert ask("one", events, define={"one": "group == 1 and match_key == 'k1'"}) == [["e1"]]
+    with pytest.raises(BadInput, match=r"define\.one: takes prev\(\) of any attribute but"):
+        ask("one", events, define={"one": "prev(group) == 1"})
+
+
+def test_a_define_of_nothing_leaves_every_symbol_an_event_type():
+    assert words(ask("SEQ(A; B)", "AB", define={})) == words(ask("SEQ(A; B)", "AB", define=None)) == "A0B1"
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -196,6 +240,14 @@ def test_a_value_that_is_missing_satisfies_no_comparison():
         ({"define": {"B": "speed > 1"}}, "define.B"),
         ({"define": {"B": "type > 1"}}, "define.B"),
         ({"define": ["B"]}, "define"),
+        ({"define": []}, "define"),
+        ({"define": ""}, "define"),
+        ({"define": 0}, "define"),
+        ({"define": False}, "define"),
+        ({"define": {"B": ""}}, "define.B"),
+        ({"define": {"B": 0}}, "define.B"),
+        ({"define": {"B": False}}, "define.B"),
+        ({"define": {"B": None}}, "define.B"),
         ({"contiguity": "loose"}, "contiguity"),
         ({"contiguity": None}, "contiguity"),
         ({"consume": "twice"}, "consume"),

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from queues.errors import BadInput
+from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.predicate import parse, previous_of
 
 TYPES = {"value": pa.float64(), "count": pa.int64(), "type": pa.string(), "name": pa.string()}
@@ -39,6 +40,57 @@ def test_a_condition_holds_as_written_and_never_of_the_unknown(text, event, expe
     predicate = parse(text, "define.A")
     columns = {name: pa.array([event.get(name)], TYPES[name]) for name in predicate.columns}
     assert predicate.mask(columns, 1).to_pylist() == [expected]
+
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("n > 9223372036854775806", [MOST, MOST - 1, None], [True, False, False]),
+        ("n = 9007199254740993", [2**53 + 1, 2**53], [True, False]),
+        ("n >= -9223372036854775808", [-(2**63), None], [True, False]),
+        ("n > 18446744073709551614", [2**64 - 1, 2**64 - 2], [True, False]),
+        ("n in (9223372036854775807, 1)", [MOST, MOST - 1, 1, None], [True, False, True, False]),
+        ("n not in (9223372036854775807, 1)", [MOST, MOST - 1, None], [False, True, False]),
+        # A sum does not wrap around, and is exact; half of one is a double.
+        ("n + 1 > 0", [MOST, -1], [True, False]),
+        ("n - 9223372036854775806 = 1", [MOST, MOST - 1], [True, False]),
+        ("n * 3 - n = n + n", [MOST, 2**53 + 1], [True, True]),
+        ("n / 2 > 4611686018427387903", [MOST], [True]),
+        ("-n < -9223372036854775806", [MOST, MOST - 1], [True, False]),
+        ("n / 0 > 1", [1, 0, -1], [True, False, False]),
+        # Beside doubles each stays what it is.
+        ("n > 9007199254740992", [2**53 + 1, 9007199254740992.0, 1e300, 0.5], [True, False, True, False]),
+        ("n > 9007199254740992.0", [2**53 + 1, 2**53], [True, False]),
+        ("n > 2.5", [2, 3], [False, True]),
+        ("n > 2.5", [2, MOST], [False, True]),
+    ],
+)
+def test_whole_numbers_are_compared_and_added_exactly(text, values, expected):
+    mask = parse(text, "define.A").mask({"n": exact_numbers.column(values)}, len(values))
+    assert mask.to_pylist() == expected
+
+
+def test_a_number_of_a_row_says_the_same_whatever_stands_in_the_other_rows():
+    predicate = parse("n - m <= 1 and n > 9007199254740992", "define.A")
+    rows = [(2**53 + 1, 2**53), (1.5, 0.25), (MOST, MOST - 1), (MOST, -MOST), (None, 1), (2**70, 2**70 - 1)]
+    columns = [exact_numbers.column([row[side] for row in rows]) for side in (0, 1)]
+    together = predicate.mask({"n": columns[0], "m": columns[1]}, len(rows)).to_pylist()
+    apart = [
+        predicate.mask({"n": exact_numbers.column([n]), "m": exact_numbers.column([m])}, 1)[0].as_py()
+        for n, m in rows
+    ]
+    assert together == apart == [True, False, True, False, False, True]
+
+
+@pytest.mark.parametrize("text", ["n > 'a'", "n == true", "type > 9223372036854775807", "n - type > 1"])
+def test_a_whole_number_goes_with_numbers_only(text):
+    predicate = parse(text, "define.A")
+    columns = {"n": pa.array([MOST]), "type": pa.array(["a"])}
+    with pytest.raises(pa.ArrowException):
+        predicate.mask({name: columns[name] for name in predicate.columns}, 1)
 
 
 @pytest.mark.parametrize(

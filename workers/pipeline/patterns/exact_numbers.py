@@ -1,0 +1,152 @@
+"""Numbers as they were written: whole ones exact however large, all others doubles.
+
+Arrow compares a whole number with a double only up to 53 bits, and adds with a wrap-around at 64. So where
+whole numbers take part, rows are worked one by one:
+
+    whole with whole     compared, added, subtracted and multiplied exactly
+    whole with double    compared exactly; what is calculated of the two is a double
+    divided              a double; by 0 infinite, or NaN, which equals nothing
+
+Unknown is None, and so is what is calculated of it or compared with it.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Number = int | float | None
+LEAST_INT64, MOST_INT64 = -(2**63), 2**63 - 1
+EXACT_IN_DOUBLE = 2**53  # up to here a double is every whole number
+# A column in which doubles stand beside whole numbers, or whole numbers are of more than 64 bits.
+WRITTEN = pa.struct([("whole", pa.decimal256(76, 0)), ("real", pa.float64())])
+Operation = Callable[[Any, Any], Any]
+_COMPARISONS: dict[type, Operation] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_ARITHMETIC: dict[type, Operation] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+
+
+class Worked(list[Number]):
+    """What was calculated, a number a row."""
+
+
+def column(values: Sequence[Number]) -> pa.Array:
+    """Numbers of JSON as a column that keeps each of them as it was written."""
+    given = [value for value in values if value is not None]
+    if all(isinstance(value, float) for value in given):
+        return pa.array(values, pa.float64())
+    if all(isinstance(value, int) and LEAST_INT64 <= value <= MOST_INT64 for value in given):
+        return pa.array(values, pa.int64())
+    parts = [
+        pa.array([value if isinstance(value, kind) else None for value in values], WRITTEN.field(name).type)
+        for name, kind in (("whole", int), ("real", float))
+    ]
+    unknown = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(parts, fields=list(WRITTEN), mask=unknown)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a constant of a condition is a number."""
+    return type(value) in (int, float)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it may be a whole number that no double is: a column of them, or a large constant."""
+    if isinstance(value, pa.Array):
+        return bool(pa.types.is_integer(value.type) or value.type == WRITTEN)
+    return isinstance(value, Worked) or (type(value) is int and abs(value) > EXACT_IN_DOUBLE)
+
+
+def are_int64(*values: Any) -> bool:
+    """Whether Arrow compares them exactly: columns of 64 bits, and constants that fit in."""
+    return all(
+        value.type == pa.int64()
+        if isinstance(value, pa.Array)
+        else type(value) is int and LEAST_INT64 <= value <= MOST_INT64
+        for value in values
+    )
+
+
+def compared(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | bool:
+    """Row by row; of two constants one answer. Raises pyarrow.ArrowTypeError where one is no number."""
+    holds = _COMPARISONS[type(op)]
+    if is_number(left) and is_number(right):
+        return bool(holds(left, right))
+    return pa.array([None if None in pair else holds(*pair) for pair in _pairs(left, right)], pa.bool_())
+
+
+def calculated(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
+    """Row by row; of two constants one number. Raises pyarrow.ArrowTypeError where one is no number."""
+    of: Operation = _quotient if isinstance(op, ast.Div) else _result(_ARITHMETIC[type(op)])
+    if is_number(left) and is_number(right):
+        number: int | float = of(left, right)
+        return number
+    return Worked(None if None in pair else of(*pair) for pair in _pairs(left, right))
+
+
+def negated(value: Any) -> Worked | int | float:
+    """The same with the other sign."""
+    number: int | float | Worked = (
+        -value if is_number(value) else Worked(None if each is None else -each for each in _rows(value))
+    )
+    return number
+
+
+def among(value: Any, members: Collection[int | float]) -> pa.BooleanArray | bool:
+    """Whether each row is one of the members. Raises pyarrow.ArrowTypeError where it is no number."""
+    numbers = frozenset(members)
+    if is_number(value):
+        return value in numbers
+    return pa.array([None if each is None else each in numbers for each in _rows(value)], pa.bool_())
+
+
+def _pairs(left: Any, right: Any) -> Iterator[tuple[Number, Number]]:
+    # A constant goes with every row of the other.
+    sides = [cycle((side,)) if is_number(side) else _rows(side) for side in (left, right)]
+    return zip(*sides, strict=False)
+
+
+def _rows(value: Any) -> Sequence[Number]:
+    if isinstance(value, Worked):
+        return value
+    kind = value.type if isinstance(value, pa.Array) else pa.string()
+    if kind == WRITTEN:
+        parts = zip(value.field("whole").to_pylist(), value.field("real").to_pylist(), strict=True)
+        return [real if whole is None else int(whole) for whole, real in parts]
+    if not any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)):
+        raise pa.ArrowTypeError("a number goes with numbers only")
+    numbers: list[Number] = value.to_pylist()
+    return numbers
+
+
+def _result(of: Operation) -> Operation:
+    def result(left: int | float, right: int | float) -> int | float:
+        if isinstance(left, float) or isinstance(right, float):
+            left, right = _double(left), _double(right)
+        number: int | float = of(left, right)
+        return number
+
+    return result
+
+
+def _quotient(left: int | float, right: int | float) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.float64(_double(left)) / np.float64(_double(right)))
+
+
+def _double(number: int | float) -> float:
+    """The nearest double; beyond the largest, infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return np.inf if number > 0 else -np.inf
