@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
 from queues.documents import MOST_JSON_BYTES, read_json
 from queues.errors import BadInput
@@ -41,6 +41,12 @@ def _text(path: str) -> str:
 
 class JsonCommand(BaseCommand):
     """A command that answers with one JSON document; subclasses give `answer(options)`."""
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Options may stand anywhere: argparse else takes an optional FILE for left out at the first one."""
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+        return parser
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(f"{type(self).__name__} gives no answer")

@@ -1,7 +1,7 @@
 """The lab's scenario `elasticity`: a week of events, compressed, through a chain whose tasks a law chooses.
 
 Events arrive by day and week with bursts and noise, at most `PEAK_PER_SECOND`; or as a trace that covers
-`days`, at most that for all but a hundredth of the time. `elastic_chain` is the plant. After each
+`days`, at most that for `common_share` of the time. `elastic_chain` is the plant. After each
 `interval_seconds` without a pause the law sees what was measured in the last three fifths of them (Stutz,
 9.5); a change of tasks stops the chain for `pause_seconds`. All start alike, with tasks for the first minute
 at a utilisation of .7. How each law of the lab is asked: `elastic_laws`.
@@ -28,7 +28,6 @@ PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
 DAY_SECONDS, START_SECONDS, MEASURED = 86_400.0, 60, 0.6
 # Least over greatest of a day, what a weekend lacks, and what bursts add for how long (of a day).
 NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
-COMMON = 0.99
 # Of the minutes' noise: its deviation, and how long it lasts (of a day).
 NOISE, NOISE_DAYS = 0.02, 0.05
 SETTINGS = (
@@ -37,6 +36,14 @@ SETTINGS = (
     Parameter("interval_seconds", "s", "Between decisions.", 300, 5, 86_400, "integer"),
     Parameter("bound_seconds", "s", "Latency the queueing laws keep.", 0.01, 0.004, 60),
     Parameter("days", "days", "What the run, or the trace, covers.", 7, 1, 60, "integer"),
+    Parameter(
+        "common_share",
+        "share of the time",
+        "For so long a trace is at most the greatest rate; below 1 its rarest spikes go beyond.",
+        1.0,
+        0.5,
+        1.0,
+    ),
 )
 
 
@@ -78,8 +85,7 @@ def _fresh(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floa
     day = DAY_SECONDS / settings["compression"]
     seconds = round(settings["days"] * day)
     shape = _week(seconds, day, chance) if trace is None else arrivals.averaged(trace, seconds)
-    # A trace's rarest spike would make all the rest of it nothing to do.
-    peak = shape.max() if trace is None else np.quantile(shape, COMMON) or shape.max()
+    peak = shape.max() if trace is None else np.quantile(shape, settings["common_share"]) or shape.max()
     return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
 
 

@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from controllers.framework.parameter import Parameter
 from controllers.rivals.shedders import SHEDDERS, MeasuredStream, Table
@@ -326,8 +327,8 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     promised = np.asarray(who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :])
     metrics = {
         "recall": round(got / possible, 4) if possible else None,
-        "latency_mean_seconds": round(float(latency[counted].mean()), 5),
-        "bound_violations": round(float((by_window > settings["latency_bound_seconds"]).mean()), 4),
+        "latency_mean_seconds": round(float(latency[counted].mean()), 5) if counted.any() else None,
+        "bound_violations": _share(by_window > settings["latency_bound_seconds"]),
         "utilisation": round(float(passed.service[counted].sum()) / seconds, 4),
         "realised_share": round(got / (float(promised.mean()) * seconds), 4) if promised.size else None,
         "matches": got,
@@ -353,6 +354,11 @@ def _by_the_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Float
     late = stream.times[left > stream.seconds]
     end = late[0] if len(late) else np.inf
     return {name: found[found < end] for name, found in passed.found.items()}
+
+
+def _share(flags: npt.NDArray[np.bool_]) -> float | None:
+    """How many of them hold; of none nothing is known."""
+    return round(float(flags.mean()), 4) if flags.size else None
 
 
 def _window_means(times: Floats, latency: Floats, seconds: float) -> Floats:

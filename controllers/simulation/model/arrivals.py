@@ -17,13 +17,15 @@ def jump(steps: int, at: int, size: float) -> Floats:
 
 
 def resampled(trace: Floats, steps: int) -> Floats:
-    """A real trace, scaled to a maximum of 1 and stretched to the number of steps by linear interpolation.
+    """A real trace, stretched to the number of steps by linear interpolation and scaled to a maximum of 1.
 
     Raises `BadInput` when it has no value above 0, or any that is negative or not finite.
     """
     _check(trace)
     at = np.linspace(0, trace.size - 1, steps)
-    return np.asarray(np.interp(at, np.arange(trace.size), trace / trace.max()))
+    shape = np.interp(at, np.arange(trace.size), trace / trace.max())
+    # All that arrives may lie between the steps.
+    return np.asarray(shape / shape.max()) if shape.max() > 0 else averaged(trace, steps)
 
 
 def averaged(trace: Floats, steps: int) -> Floats:
@@ -35,7 +37,7 @@ def averaged(trace: Floats, steps: int) -> Floats:
     if trace.size <= steps:
         return resampled(trace, steps)
     edges = np.linspace(0, trace.size, steps + 1).astype(int)
-    means = np.add.reduceat(trace, edges[:-1]) / np.diff(edges)
+    means = np.add.reduceat(trace / trace.max(), edges[:-1]) / np.diff(edges)
     return np.asarray(means / means.max())
 
 

@@ -116,7 +116,7 @@ def _queueing(course: Course, steered: Steered) -> Law:
         rows = {
             each.name: {
                 "tasks": each.tasks,
-                "arrival_interval_seconds": each.tasks / max(each.rate_per_second, 1e-9),
+                "arrival_interval_seconds": _interval_seconds(each, course),
                 "service_seconds": each.service_seconds,
                 "latency_seconds": each.service_seconds,
             }
@@ -127,6 +127,12 @@ def _queueing(course: Course, steered: Steered) -> Law:
         return _tasks_of(seen, decision)
 
     return decide
+
+
+def _interval_seconds(of: MeasuredInterval, course: Course) -> float:
+    """Between arrivals at one task; where nothing came, all of the interval lies between two."""
+    rate = of.rate_per_second or 1 / float(course.settings["interval_seconds"])
+    return of.tasks / rate
 
 
 def _forecast(course: Course, steered: Steered) -> Law:

@@ -1,10 +1,15 @@
 """The JSON commands answer with one document, and refuse bad input with one line that names the field."""
 
 import io
+import itertools
 import json
+import pkgutil
 
 import pytest
-from django.core.management import call_command
+from django.core.management import call_command, load_command_class
+
+from console.management import commands
+from console.management.document import JsonCommand
 
 
 def ask(monkeypatch, command: str, document: str, *arguments: str) -> dict:
@@ -86,3 +91,36 @@ def test_match_finds_and_refuses_by_name(monkeypatch):
     assert ask(monkeypatch, "match", json.dumps(document), "-") == {"matches": [["A1", "B1"]]}
     refused = refusal(monkeypatch, "match", json.dumps({**document, "pattern": "SEQ(A; B"}), "-")
     assert refused.startswith("pattern")
+
+
+def json_commands():
+    names = [found.name for found in pkgutil.iter_modules(commands.__path__)]
+    loaded = {name: load_command_class("console", name) for name in names}
+    return {name: command for name, command in loaded.items() if isinstance(command, JsonCommand)}
+
+
+def test_options_of_every_json_command_may_stand_anywhere():
+    for name, command in json_commands().items():
+        parser = command.create_parser("manage.py", name)
+        positionals = [each for each in parser._actions if not each.option_strings]
+        words = [
+            next(iter(each.choices)) if each.choices else f"word{at}" for at, each in enumerate(positionals)
+        ]
+        orders = {order for order in itertools.permutations([*words, "-v2"]) if _in_order(order, words)}
+        assert len(orders) == len(words) + 1
+        read = [parser.parse_args(list(order)) for order in orders]
+        assert all(each == read[0] and each.verbosity == 2 for each in read), name
+
+
+def _in_order(order, words):
+    return [word for word in order if word != "-v2"] == words
+
+
+def test_a_file_may_follow_the_options(monkeypatch, tmp_path):
+    path = tmp_path / "points.json"
+    path.write_text('{"points": {"a": 1}, "count": 1}')
+    assert ask(monkeypatch, "split", "", "--json", str(path)) == {"sequence": ["a"]}
+    path.write_text('{"observations": [{"queue_length": 5}]}')
+    assert ask(monkeypatch, "decide", "", "worker_rate", "--json", str(path))["law"] == "worker_rate"
+    path.write_text('{"pattern": "A", "events": []}')
+    assert ask(monkeypatch, "match", "", "--json", str(path)) == {"matches": []}

@@ -62,6 +62,58 @@ def test_a_real_trace_shapes_the_day(tmp_path, name):
     assert shaped["results"] != run("queues", "--law", "greedy-band")["results"]
 
 
+def written(tmp_path, values):
+    path = tmp_path / "trace.csv"
+    path.write_text("value\n" + "".join(f"{value}\n" for value in values))
+    return str(path)
+
+
+SHORT = {
+    "shedding": ["--set", "seconds=600", "--set", "interval_seconds=20"],
+    "elasticity": ["--set", "compression=1000", "--set", "days=2", "--set", "interval_seconds=10"],
+}
+IDLE = {
+    "in the middle": [9.0] * 20 + [0.0] * 40 + [5.0] * 20,
+    "but for one value": [0.0] * 30 + [7.0] + [0.0] * 40,
+}
+
+
+@pytest.mark.parametrize("shape", IDLE)
+@pytest.mark.parametrize(
+    "scenario", ["manager", "queues", "crash", "flow", "balance", "shedding", "elasticity", "ladder"]
+)
+def test_every_law_of_a_scenario_takes_a_trace_with_an_idle_window(tmp_path, scenario, shape):
+    trace = written(tmp_path, IDLE[shape])
+    document = run(scenario, "--trace", trace, "--column", "value", *SHORT.get(scenario, []))
+    scenarios = json.loads(lab("list", "--json")[1])["scenarios"]
+    assert list(document["results"]) == scenarios[scenario]["laws"]
+
+
+def test_a_trace_is_scaled_so_that_its_maximum_is_the_scenarios(tmp_path):
+    # More rows than steps: the highest lies between two of them.
+    trace, series = written(tmp_path, [1.0] * 30_001 + [7.0] + [2.0] * 20_000), tmp_path / "series.csv"
+    run("manager", "--law", "static", "--trace", trace, "--column", "value", "--series", str(series))
+    rates = [float(line.split(",")[2]) for line in series.read_text().splitlines()[1:]]
+    # The scenario's own sine reaches max_rate too.
+    own = tmp_path / "own.csv"
+    run("manager", "--law", "static", "--series", str(own))
+    assert max(rates) == max(float(line.split(",")[2]) for line in own.read_text().splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--seed", "3", "run", "crash", "--law", "thesis", "--json"),
+        ("run", "--seed", "3", "--json", "crash", "--law", "thesis"),
+        ("run", "--law", "thesis", "--json", "--seed", "3", "crash"),
+    ],
+)
+def test_options_may_stand_before_the_scenario(arguments):
+    code, out, err = lab(*arguments)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == run("crash", "--law", "thesis", "--seed", "3")
+
+
 @pytest.mark.parametrize(
     ("field", "arguments"),
     [

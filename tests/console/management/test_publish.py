@@ -52,6 +52,14 @@ def jsonl(path: Path, count: int) -> Path:
     return path
 
 
+def test_options_may_stand_before_the_file(
+    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(jsonl(tmp_path / "e.jsonl", 20))
+    code, document, _ = publish(capsys, "--limit", "5", "alert", "--format", "jsonl", path)
+    assert (code, document["published"]) == (0, 5)
+
+
 def test_every_line_is_published_and_counted(
     tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
 ) -> None:

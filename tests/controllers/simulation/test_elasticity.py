@@ -93,6 +93,17 @@ def test_a_trace_shapes_the_week_and_its_length_is_set():
     assert run("hpa", trace=trace) != run("hpa")
 
 
+def test_a_trace_is_scaled_by_its_maximum_and_by_wish_its_rarest_spikes_go_beyond():
+    trace = np.concatenate([np.full(999, 3.0), [9.0]])
+
+    def greatest(**given_):
+        outcome = SCENARIO.run("static-peak", SCENARIO.read_settings({"days": 1, **given_}), 1, trace)
+        return outcome.series["arrived_per_second"].max()
+
+    assert greatest() == pytest.approx(6_000, rel=0.1)
+    assert greatest(common_share=0.9) == pytest.approx(18_000, rel=0.1)
+
+
 def compared(seeds):
     """joint's means over WT's: tasks, latency, rescales; and joint's greatest error rate."""
     ours, theirs = [run("joint", seed) for seed in seeds], [run("wt", seed) for seed in seeds]
@@ -145,7 +156,8 @@ def test_on_real_weeks_less_fails_than_under_any_other_rule_with_no_more_tasks_t
     trace, last = read_trace(str(DATA / file), column), min(days, 14)
     trace = trace[-round(trace.size * last / days) :]
     ours, *others = (
-        run(law, trace=trace, days=last, compression=12) for law in ("joint", "wt", "rg", "ds2", "hpa")
+        run(law, trace=trace, days=last, compression=12, common_share=0.99)
+        for law in ("joint", "wt", "rg", "ds2", "hpa")
     )
     assert ours["error_rate"] < min(each["error_rate"] for each in others)
     assert ours["tasks_mean"] <= min(each["tasks_mean"] for each in others)
