@@ -1,6 +1,14 @@
 # One image for every role of Weir; docker-compose.yml gives each service its command.
-# PYTHON_IMAGE may name a digest (bin/pin-images writes it into .env).
+# PYTHON_IMAGE and CADDY_IMAGE may name a digest (bin/pin-images writes it into .env).
 ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
+ARG CADDY_IMAGE=caddy:2.10.0-alpine
+
+# The proxy that ends TLS. Its volumes take these owners when they are made.
+FROM ${CADDY_IMAGE} AS proxy
+COPY Caddyfile /etc/caddy/Caddyfile
+# A copy has no file capabilities: with all capabilities dropped, the kernel would refuse to start the original.
+RUN cp "$(command -v caddy)" /usr/local/bin/caddy && mkdir -p /data /config && chown 10001:10001 /data /config
+USER 10001
 
 # What installs stays behind: the image has what runs Weir (requirements.lock) and neither uv nor a build tool.
 FROM ${PYTHON_IMAGE} AS packages

@@ -217,8 +217,9 @@ def main(arguments: list[str]) -> int:
         nodes = [pair.split("=", 1)[0] for pair in variables.NODES.words()]
         plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
         supervisor.start(servers, plant)
-        migrate_and_collect()
         wait_for_servers()
+        supervisor.start_pipeline()
+        migrate_and_collect()
         supervisor.start_page()
         password = seed()
         supervisor.start_plant()

@@ -79,7 +79,7 @@ class Supervisor:
         self.child: subprocess.Popen[str] | None = None
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
-        """Starts the supervisor and the servers; the rest waits for `start_page` and `start_plant`."""
+        """Starts the supervisor and the servers; the rest waits for the other starts."""
         private_folder(self.data / "logs")
         self.end_leftover()
         self.plant = list(plant)
@@ -121,12 +121,17 @@ class Supervisor:
         while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
 
+    def start_pipeline(self) -> None:
+        """Before there is a database: it needs none, and takes longer to start than all others together."""
+        self._start("pipeline")
+
     def start_page(self) -> None:
-        """The page before everything else: it is what people wait for."""
+        """Before those that work behind it: it is what people wait for."""
         self._start("web")
 
     def start_plant(self) -> None:
-        self._start(*(process.name for process in self.plant if process.name != "web"))
+        early = ("pipeline", "web")
+        self._start(*(process.name for process in self.plant if process.name not in early))
 
     def _start(self, *names: str) -> None:
         with supervisor_at(str(self.socket)) as supervisor:

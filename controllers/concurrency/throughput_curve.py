@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares, nnls
+import scipy
 
 from controllers.framework.decision import Json
 
@@ -166,7 +166,7 @@ def _fit_servers(points: Sequence[Point], servers: int, capacity: float, empty: 
             [station_throughput(p.threads, servers, guess[0], guess[1]) / p.per_second - 1 for p in points]
         )
 
-    found = least_squares(residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60)
+    found = scipy.optimize.least_squares(residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60)
     error = math.sqrt(float(np.mean(found.fun**2)))
     capacity, empty = np.exp(found.x).tolist()
     return StationCurve(servers, capacity, empty, error)
@@ -177,7 +177,7 @@ def fit_scalability(points: Sequence[Point]) -> ScalabilityCurve:
     threads = np.asarray([point.threads for point in points], dtype=float)
     measured = threads / np.asarray([point.per_second for point in points])
     columns = np.column_stack([np.ones_like(threads), threads - 1, threads * (threads - 1)])
-    solution, _ = nnls(columns / measured[:, None], np.ones_like(threads))
+    solution, _ = scipy.optimize.nnls(columns / measured[:, None], np.ones_like(threads))
     a, b, c = solution.tolist()
     # One thread takes some time, however little of it the points leave.
     a = max(a, 1e-6 * float(measured.min()))

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import boxcox, erfc, inv_boxcox
+import scipy
 
 from queues.errors import BadInput
 
@@ -96,8 +95,8 @@ class PointProcess:
         around, count = values - level, len(values)
         covariance = kernel.covariance(at_days, at_days)
         covariance[np.diag_indices(count)] += kernel.noise
-        factor = cho_factor(covariance, lower=True, check_finite=False)
-        weights = cho_solve(factor, around, check_finite=False)
+        factor = scipy.linalg.cho_factor(covariance, lower=True, check_finite=False)
+        weights = scipy.linalg.cho_solve(factor, around, check_finite=False)
         variance = max(float(around @ weights) / count, 1e-12)
         determinant = 2 * float(np.log(np.diag(factor[0])).sum())
         likelihood = -0.5 * (count * math.log(variance) + determinant)
@@ -106,7 +105,7 @@ class PointProcess:
     def ahead(self, at_days: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation of what is measured at these times (its noise included)."""
         between = self.kernel.covariance(at_days, self.at_days)
-        known = cho_solve(self._factor, between.T, check_finite=False)
+        known = scipy.linalg.cho_solve(self._factor, between.T, check_finite=False)
         left = 1 + self.kernel.noise - np.einsum("ij,ji->i", between, known)
         return self.level + between @ self._weights, np.sqrt(self.variance * np.maximum(left, 0.0))
 
@@ -133,7 +132,7 @@ class Scale:
 
     def of(self, rates: Floats) -> Floats:
         """Rates above 0 on this scale."""
-        return np.asarray(boxcox(rates, self.power))
+        return np.asarray(scipy.special.boxcox(rates, self.power))
 
     def log_slope(self, rates: Floats) -> float:
         """Σ log dy/dx: what makes likelihoods of scales comparable."""
@@ -143,7 +142,7 @@ class Scale:
         """Mean and deviation of the rate, of a normal y."""
         # A logarithm that spreads further says that nothing is known, not that any rate may come.
         spread = deviation if self.power else np.minimum(deviation, MOST_SPREAD)
-        values = inv_boxcox(self._within(mean + POINTS[:, None] * spread), self.power)
+        values = scipy.special.inv_boxcox(self._within(mean + POINTS[:, None] * spread), self.power)
         expected = CHANCES @ values
         return expected, np.sqrt(CHANCES @ (values - expected) ** 2)
 
@@ -222,7 +221,7 @@ def missed_events(
     z = over / deviation
     density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
     # Within rounding of nothing it would be below 0.
-    missed = np.maximum(0.0, deviation * density + over * 0.5 * erfc(-z / math.sqrt(2)))
+    missed = np.maximum(0.0, deviation * density + over * 0.5 * scipy.special.erfc(-z / math.sqrt(2)))
     return np.asarray(missed * window_seconds)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
+import scipy
 
 from queues.errors import BadInput
 
@@ -60,7 +60,7 @@ def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     check(a, b, q, r)
     try:
         with np.errstate(all="ignore"):
-            cost = linalg.solve_continuous_are(a, b, q, r)
+            cost = scipy.linalg.solve_continuous_are(a, b, q, r)
         gain = np.linalg.solve(r, b.T @ cost)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _no_solution(a, b, r, 0.0) from error
@@ -94,17 +94,17 @@ def _check_weight(name: str, weight: Floats) -> None:
 def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
     """X by doubling; None where R is singular, or it does not settle at a stable loop."""
     try:
-        g = b @ linalg.cho_solve(linalg.cho_factor(r), b.T)
+        g = b @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(r), b.T)
     except np.linalg.LinAlgError:
         return None
     h, identity = np.array(q), np.eye(len(a))
     with np.errstate(all="ignore"):
         for _ in range(MOST_DOUBLINGS):
             try:
-                factors = linalg.lu_factor(identity + g @ h, check_finite=False)
+                factors = scipy.linalg.lu_factor(identity + g @ h, check_finite=False)
             except (np.linalg.LinAlgError, ValueError):
                 return None
-            solved = linalg.lu_solve(factors, np.hstack([a, g @ a.T]), check_finite=False)
+            solved = scipy.linalg.lu_solve(factors, np.hstack([a, g @ a.T]), check_finite=False)
             wa, wga = solved[:, : len(a)], solved[:, len(a) :]
             grown = a.T @ h @ wa
             g, h, a = g + a @ wga, h + grown, a @ wa
@@ -128,7 +128,7 @@ def _of(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
 def _by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     try:
         with np.errstate(all="ignore"):
-            found = _of(a, b, r, linalg.solve_discrete_are(a, b, q, r))
+            found = _of(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _no_solution(a, b, r, 1.0) from error
     if found is None or not found.spectral_radius < STABLE_BELOW:

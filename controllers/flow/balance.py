@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
+import scipy
 
 from controllers.design.lqr import regulator
 from controllers.framework.decision import Decision, Expected, Json
@@ -128,7 +128,7 @@ def design(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> Bala
 
 def differences(replicas: int) -> Floats:
     """T, an orthonormal basis of what sums to 0: N - 1 rows of N."""
-    return np.asarray(linalg.helmert(replicas))
+    return np.asarray(scipy.linalg.helmert(replicas))
 
 
 def difference_system(
@@ -139,7 +139,7 @@ def difference_system(
     nothing, one = np.zeros((size, size)), np.eye(size)
     system = np.block([[(basis * a) @ basis.T, nothing], [one, one]])
     inputs = np.vstack([(basis * b) @ basis.T, nothing])
-    return system, inputs, linalg.block_diag(q * one, integral * one), r * one
+    return system, inputs, scipy.linalg.block_diag(q * one, integral * one), r * one
 
 
 def alike(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[float, float]:

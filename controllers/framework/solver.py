@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
+import scipy
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 # The descriptor belongs to the process: two threads that each put back what they found could leave it turned.
@@ -21,11 +21,17 @@ _C = ctypes.CDLL(None)
 
 
 def minimise(
-    cost: Any, integrality: Any, bounds: Bounds, constraints: LinearConstraint, options: dict[str, Any]
-) -> OptimizeResult:
+    cost: Any,
+    integrality: Any,
+    bounds: "scipy.optimize.Bounds",
+    constraints: "scipy.optimize.LinearConstraint",
+    options: dict[str, Any],
+) -> "scipy.optimize.OptimizeResult":
     """scipy.optimize.milp's result: minimise cost·x, integrality 1 where x is whole."""
     with printing_to_standard_error():
-        return milp(cost, integrality=integrality, bounds=bounds, constraints=constraints, options=options)
+        return scipy.optimize.milp(
+            cost, integrality=integrality, bounds=bounds, constraints=constraints, options=options
+        )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
+import scipy
 
 from controllers.framework.decision import Json
 from controllers.framework.parameter import Parameter, read_document
@@ -50,7 +50,7 @@ def _by_program(expression: Needs, rates: Mapping[str, float]) -> float:
     limits = [rates.get(symbol, 0.0) for symbol in symbols]
     scale = max(limits) or 1.0
     equal = group_rows(expression)
-    found = linprog(
+    found = scipy.optimize.linprog(
         [-1.0] + [0.0] * (len(parts) - 1),
         A_ub=takes,
         b_ub=np.asarray(limits) / scale,

@@ -24,8 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint
-from scipy.sparse import coo_array
+import scipy
 
 from controllers.framework.solver import minimise
 from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove, containers
@@ -69,10 +68,10 @@ class _Rows:
         self.low.append(low)
         self.high.append(high)
 
-    def constraint(self, columns: int) -> LinearConstraint:
+    def constraint(self, columns: int) -> "scipy.optimize.LinearConstraint":
         rows, cols, values = zip(*self.entries, strict=True)
-        matrix = coo_array((values, (rows, cols)), shape=(len(self.low), columns)).tocsr()
-        return LinearConstraint(matrix, self.low, self.high)
+        matrix = scipy.sparse.coo_array((values, (rows, cols)), shape=(len(self.low), columns)).tocsr()
+        return scipy.optimize.LinearConstraint(matrix, self.low, self.high)
 
 
 class _Model:
@@ -164,14 +163,14 @@ class _Model:
             elif terms[node]:
                 rows.add(terms[node], -np.inf, limit - load)
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> "scipy.optimize.Bounds":
         low, high = np.zeros(self.columns), np.ones(self.columns)
         for route, (queue, source, _) in enumerate(self.routes):
             high[self.moved(route)] = self.held(queue, source)
         for (_, source), column in self.emptied.items():
             low[column] = float(self.problem.allocation.drained[source])
         high[self.worst] = np.inf
-        return Bounds(low, high)
+        return scipy.optimize.Bounds(low, high)
 
     def cost(self, goal: Goal) -> Floats:
         cost = np.zeros(self.columns)

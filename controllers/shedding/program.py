@@ -19,8 +19,7 @@ solver. A protected type is never shed: its cost is spent beforehand, and using 
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array, csr_array, vstack
+import scipy
 
 from controllers.patterns.application import Floats, OperatorPattern
 from controllers.patterns.selectivity import group_rows
@@ -109,8 +108,11 @@ class _Program:
         """The flows of least cost (with at least that value). Raises `SolverError`."""
         takes, limits = self.rows.matrix(), np.asarray(self.rows.limits)
         if keeping is not None:
-            takes, limits = vstack([takes, csr_array([-self.value])]), np.append(limits, -keeping)
-        found = linprog(
+            takes, limits = (
+                scipy.sparse.vstack([takes, scipy.sparse.csr_array([-self.value])]),
+                np.append(limits, -keeping),
+            )
+        found = scipy.optimize.linprog(
             cost,
             A_ub=takes,
             b_ub=limits,
@@ -148,4 +150,4 @@ class _Rows:
     def matrix(self) -> Any:
         places = np.asarray(self.at, dtype=int).reshape(-1, 2).T
         shape = (len(self.limits), self.width)
-        return coo_array((np.asarray(self.values), (places[0], places[1])), shape=shape).tocsr()
+        return scipy.sparse.coo_array((np.asarray(self.values), (places[0], places[1])), shape=shape).tocsr()

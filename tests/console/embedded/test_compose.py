@@ -45,7 +45,7 @@ NEEDED = {
     "spark-master": {"WEIR_SPARK_SECRET"},
     "spark-worker": {"WEIR_SPARK_SECRET", "WEIR_PASSWORD_PIPELINE"},
     **{f"agent-{node}": {"WEIR_PASSWORD_AGENT"} for node in ("n1", "n2", "n3")},
-    **{server: set() for server in ("control", "n1", "n2", "n3")},
+    **{server: set() for server in ("proxy", "control", "n1", "n2", "n3")},
 }
 ROOT = Path(__file__).resolve().parents[3]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -116,7 +116,13 @@ def test_no_service_runs_as_root(services):
         if "build" not in service:
             assert service["user"] not in ("root", "0"), name
     users = re.findall(r"^USER (\S+)$", DOCKERFILE.read_text(), re.M)
-    assert users == ["weir"]
+    assert users == ["10001", "weir"]  # the proxy's stage, and Weir's
+
+
+def test_what_people_and_loops_wait_for_comes_before_the_work(services):
+    first = {name for name, service in services.items() if service.get("cpu_shares", 1024) > 1024}
+    work = {"pipeline", "spark-master", "spark-worker", "telemetry", "worker-jobs", "worker-spark"}
+    assert set(services) - first == work | {"access", "setup"}
 
 
 def secrets_of(service: dict) -> set[str]:
@@ -157,32 +163,36 @@ def test_an_agent_reaches_its_own_node_only_and_spark_no_database(services):
         assert "database" not in services[name]["networks"]
 
 
-def test_only_the_page_is_published_and_what_calls_nobody_reaches_nothing_outside(services):
+def test_only_the_proxy_is_published_and_what_calls_nobody_reaches_nothing_outside(services):
     networks = yaml.safe_load(COMPOSE.read_text())["networks"]
-    assert [name for name, service in services.items() if "ports" in service] == ["web"]
-    assert services["web"]["ports"] == ["${WEIR_BIND:-127.0.0.1}:8000:8000"]
+    assert [name for name, service in services.items() if "ports" in service] == ["proxy"]
+    assert services["proxy"]["networks"] == ["proxy"]
+    beside = [name for name, service in services.items() if "proxy" in service.get("networks", [])]
+    assert beside == ["web", "proxy"]  # WEIR_TRUSTED_PROXIES names this network
     outward = {
         name
         for name, service in services.items()
         for network in service.get("networks", [])
         if not (networks[network] or {}).get("internal")
     }
-    assert outward == {"web", "observer", "alerter", "worker-control", "worker-jobs"}
+    assert outward == {"proxy", "web", "observer", "alerter", "worker-control", "worker-jobs"}
     assert services["access"]["network_mode"] == "none"
 
 
 def test_every_image_has_an_exact_tag_and_can_be_pinned_by_digest(services):
     images = {service["image"] for service in services.values() if "build" not in service}
-    builds = {service["build"]["args"]["PYTHON_IMAGE"] for service in services.values() if "build" in service}
-    for image in images | builds:
+    arguments = [service["build"]["args"] for service in services.values() if "build" in service]
+    builds = {item for each in arguments for item in each.items()}
+    assert {name for name, _ in builds} == {"PYTHON_IMAGE", "CADDY_IMAGE"}
+    for image in images | {image for _, image in builds}:
         assert re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[a-z/]+:\d+\.\d+[.\d]*(-[a-z]+)+\}", image), image
-    (default,) = {build.split(":-")[1].rstrip("}") for build in builds}
-    assert f"ARG PYTHON_IMAGE={default}" in DOCKERFILE.read_text()
+    for name, image in builds:
+        assert f"ARG {name}={image.split(':-')[1].rstrip('}')}" in DOCKERFILE.read_text()
 
 
 def test_the_image_has_no_development_packages_no_installer_and_no_secret_files():
     text = DOCKERFILE.read_text()
-    packages, image = text.split("\nFROM ")[1:]
+    _proxy, packages, image = text.split("\nFROM ")[1:]
     assert "--require-hashes -r /requirements-uv.lock" in packages
     assert re.search(r"uv pip install --no-cache .*--python /opt/weir/bin/python --require-hashes", packages)
     assert "--compile-bytecode" in packages and "compileall" in image
@@ -232,6 +242,6 @@ def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_pa
     command = [str(tmp_path / "bin/pin-images")]
     subprocess.run(command, check=True, capture_output=True, env=environment)
     lines = (tmp_path / ".env").read_text().splitlines()
-    assert lines[0] == "WEIR_SECRET_KEY=kept" and len(lines) == 4
+    assert lines[0] == "WEIR_SECRET_KEY=kept" and len(lines) == 5
     for line in lines[1:]:
-        assert re.fullmatch(r"(PYTHON|VALKEY|POSTGRES)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line), line
+        assert re.fullmatch(r"(PYTHON|VALKEY|POSTGRES|CADDY)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line), line

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from queues import environment as variables
+from queues import keys
 from workers.host.environment import PIPELINE, PIPELINE_PREFIX, go_on_with, needed
 
 if __name__ == "__main__":
@@ -121,6 +122,8 @@ class PipelineProcess:
             raise WeirError(f"{told}; start it again.") from error
 
     def _host(self, place: HostingPlace, reset: bool) -> None:
+        if not self._there_are_queues():
+            return
         try:
             self._follow(place, reset)
             while not self._stopping.wait(1.0):
@@ -128,6 +131,16 @@ class PipelineProcess:
         finally:
             for hosted in self._hosted.values():
                 hosted.leave()
+
+    def _there_are_queues(self) -> bool:
+        """Waits for the first topology of a plant that is just being made: this process takes longest to
+        start, so it starts first. False when it is asked to stop.
+        """
+        while not self._control.exists(keys.TOPOLOGY):
+            self._watchdog.feed()
+            if self._stopping.wait(0.2):
+                return False
+        return True
 
     def _follow(self, place: HostingPlace, reset: bool) -> None:
         """What is wanted runs, what is not wanted any more is stopped."""

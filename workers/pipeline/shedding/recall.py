@@ -11,7 +11,7 @@ variance of n_g - n_s E_g / E_s over what Poisson would give), and the counts ar
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import betaincinv  # scipy.stats takes every process that shows a status seconds to import
+import scipy
 
 CONFIDENCE = 0.95
 
@@ -63,6 +63,6 @@ def clumping(matches: Sequence[int], events: Sequence[int]) -> float:
 def _interval(of_control: float, of_others: float) -> tuple[float, float | None]:
     """Bounds of the ratio of rates of the others' matches to the control keys'."""
     tail = (1 - CONFIDENCE) / 2
-    low = float(betaincinv(of_others, of_control + 1, tail)) if of_others else 0.0
-    high = float(betaincinv(of_others + 1, of_control, 1 - tail))
+    low = float(scipy.special.betaincinv(of_others, of_control + 1, tail)) if of_others else 0.0
+    high = float(scipy.special.betaincinv(of_others + 1, of_control, 1 - tail))
     return low / (1 - low), high / (1 - high) if high < 1 else None

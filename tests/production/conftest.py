@@ -1,0 +1,70 @@
+"""The shipped compose file on a container engine, once for all tests of the folder."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.production.console import Console
+from tests.production.engine import Stack, checkout, missing, prepared
+
+logger = logging.getLogger(__name__)
+HOST = "weir.test"
+HTTPS_PORT = 8443
+SETTINGS = {
+    "WEIR_HOSTS": HOST,
+    "WEIR_BIND": "127.0.0.1",
+    "WEIR_HTTP_PORT": "8080",
+    "WEIR_HTTPS_PORT": str(HTTPS_PORT),
+    "NODE_MEMORY": "512mb",
+    "CONTROL_MEMORY": "256mb",
+    "JOB_SLOTS": "2",
+}
+PATIENCE_SECONDS = 420.0
+
+
+def until(condition, seconds: float, what: str):
+    """The first true answer. Raises AssertionError with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        time.sleep(0.5)
+    raise AssertionError(f"not within {seconds:.0f} s: {what}")
+
+
+def whole(stack: Stack) -> bool:
+    found = stack.containers()
+    return bool(found) and all(each.is_up() for each in found)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The whole stack, up and healthy; its volumes go with it."""
+    if absent := missing():
+        pytest.skip(absent)
+    folder: Path = tmp_path_factory.mktemp("production") / "weir"
+    checkout(folder)
+    stack = prepared(folder, SETTINGS)
+    stack.compose("down", "--volumes", check=False)
+    with stack.asked_for_health():
+        try:
+            started = time.monotonic()
+            stack.compose("up", "--detach")
+            until(lambda: whole(stack), PATIENCE_SECONDS, f"every service up: {stack.containers()}")
+            logger.info("compose up to healthy: %.0f s (90)", time.monotonic() - started)
+            yield stack
+        finally:
+            for each in stack.containers():
+                logger.info("%s", each)
+                if not each.is_up():
+                    logger.info("%s", stack.podman("logs", "--tail", "40", each.name, check=False))
+            stack.compose("down", "--volumes", check=False)
+
+
+@pytest.fixture(scope="session")
+def console(stack: Stack) -> Iterator[Console]:
+    with Console.over_tls(stack, HOST, HTTPS_PORT) as console:
+        yield console

@@ -1,0 +1,176 @@
+"""What docker-compose.yml promises, seen on the file as it is shipped: up and healthy, TLS, work, faults,
+scale, down and up, with nothing lost. The base images are stand-ins (stand_ins/).
+"""
+
+import json
+import logging
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.production.conftest import HOST, HTTPS_PORT, PATIENCE_SECONDS, until, whole
+from tests.production.console import Console
+from tests.production.engine import PROJECT, Stack
+
+logger = logging.getLogger(__name__)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.faults,
+    pytest.mark.spark,
+    pytest.mark.containers,
+    pytest.mark.timeout(3600),
+]
+HANDLED = """
+import json, sqlite3
+database = sqlite3.connect("/var/lib/weir/handled.sqlite3")
+rows = database.execute("SELECT key FROM handled WHERE queue = 'alert' AND type = 'walk'")
+print(json.dumps([key for key, in rows]))
+"""
+
+
+def handled(stack: Stack) -> Counter[str]:
+    """Key of each of this walk's events: how many times it took effect."""
+    return Counter(json.loads(stack.inside("worker-jobs", "python", "-c", HANDLED)))
+
+
+def publish(console: Console, first: int, count: int) -> set[str]:
+    """The keys of the events that were acknowledged."""
+    keys = [f"walk-{number}" for number in range(first, first + count)]
+    acknowledged = console.publish("alert", [{"type": "walk", "key": key, "value": 1.0} for key in keys])
+    assert acknowledged == count
+    return set(keys)
+
+
+def took_effect_once(stack: Stack, keys: set[str]) -> bool:
+    counts = handled(stack)
+    assert not [key for key in keys if counts[key] > 1], "an event took effect twice"
+    return all(counts[key] == 1 for key in keys)
+
+
+def snapshot_in_which(console: Console, condition, seconds: float, what: str) -> dict[str, Any]:
+    def found() -> dict[str, Any] | None:
+        snapshot = console.snapshot()
+        return snapshot if snapshot and condition(snapshot) else None
+
+    return until(found, seconds, what)
+
+
+def test_every_service_is_healthy_and_those_that_end_ended_well(stack: Stack):
+    services = {each.service for each in stack.containers()}
+    assert {
+        "proxy",
+        "web",
+        "database",
+        "control",
+        "n1",
+        "pipeline",
+        "spark-master",
+        "spark-worker",
+    } <= services
+    assert whole(stack)
+
+
+def test_no_container_is_root_or_has_a_capability_or_a_writable_root(stack: Stack):
+    names = [each.name for each in stack.containers() if each.state == "running"]
+    for found in json.loads(stack.podman("inspect", *names)):
+        assert found["HostConfig"]["ReadonlyRootfs"], found["Name"]
+        assert not found["EffectiveCaps"], found["Name"]
+        status = stack.podman("exec", found["Name"], "cat", "/proc/1/status")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert "0" not in fields["Uid"].split(), found["Name"]
+        assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0, found["Name"]
+        assert fields["NoNewPrivs"].strip() == "1", found["Name"]
+
+
+def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack: Stack, console: Console):
+    ready = console.request("GET", "/readyz")
+    assert ready.status_code == 200, ready.text
+    login = console.request("GET", "/login/")
+    assert login.status_code == 200 and "max-age" in login.headers["Strict-Transport-Security"]
+    plain = stack.run(
+        "curl", "--silent", "--head", "--header", f"Host: {HOST}", "http://127.0.0.1:8080/login/"
+    )
+    assert f"https://{HOST}/login/" in plain
+    web = stack.run("curl", "--silent", "--max-time", "3", "http://127.0.0.1:8000/healthz", check=False)
+    assert web == "", "web is published beside the proxy"
+
+
+def test_the_first_administrator_signs_in_in_a_browser(stack: Stack):
+    from playwright.sync_api import sync_playwright
+
+    from bench.page import CHROMIUM_ARGUMENTS
+
+    secrets = dict(
+        line.split("=", 1) for line in (stack.folder / ".env").read_text().splitlines() if "=" in line
+    )
+    arguments = [*CHROMIUM_ARGUMENTS, f"--host-resolver-rules=MAP {HOST} 127.0.0.1"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
+        page = browser.new_context(ignore_https_errors=True).new_page()
+        page.goto(f"https://{HOST}:{HTTPS_PORT}/login/")
+        page.fill("input[name=username]", "admin")
+        page.fill("input[name=password]", secrets["WEIR_ADMIN_PASSWORD"])
+        page.press("input[name=password]", "Enter")
+        page.wait_for_selector("[data-bind]", timeout=60_000)
+        live = page.locator("#connection[data-connection=live]")
+        live.wait_for(timeout=60_000)
+        browser.close()
+
+
+def test_events_published_over_https_take_effect_once(stack: Stack, console: Console):
+    keys = publish(console, 0, 2_000)
+    until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "2,000 events are handled")
+
+
+def test_the_pipeline_runs_on_two_spark_workers(stack: Stack, console: Console):
+    def flows(snapshot: dict[str, Any]) -> bool:
+        running = snapshot["pipeline"].get("state") == "running"
+        return running and (snapshot["queues"]["telemetry"]["out_per_second"] or 0) > 0
+
+    snapshot_in_which(console, flows, PATIENCE_SECONDS, "telemetry goes through the pipeline")
+    workers = [each.name for each in stack.containers() if each.service == "spark-worker"]
+    assert len(workers) == 2
+    executors = [stack.podman("top", name, "args") for name in workers]
+    assert all("CoarseGrainedExecutorBackend" in each for each in executors)
+
+
+def test_a_killed_node_costs_no_event_and_takes_its_points_again(stack: Stack, console: Console):
+    stack.podman("kill", f"{PROJECT}_n2_1")
+    killed_at = time.monotonic()
+    snapshot_in_which(console, lambda s: s["nodes"]["n2"]["state"] == "OFFLINE", 60, "n2 is offline")
+    logger.info("a killed node is offline after %.0f s", time.monotonic() - killed_at)
+    keys = publish(console, 10_000, 1_000)
+    stack.podman("start", f"{PROJECT}_n2_1")
+    snapshot_in_which(console, lambda s: s["nodes"]["n2"]["state"] != "OFFLINE", 120, "n2 is back")
+    until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "1,000 events are handled")
+
+
+def test_a_process_that_dies_in_its_container_is_started_again(stack: Stack, console: Console):
+    before = (console.snapshot() or {"at": 0.0})["at"]
+    # From the host: a signal from within does not reach a container's first process.
+    (found,) = json.loads(stack.podman("inspect", f"{PROJECT}_observer_1"))
+    stack.run("kill", "-9", str(found["State"]["Pid"]))
+    died_at = time.monotonic()
+    snapshot_in_which(console, lambda s: s["at"] > before + 5, 120, "a new observer goes on")
+    logger.info("a killed observer is replaced after %.0f s", time.monotonic() - died_at)
+
+
+def test_three_worker_hosts_share_the_jobs(stack: Stack, console: Console):
+    stack.compose("up", "--detach", "--scale", "worker-jobs=3", "--no-recreate")
+    snapshot_in_which(console, lambda s: len(s["hosts"]) >= 3, PATIENCE_SECONDS, "three worker hosts")
+    keys = publish(console, 20_000, 2_000)
+    until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "2,000 events are handled")
+
+
+def test_down_and_up_loses_nothing(stack: Stack, console: Console):
+    earlier = handled(stack)
+    keys = publish(console, 30_000, 3_000)
+    stack.compose("down")
+    assert stack.containers() == []
+    started = time.monotonic()
+    stack.compose("up", "--detach")
+    until(lambda: whole(stack), PATIENCE_SECONDS, "every service up again")
+    logger.info("down and up: healthy after %.0f s", time.monotonic() - started)
+    until(lambda: took_effect_once(stack, keys | set(earlier)), PATIENCE_SECONDS, "nothing was lost")
