@@ -72,6 +72,17 @@ def read_observation(of: Law, document: Any, where: str = "observation") -> dict
     return read_values(of.observation, document, where)
 
 
+def read_state(of: Law, parameters: Mapping[str, Any], document: Any, where: str = "state") -> dict[str, Any]:
+    """What a law remembers, checked value by value and together; None gives the initial state. Raises
+    `BadInput` naming the field."""
+    if document is None:
+        initial: dict[str, Any] = of.initial_state(parameters)
+        return initial
+    state = read_values(of.state, document, where)
+    of.check_state(parameters, state, where)
+    return state
+
+
 def parameter(of: Law, name: str) -> Parameter:
     """What `name` takes: a parameter of the law, `guard.NAME`, or the actuator. Raises `BadInput`."""
     known = {each.name: each for each in of.parameters}

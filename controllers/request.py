@@ -12,7 +12,7 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.decision import Json
 from controllers.framework.guard import Guarded, Measured
-from controllers.framework.law import Law, Values
+from controllers.framework.law import Law, Values, continued
 from controllers.framework.parameter import Parameter, read_object, read_values
 from queues.checks import refuse_unknown
 from queues.errors import BadInput
@@ -37,7 +37,7 @@ def answer(name: str, document: Any) -> dict[str, Json]:
             "manual", "takes the guard too, since a person's value passes it; give guard, or drop manual"
         )
     parameters = catalog.read_parameters(law, request.get("parameters"))
-    state = law.read_state(parameters, request.get("state"))
+    state = catalog.read_state(law, parameters, request.get("state"))
     return _plain(law, parameters, state, _observations(law, parameters, request))
 
 
@@ -70,7 +70,7 @@ def _observation(law: Law, parameters: Values, document: Any, where: str) -> Val
 def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]) -> dict[str, Json]:
     decisions = []
     for observation in observations:
-        state, decision = law.decide(parameters, state, observation)
+        state, decision = continued(law, parameters, state, observation)
         decisions.append(decision.to_json())
     return {"law": law.name, "decisions": decisions, "state": state}
 
@@ -80,7 +80,7 @@ def decide_once(law: Law, document: Any) -> Guarded:
     request = read_object(document, "document")
     refuse_unknown(request, KEYS, "")
     parameters = catalog.read_parameters(law, request.get("parameters"))
-    state = law.read_state(parameters, request.get("state"))
+    state = catalog.read_state(law, parameters, request.get("state"))
     observations = _observations(law, parameters, request)
     if len(observations) != 1:
         raise BadInput(

@@ -18,15 +18,72 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from controllers.concurrency.steady import MOST_PER_SECOND, STEADY
 from controllers.concurrency.tcc import fewer, more
-from controllers.concurrency.throughput import Measurement
+from controllers.concurrency.throughput import MOST_THREADS, Measurement
 from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, bends, fit
 from controllers.design.friendliness import scaled_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
 
 LOSS_ERRORS = 3.0  # standard errors that a loss must be clear by
 PHASES = ("probe", "verify", "steady", "tcc")
+MOST_POINTS = 1_000
+POINT = (
+    Parameter("threads", "threads", "Measured with.", None, 1, MOST_THREADS, "integer", required=True),
+    Parameter("per_second", "per second", "Throughput.", None, 1e-9, MOST_PER_SECOND, required=True),
+    Parameter("error", "share", "Its relative standard error.", None, 0, 1e36, required=True),
+)
+CURVES = (
+    (
+        "station",
+        (
+            Parameter("servers", "servers", "Of the station.", None, 1, 1e6, "integer", required=True),
+            Parameter("capacity_per_second", "per second", "Of them.", None, 0, 1e36, required=True),
+            Parameter("empty_seconds", "s", "Without queueing.", None, 0, 1e36, required=True),
+            Parameter("error", "share", "Of its residuals.", None, 0, 1e36, required=True),
+        ),
+    ),
+    (
+        "scalability",
+        (
+            Parameter("rate_per_second", "per second", "Of one thread.", None, 0, 1e36, required=True),
+            Parameter("contention", "1", "σ.", None, 0, 1e36, required=True),
+            Parameter("coherence", "1", "κ.", None, 0, 1e36, required=True),
+            Parameter("error", "share", "Of its residuals.", None, 0, 1e36, required=True),
+        ),
+    ),
+)
+STATE = (
+    Parameter(
+        "phase",
+        "choice",
+        "Of the search.",
+        kind="choice",
+        choices=("probe", "verify", "steady"),
+        required=True,
+    ),
+    # A pool that nobody steers may have none.
+    Parameter("threads", "threads", "Under way.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter("points", "points", "Measured.", kind="rows", required=True, items=POINT, most=MOST_POINTS),
+    Parameter(
+        "pending",
+        "threads",
+        "To be probed yet.",
+        None,
+        1,
+        MOST_THREADS,
+        "integers",
+        required=True,
+        most=MOST_POINTS,
+    ),
+    Parameter("doubling", "flag", "Whether probes double.", kind="flag", required=True),
+    Parameter("verified", "times", "Points that lay off.", None, 0, 1e9, "integer", required=True),
+    *STEADY,
+    Parameter("curve", "curve", "What was chosen on.", kind="variant", or_null=True, variants=CURVES),
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +114,16 @@ def search_from(document: Mapping[str, Any]) -> CurveSearch:
     """The search that `to_json` made a document of."""
     points = tuple(Point(**point) for point in document["points"])
     return CurveSearch(**{**document, "points": points, "pending": tuple(document["pending"])})
+
+
+def check_search(document: Mapping[str, Any], where: str) -> None:
+    """Raise `BadInput` where two points are of the same threads."""
+    threads = [point["threads"] for point in document["points"]]
+    for at, count in enumerate(threads):
+        if count in threads[:at]:
+            raise BadInput(
+                f"{where}.points[{at}].threads", f"takes each number once, and {count} is there twice"
+            )
 
 
 def needed_samples(parameters: Values, search: CurveSearch, now: Measurement) -> float:
@@ -206,6 +273,6 @@ def explored_again(parameters: Values, search: CurveSearch, changed: bool) -> Cu
         return CurveSearch("probe", start, steps=search.steps)
     low = fewer(search.threads, parameters["w"], parameters)
     high = more(search.threads, parameters)
-    probes = [threads for threads in (low, high) if threads != search.threads]
+    probes = [threads for threads in (low, high) if threads != search.threads] or [search.threads]
     here = Point(search.threads, search.steady_per_second)
     return CurveSearch("probe", probes[0], (here,), tuple(probes[1:]), doubling=False, steps=search.steps)

@@ -27,16 +27,23 @@ from dataclasses import replace
 
 from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch
-from controllers.concurrency.memory import KEYS, Exploration, Memory, beginning, memory_from, resting
+from controllers.concurrency.memory import (
+    STATE,
+    Exploration,
+    Memory,
+    beginning,
+    check_state,
+    memory_from,
+    resting,
+)
 from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import Measurement, ThroughputSample
 from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, check_range, read_object
+from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import because, counted, no_action
-from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 # How surely the throughput must differ before a change is believed: a chance of 0.1 % in each check.
@@ -49,6 +56,7 @@ class Concurrency:
     name = "concurrency"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = "threads"
     counts = True
     lasting = True
@@ -84,16 +92,9 @@ class Concurrency:
         """Exploring from the start, moved into the range where the range excludes it."""
         return beginning(parameters, _into_range(parameters, int(parameters["start"]))).to_json()
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        if document is None:
-            return self.initial_state(parameters)
-        given = read_object(document, "state")
-        refuse_unknown(given, KEYS, "state")
-        try:
-            return memory_from({**self.initial_state(parameters), **given}).to_json()
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise BadInput("state", f"takes what a decision printed as its state ({error})") from error
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Raise `BadInput` where samples or points contradict each other."""
+        check_state(state, where)
 
     def resumed(self, parameters: Values, state: Json) -> Json:
         """After a hold: what was measured before it is no part of what is measured after it."""

@@ -4,14 +4,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controllers.concurrency.explorer import CurveSearch, search_from
-from controllers.concurrency.tcc import Cycle, cycle_from
-from controllers.concurrency.throughput import ThroughputSample, sample_from
+from controllers.concurrency import explorer, tcc
+from controllers.concurrency.explorer import CurveSearch, check_search, search_from
+from controllers.concurrency.tcc import Cycle, check_cycle, cycle_from
+from controllers.concurrency.throughput import (
+    MOST_THREADS,
+    SAMPLE,
+    ThroughputSample,
+    check_sample,
+    sample_from,
+)
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter
 
 Exploration = Cycle | CurveSearch
-KEYS = ("machine", "sample", "refused", "limit", "epoch", "followed")
+STATE = (
+    Parameter(
+        "machine",
+        "exploration",
+        "Under way, by its method.",
+        kind="variant",
+        required=True,
+        variants=(("tcc", tcc.STATE), ("explorer", explorer.STATE)),
+    ),
+    Parameter("sample", "sample", "Of the present threads.", kind="object", required=True, items=SAMPLE),
+    Parameter("refused", "observations", "Of another pool, in a row.", 0, 0, 1e9, "integer"),
+    Parameter("limit", "threads", "Of the pool; null: not known.", None, 1, MOST_THREADS, "integer"),
+    Parameter("epoch", "explorations", "Of all hosts together.", 0, 0, 1e9, "integer"),
+    Parameter("followed", "flag", "Whether nobody steered the pool.", False, kind="flag"),
+)
+
+
+def check_state(state: Values, where: str) -> None:
+    """Raise `BadInput` where what is remembered contradicts itself."""
+    machine = state["machine"]
+    (check_cycle if machine["kind"] == "tcc" else check_search)(machine, f"{where}.machine")
+    check_sample(state["sample"], f"{where}.sample")
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controllers.concurrency.throughput import Measurement, brings, first_samples, second_samples
+from controllers.concurrency.steady import MOST_PER_SECOND, STEADY
+from controllers.concurrency.throughput import (
+    MEASUREMENT,
+    MOST_THREADS,
+    Measurement,
+    brings,
+    first_samples,
+    second_samples,
+)
 from controllers.design.friendliness import scaled_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
 
 PHASES = ("base", "add", "max", "remove", "steady")
+STATE = (
+    Parameter("phase", "choice", "Of the cycle.", kind="choice", choices=PHASES, required=True),
+    # A pool that nobody steers may have none.
+    Parameter("threads", "threads", "Under way.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter(
+        "before",
+        "measurement",
+        "What a step is compared with.",
+        kind="object",
+        required=True,
+        or_null=True,
+        items=MEASUREMENT,
+    ),
+    Parameter("best", "per second", "The greatest of this cycle.", None, 0, MOST_PER_SECOND, required=True),
+    Parameter("back_to", "threads", "If a step fails.", None, 0, MOST_THREADS, "integer", required=True),
+    *STEADY,
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +79,12 @@ def cycle_from(document: Mapping[str, Any]) -> Cycle:
     return Cycle(**{**document, "before": None if before is None else Measurement(**before)})
 
 
+def check_cycle(document: Mapping[str, Any], where: str) -> None:
+    """Raise `BadInput` for a phase without what it compares with, or goes back to."""
+    if document["phase"] == "remove" and document["back_to"] < 1:
+        raise BadInput(f"{where}.back_to", "takes at least 1 in the phase remove")
+
+
 def more(threads: int, parameters: Values) -> int:
     """p more, at least one, at most the maximum."""
     # What rounding adds is in the size of the step; what the last bit of a product adds must not be.
@@ -71,7 +104,8 @@ def needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> float:
     after = max(float(parameters["initial_samples"]), first_samples(now.relative_deviation, q, alpha, beta))
     if cycle.phase == "max":
         after *= parameters["max_factor"]
-    if cycle.phase == "add" and cycle.before is not None:
+    # Where the range has changed there may be no step at all.
+    if cycle.phase == "add" and cycle.before is not None and now.threads > cycle.before.threads:
         step = now.threads / cycle.before.threads - 1
         second = second_samples(cycle.before, now, scaled_q(p, q, step), alpha, beta)
         # A clear loss is seen long before a gain is known exactly.

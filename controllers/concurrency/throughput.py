@@ -17,9 +17,37 @@ from statistics import NormalDist
 from typing import Any
 
 from controllers.framework.decision import Json
+from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
 
 DISCARDED_SHARE = 0.01
 MOST_DISCARDED = 500
+MOST_SAMPLES, MOST_SECONDS = 1e15, 1e9  # of one sample
+# Less between completions, on average, is no time at all: nothing that runs is so fast.
+LEAST_SECONDS = 1e-12
+MOST_THREADS = 100_000
+MEASUREMENT = (
+    Parameter("threads", "threads", "Measured with.", None, 1, MOST_THREADS, "integer", required=True),
+    Parameter("mean_seconds", "s", "Between completions.", None, LEAST_SECONDS, MOST_SECONDS, required=True),
+    Parameter("variance", "s²", "Of it.", None, 0, 1e36, required=True),
+    Parameter("samples", "samples", "How many.", None, 1, MOST_SAMPLES, "integer", required=True),
+)
+SAMPLE = (
+    Parameter("count", "samples", "How many.", None, 0, MOST_SAMPLES, "integer", required=True),
+    Parameter("total", "s", "Their sum.", None, 0, MOST_SAMPLES * MOST_SECONDS, required=True),
+    Parameter("squares", "s²", "The sum of their squares.", None, 0, 1e36, required=True),
+    Parameter(
+        "largest",
+        "s",
+        "The largest hundredth and one more.",
+        None,
+        0,
+        MOST_SECONDS,
+        "numbers",
+        required=True,
+        most=MOST_DISCARDED,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +86,7 @@ class ThroughputSample:
     def with_more(self, seconds: Sequence[float]) -> "ThroughputSample":
         """With further inter-departure times."""
         count = self.count + len(seconds)
-        keep = min(MOST_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
+        keep = _kept_largest(count)
         return ThroughputSample(
             count,
             self.total + math.fsum(seconds),
@@ -73,7 +101,7 @@ class ThroughputSample:
         if count == 0:
             return None
         mean = (self.total - math.fsum(dropped)) / count
-        if mean <= 0:
+        if mean < LEAST_SECONDS:
             return None
         squares = self.squares - math.fsum(each * each for each in dropped)
         # Rounding of equal samples must not seem like variance.
@@ -90,6 +118,21 @@ class ThroughputSample:
             "squares": self.squares,
             "largest": list(self.largest),
         }
+
+
+def check_sample(document: Mapping[str, Any], where: str) -> None:
+    """Raise `BadInput` where the largest of a sample are not as many as are kept, or are more than all."""
+    largest, count = document["largest"], document["count"]
+    expected = min(count, _kept_largest(count))
+    if len(largest) != expected:
+        raise BadInput(f"{where}.largest", f"takes {expected} of {count} samples, not {len(largest)}")
+    for name, most in (("total", math.fsum(largest)), ("squares", math.fsum(each**2 for each in largest))):
+        if document[name] < most * (1 - 1e-9):
+            raise BadInput(f"{where}.{name}", f"takes at least that of the largest, {most:g}")
+
+
+def _kept_largest(count: int) -> int:
+    return min(MOST_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
 
 
 def sample_from(document: Mapping[str, Any]) -> ThroughputSample:

@@ -31,6 +31,7 @@ FORMS = ("i-p", "pi")
 SETTLED_WITHIN = 0.02
 LONGEST_RESPONSE = 5_000
 ON_CIRCLE = 1e-6
+NEGLIGIBLE = 1e-30  # of the greatest coefficient
 STABLE_BELOW = 1 - 1e-9  # a pole at 1, as of ki = 0, is found a rounding below it
 
 
@@ -237,10 +238,14 @@ def margin_of(denominator: Floats, numerator: Floats) -> float | None:
     D(1/z)·N(z) there, a polynomial whose zeros give every candidate.
     """
     crossing = np.convolve(denominator, numerator[::-1]) - np.convolve(denominator[::-1], numerator)
+    # A coefficient of next to nothing has its zero at infinity, far from the circle.
+    crossing[np.abs(crossing) < NEGLIGIBLE * np.abs(crossing).max()] = 0.0
     found = []
     for z in np.roots(np.trim_zeros(crossing, "f")):
+        if abs(abs(z) - 1) > ON_CIRCLE:
+            continue
         n = np.polyval(numerator, z)
-        if abs(abs(z) - 1) > ON_CIRCLE or abs(n) < 1e-12 * np.abs(numerator).max():
+        if abs(n) < 1e-12 * np.abs(numerator).max():
             continue
         factor = -np.polyval(denominator, z) / n
         if factor.real > 1 + ON_CIRCLE:

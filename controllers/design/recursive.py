@@ -94,7 +94,8 @@ def _learned(
     covariance = _covariance(before, noise)
     theta = np.array([before.a, before.ratio, before.offset])
     reach = covariance @ regressor
-    scale = noise**2 + float(regressor @ reach)
+    # Rounding may leave less variance than none, and nothing to divide by.
+    scale = noise**2 + max(0.0, float(regressor @ reach))
     theta = theta + reach / scale * (measured - float(regressor @ theta))
     covariance = _forgotten(covariance - np.outer(reach, reach) / scale, forgetting)
     return replace(
@@ -120,6 +121,14 @@ def _offset_learned(before: Estimate, regressor: Floats, measured: float, noise:
     )
 
 
+def is_covariance(numbers: Sequence[float]) -> bool:
+    """Whether they are a P as it is kept: nine, row by row, symmetric, without a variance below 0."""
+    if len(numbers) != 9:
+        return False
+    matrix = np.array(numbers).reshape(3, 3)
+    return bool((matrix == matrix.T).all() and (np.diag(matrix) >= 0).all())
+
+
 def _covariance(before: Estimate, noise: float) -> Floats:
     """P of this sample: c may have wandered."""
     known = before.covariance or np.diag([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2]).ravel()
@@ -135,7 +144,8 @@ def _forgotten(covariance: Floats, forgetting: float) -> Floats:
 
 
 def _bounded(covariance: Floats, noise: float) -> Floats:
-    """P with no variance above that of the start, and as positive as before."""
+    """P with no variance above that of the start or below 0, and as positive as before."""
+    covariance[np.diag_indices(3)] = np.maximum(np.diag(covariance), 0.0)
     greatest = np.array([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2])
     shrunk = np.sqrt(np.minimum(1.0, greatest / np.maximum(np.diag(covariance), 1e-300)))
     return np.asarray(covariance * np.outer(shrunk, shrunk))

@@ -17,16 +17,21 @@ the given model.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from controllers.design import placement
 from controllers.design.placement import FORMS, Gains, Model
-from controllers.design.recursive import A_BOUNDS, RATIO_BOUNDS, Estimate, first, follow
+from controllers.design.recursive import (
+    A_BOUNDS,
+    RATIO_BOUNDS,
+    Estimate,
+    first,
+    follow,
+    is_covariance,
+)
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter, read_object, read_values
+from controllers.framework.parameter import Parameter
 from controllers.framework.reason import because
-from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 PARAMETERS = (
@@ -69,15 +74,38 @@ OBSERVATION = (
         "applied", "events", "Really admitted since the last decision; null: as commanded.", None, 0.0, 1e12
     ),
 )
-STATE_KEYS = ("measured", "admitted", "setpoint", "estimate")
-NUMBER = Parameter("value", "any unit", "A number of the state.", None, -1e18, 1e18)
+PAST, COVARIANCES = 3, 9
 ESTIMATE = (
     Parameter("a", "1", "As estimated.", None, *A_BOUNDS, required=True),
     Parameter("ratio", "b of the parameters", "b as estimated.", None, *RATIO_BOUNDS, required=True),
-    Parameter("offset", "bytes", "What nobody knows.", None, -1e18, 1e18, required=True),
-    Parameter("mean", "events per interval", "Admitted on average.", None, 0.0, 1e12),
+    Parameter("offset", "bytes", "What nobody knows.", None, -1e36, 1e36, required=True),
+    Parameter("mean", "events per interval", "Admitted on average.", None, 0.0, 1e12, or_null=True),
+    Parameter(
+        "covariance",
+        "units of a, ratio and offset",
+        "P, row by row; empty before the first sample.",
+        None,
+        -1e36,
+        1e36,
+        "numbers",
+        required=True,
+        most=COVARIANCES,
+    ),
 )
-PAST, COVARIANCES = 3, 9
+STATE = (
+    Parameter("measured", "bytes", "Newest first.", None, -1e15, 1e15, "numbers", required=True, most=PAST),
+    Parameter("admitted", "events", "Newest first.", None, 0.0, 1e12, "numbers", required=True, most=PAST),
+    Parameter("setpoint", "bytes", "The last.", None, 0.0, 1e15, required=True, or_null=True),
+    Parameter(
+        "estimate",
+        "model",
+        "Of the plant; null while none is followed.",
+        kind="object",
+        required=True,
+        or_null=True,
+        items=ESTIMATE,
+    ),
+)
 # Without a model nobody knows how long it takes: E5's loop is back in so many samples.
 USUAL_SETTLING_SAMPLES = 12
 GOOD_RADIUS = 0.9
@@ -101,6 +129,7 @@ class Flow:
     name = "flow"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = "admit"
     # The result queue fills and empties by whole batches: what is admitted follows them up and down, and a
     # swing below a batch says nothing. Two intervals old is still worth acting on.
@@ -135,11 +164,14 @@ class Flow:
         """Nothing measured, nothing admitted."""
         return _to_json(_Memory())
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        if document is None:
-            return self.initial_state(parameters)
-        return _read_state(document)
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Raise `BadInput` for what is no covariance: nine numbers, symmetric, no variance below 0."""
+        covariance = [] if state["estimate"] is None else state["estimate"]["covariance"]
+        if covariance and not is_covariance(covariance):
+            raise BadInput(
+                f"{where}.estimate.covariance",
+                f"takes {COVARIANCES} numbers of a symmetric matrix without a variance below 0, or none",
+            )
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """What is admitted in the next interval."""
@@ -303,37 +335,6 @@ def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None
         samples = placement.report(model, gains_of(parameters)).settling_samples or samples
     seconds = samples * parameters["interval_seconds"]
     return Expected("free_bytes", "up" if error > 0 else "down", abs(error), seconds)
-
-
-def _read_state(document: Any) -> Json:
-    given = read_object(document, "state")
-    refuse_unknown(given, STATE_KEYS, "state")
-    for key in STATE_KEYS:
-        if key not in given:
-            raise BadInput(f"state.{key}", "is missing; feed back the whole state, or null to begin anew")
-    setpoint, estimate = given["setpoint"], given["estimate"]
-    return {
-        "measured": _numbers(given["measured"], "state.measured", PAST),
-        "admitted": _numbers(given["admitted"], "state.admitted", PAST),
-        "setpoint": None if setpoint is None else replace(NUMBER, name="setpoint").check(setpoint, "state"),
-        "estimate": None if estimate is None else _read_estimate(estimate),
-    }
-
-
-def _read_estimate(document: Any) -> Json:
-    where = "state.estimate"
-    covariance = read_object(document, where).get("covariance")
-    rest = {key: each for key, each in document.items() if key != "covariance"}
-    numbers = _numbers(covariance, f"{where}.covariance", COVARIANCES)
-    if len(numbers) not in (0, COVARIANCES):
-        raise BadInput(f"{where}.covariance", f"takes {COVARIANCES} numbers or none, not {len(numbers)}")
-    return {**read_values(ESTIMATE, rest, where), "covariance": numbers}
-
-
-def _numbers(given: Any, where: str, most: int) -> list[float]:
-    if not isinstance(given, list) or len(given) > most:
-        raise BadInput(where, f"takes a list of at most {most} numbers")
-    return [float(replace(NUMBER, name=str(at)).check(each, where)) for at, each in enumerate(given)]
 
 
 def _to_json(memory: _Memory) -> Json:

@@ -35,7 +35,7 @@ import scipy
 from controllers.design.lqr import regulator
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.parameter import Parameter
 from controllers.framework.reason import because, counted, no_action, number, percent
 from queues.errors import BadInput
 
@@ -177,6 +177,7 @@ class Balance:
     name = "balance"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = None
     guard_defaults: Values = {"stale_seconds": 10.0}
 
@@ -210,9 +211,8 @@ class Balance:
         """No difference known."""
         return {"differences": {}}
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        return self.initial_state(parameters) if document is None else read_values(STATE, document, "state")
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing to raise: whoever is no replica any more is not asked for."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The shares of the next interval; their sum is that of the shares in force."""

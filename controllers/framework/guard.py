@@ -20,10 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Lasting, Law, Values
-from controllers.framework.parameter import Parameter, read_object, read_values
+from controllers.framework.law import Lasting, Law, Values, continued
+from controllers.framework.parameter import Parameter, clipped, read_object, read_values
 from controllers.framework.reason import NO_ACTION, because, no_action
-from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 STALE_SECONDS = 3.0
@@ -80,7 +79,13 @@ LIMITS = (
     "guard maximum",
     "guard cool-down",
 )
-STATE_KEYS = ("value", "acted_at_seconds", "recent")
+STATE = (
+    Parameter("value", "actuator's unit", "Applied last; null: none.", None, -1e12, 1e12),
+    Parameter("acted_at_seconds", "s since 1970", "Of the last action; null: none.", None, -1e12, 1e12),
+    Parameter(
+        "recent", "actuator's unit", "What was asked for lately.", [], -1e12, 1e12, "numbers", most=100
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -134,20 +139,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
 
 def read_state(document: Any, where: str = "guard.state") -> Json:
     """A guard's state from outside, checked; None gives the initial one. Raises `BadInput`."""
-    if document is None:
-        return initial_state()
-    given = read_object(document, where)
-    refuse_unknown(given, STATE_KEYS, where)
-    whole = {**initial_state(), **given}
-    anything = Parameter("value", "actuator's unit", "", minimum=-1e12, maximum=1e12)
-    for key in ("value", "acted_at_seconds"):
-        if whole[key] is not None:
-            replace(anything, name=key).check(whole[key], where)
-    if not isinstance(whole["recent"], list):
-        raise BadInput(f"{where}.recent", "takes a list of numbers")
-    for value in whole["recent"]:
-        replace(anything, name="recent").check(value, where)
-    return whole
+    return initial_state() if document is None else read_values(STATE, document, where)
 
 
 def decide(
@@ -169,14 +161,15 @@ def decide(
     if (held := _stale(settings, measured)) is not None:
         return Guarded(state, guard_state, held, None, asked=False)
     if manual is None:
-        after, decision = law.decide(parameters, state, observation)
+        after, decision = continued(law, parameters, state, observation)
     else:
         after, decision = state, by_hand(law, manual)
     decision, recent = _limit(law, settings, guard_state, decision)
     decision = _cool_down(settings, guard_state, now_seconds, decision)
     acted = now_seconds if decision.action else guard_state["acted_at_seconds"]
     value = _value(law, decision, guard_state["value"])
-    return Guarded(after, {"value": value, "acted_at_seconds": acted, "recent": recent}, decision, value)
+    next_state = clipped(STATE, {"value": value, "acted_at_seconds": acted, "recent": recent})
+    return Guarded(after, next_state, decision, value)
 
 
 def by_hand(law: Law, manual: Values) -> Decision:

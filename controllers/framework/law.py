@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from controllers.framework.decision import Decision, Json
-from controllers.framework.parameter import Parameter
+from controllers.framework.parameter import Parameter, clipped
 
 Values = Mapping[str, Any]
 
@@ -13,7 +13,7 @@ Values = Mapping[str, Any]
 class Law(Protocol):
     """What every control law is. It knows no clock, no store and no plant, and changes none of its arguments.
 
-    `state` is a JSON value, so a law survives any restart: feeding it back continues exactly where it
+    `state` is a JSON object, so a law survives any restart: feeding it back continues exactly where it
     stopped.
     """
 
@@ -30,6 +30,12 @@ class Law(Protocol):
     @property
     def observation(self) -> Sequence[Parameter]:
         """What one observation holds."""
+        ...
+
+    @property
+    def state(self) -> Sequence[Parameter]:
+        """What is remembered from one observation to the next; as an observation is, it is checked by this
+        when it comes from outside, and no number that is put out exceeds its range (`continued`)."""
         ...
 
     @property
@@ -51,8 +57,8 @@ class Law(Protocol):
         parameters."""
         ...
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state from outside, checked; None gives the initial one. Raises `BadInput` naming `state.key`."""
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Raise `BadInput` when a state, each value in its range, contradicts itself or the parameters."""
         ...
 
     def initial_state(self, parameters: Values) -> Json:
@@ -128,6 +134,12 @@ class Ranked(Protocol):
 def remedy_of(law: Law | None) -> Remedy | None:
     """None of a law that is no remedy, or is gone."""
     return law.remedy if isinstance(law, Remedial) else None
+
+
+def continued(law: Law, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
+    """`Law.decide`, with a next state that is one of this law: a counter stops at the greatest it may be."""
+    after, decision = law.decide(parameters, state, observation)
+    return clipped(law.state, after), decision
 
 
 def resumed(law: Law, parameters: Values, state: Json) -> Json:

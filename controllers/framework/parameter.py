@@ -1,9 +1,10 @@
 """A declared value: name, default, range, unit and help in one place; and reading documents against
 declarations.
 
-Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers`, a list of them,
-or a `table` of them; of `names`, lists of names; of `object`, one of declared values; of `rows`, a list of
-such; or of a `map`, an object whose keys are names and whose values are all alike.
+Besides plain values (number, integer, choice, text, flag) a declaration may be of `numbers` or `integers`, a
+list of them, or a `table` of numbers; of `names`, lists of names; of `object`, one of declared values, or of
+`variant`, one whose `kind` says which; of `rows`, a list of objects; or of a `map`, an object whose keys are
+names and whose values are all alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +20,11 @@ OTHER_KINDS = {
     "flag": "takes true or false",
     "names": "takes a list of lists of names",
     "object": "takes an object",
+    "variant": "takes an object",
     "rows": "takes a list of objects",
     "map": "takes an object of names and values",
 }
+LISTS = ("numbers", "integers", "rows")
 
 
 @dataclass(frozen=True)
@@ -35,37 +38,62 @@ class Parameter:
     minimum: float = 0.0
     maximum: float = 1e12
     kind: Literal[
-        "number", "integer", "choice", "text", "flag", "numbers", "table", "names", "object", "rows", "map"
+        "number",
+        "integer",
+        "choice",
+        "text",
+        "flag",
+        "numbers",
+        "integers",
+        "table",
+        "names",
+        "object",
+        "variant",
+        "rows",
+        "map",
     ] = "number"
     choices: tuple[str, ...] = ()
     required: bool = False
     items: tuple["Parameter", ...] = ()  # of an object or row; of a map the one declaration of its values
+    or_null: bool = False  # null says that there is none; where it is required, it has to be said
+    most: int | None = None  # items of a list
+    variants: tuple[tuple[str, tuple["Parameter", ...]], ...] = ()  # kind → what it holds besides
 
     def takes(self) -> str:
         """In words, what this takes."""
+        return f"{self._takes()}, or null" if self.or_null else self._takes()
+
+    def _takes(self) -> str:
         if self.kind == "choice":
             return f"takes one of {', '.join(self.choices)}"
+        if self.kind in LISTS and self.most is not None:
+            return f"{self._takes_items()}, at most {self.most}"
+        return self._takes_items()
+
+    def _takes_items(self) -> str:
         if self.kind in OTHER_KINDS:
             return OTHER_KINDS[self.kind]
+        span = f"from {self.minimum:g} to {self.maximum:g} ({self.unit})"
         if self.kind == "table":
-            return (
-                f"takes lists of numbers from {self.minimum:g} to {self.maximum:g} ({self.unit}), all as long"
-            )
-        if self.kind == "numbers":
-            return f"takes a list of numbers from {self.minimum:g} to {self.maximum:g} ({self.unit})"
-        noun = "a whole number" if self.kind == "integer" else "a number"
-        return f"takes {noun} from {self.minimum:g} to {self.maximum:g} ({self.unit})"
+            return f"takes lists of numbers {span}, all as long"
+        if self.kind in ("numbers", "integers"):
+            return f"takes a list of {'whole ' if self.kind == 'integers' else ''}numbers {span}"
+        return f"takes {'a whole number' if self.kind == 'integer' else 'a number'} {span}"
 
     def check(self, value: Any, where: str) -> Any:
         """The value, or `BadInput` for `where.name` saying what it takes."""
+        if self.or_null and value is None:
+            return None
         if not self._fits(value):
             raise BadInput(f"{where}.{self.name}", f"{self.takes()}, not {checks.shown(value, MOST_SHOWN)}")
         if self.kind == "numbers":
             return [float(each) for each in value]
+        if self.kind == "integers":
+            return [int(each) for each in value]
         if self.kind == "table":
             return [[float(each) for each in row] for row in value]
-        if self.kind == "object":
-            return read_values(self.items, value, f"{where}.{self.name}")
+        if self.kind in ("object", "variant"):
+            return read_values(self._parts(value, where), value, f"{where}.{self.name}")
         if self.kind == "rows":
             return [
                 read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)
@@ -75,6 +103,39 @@ class Parameter:
             return {key: replace(self.items[0], name=key).check(each, inner) for key, each in value.items()}
         return int(value) if self.kind == "integer" else value
 
+    def clipped(self, value: Any) -> Any:
+        """A value of this kind, with each number in it that is out of its range at the nearer end of it."""
+        if value is None:
+            return None
+        if self.kind in ("number", "integer"):
+            return self._in_range(value)
+        if self.kind in ("numbers", "integers"):
+            return [self._in_range(each) for each in value]
+        if self.kind in ("object", "variant"):
+            return clipped(self._parts(value, ""), value)
+        if self.kind == "rows":
+            return [clipped(self.items, row) for row in value]
+        if self.kind == "map":
+            return {key: self.items[0].clipped(each) for key, each in value.items()}
+        return value
+
+    def _in_range(self, value: Any) -> Any:
+        if self.minimum <= value <= self.maximum:
+            return value
+        end = self.minimum if value < self.minimum else self.maximum
+        return int(end) if isinstance(value, int) else float(end)
+
+    def _parts(self, value: Mapping[str, Any], where: str) -> tuple["Parameter", ...]:
+        """What an object holds; a variant, by its kind."""
+        if self.kind != "variant":
+            return self.items
+        known = dict(self.variants)
+        kind = Parameter("kind", "choice", "", kind="choice", choices=tuple(known), required=True)
+        return (
+            kind,
+            *known[read_values((kind,), {"kind": value.get("kind")}, f"{where}.{self.name}")["kind"]],
+        )
+
     def _fits(self, value: Any) -> bool:
         if self.kind == "choice":
             return self._is_choice(value)
@@ -82,17 +143,20 @@ class Parameter:
             return isinstance(value, str) and value != ""
         if self.kind == "flag":
             return checks.FLAG.accepts(value)
-        if self.kind == "numbers":
-            return isinstance(value, list) and all(map(self._is_number, value))
+        if self.kind in LISTS:
+            return self._is_list(value)
         if self.kind == "table":
             return self._is_table(value)
         if self.kind == "names":
             return isinstance(value, list) and all(map(_are_names, value))
-        if self.kind == "rows":
-            return isinstance(value, list)
-        if self.kind in ("map", "object"):
+        if self.kind in ("map", "object", "variant"):
             return isinstance(value, Mapping)
         return self._is_number(value)
+
+    def _is_list(self, value: Any) -> bool:
+        if not isinstance(value, list) or (self.most is not None and len(value) > self.most):
+            return False
+        return self.kind == "rows" or all(map(self._is_number, value))
 
     def _is_choice(self, value: Any) -> bool:
         return isinstance(value, str) and value in self.choices
@@ -106,7 +170,7 @@ class Parameter:
     def _is_number(self, value: Any) -> bool:
         if not checks.is_number(value, self.minimum, self.maximum):
             return False
-        return self.kind != "integer" or float(value).is_integer()
+        return self.kind not in ("integer", "integers") or float(value).is_integer()
 
 
 def _are_names(value: Any) -> bool:
@@ -129,6 +193,11 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
     given = read_object({} if document is None else document, where)
     checks.refuse_unknown(given, [parameter.name for parameter in declared], where)
     return {parameter.name: _read_value(parameter, given, where) for parameter in declared}
+
+
+def clipped(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The declared values, each number within its range."""
+    return {parameter.name: parameter.clipped(values[parameter.name]) for parameter in declared}
 
 
 def check_range(parameters: Mapping[str, Any]) -> None:

@@ -17,7 +17,6 @@ from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import because
-from controllers.parallelism.measured_paths import no_memory
 from queues.errors import BadInput
 
 PARAMETERS = (
@@ -45,6 +44,7 @@ class ParallelismForecast:
     name = "parallelism_forecast"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = ()
     actuator: str | None = "tasks"
     guard_defaults: Values = {"minimum": 1.0}
     remedy, rank = Remedy("workers"), 2
@@ -68,9 +68,8 @@ class ParallelismForecast:
         """Nothing is remembered: the forecast decides."""
         return {}
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """The empty state. Raises `BadInput` for a key."""
-        return no_memory(document)
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing is remembered."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The first step of the cheapest path, the path, and what it costs."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, check_range, read_object, read_values
+from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, because, listed
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import held_unmeasured, operators_of
@@ -37,13 +37,15 @@ from controllers.parallelism.needs import (
 )
 from controllers.parallelism.plan import Ints, ParallelismPlan, Stretches, cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
-from controllers.parallelism.scaling_curve import ScalingCurve, remember
-from queues.checks import refuse_unknown
+from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, remember
+from queues.checks import shown
 from queues.errors import BadInput
 
 MOST_TASKS = 100_000
 # A gain of capacity that noise could not be.
 NOTABLE = 0.05
+# Of the expected gain; what is more came of something else.
+MOST_GAIN = 1e6
 # What was seen counts so much at the next check.
 SEEN_AGAIN = 0.8
 PARAMETERS = (
@@ -98,13 +100,36 @@ EXPECTED = (
     Parameter("to_per_second", "events/s", "Capacity expected.", None, 0, 1e15, required=True),
 )
 MEMORY = (
-    Parameter("tasks", "tasks", "Of the points.", maximum=MOST_TASKS, kind="numbers", required=True),
-    Parameter("service_seconds", "s", "There.", maximum=1e6, kind="numbers", required=True),
-    Parameter("seen_per_second", "events/s", "At the source and here.", maximum=1e15, kind="numbers"),
+    Parameter(
+        "tasks", "tasks", "Of the points.", None, 1, MOST_TASKS, "integers", required=True, most=REMEMBERED
+    ),
+    Parameter("service_seconds", "s", "There.", maximum=1e6, kind="numbers", required=True, most=REMEMBERED),
+    Parameter("seen_per_second", "events/s", "At the source and here.", maximum=1e15, kind="numbers", most=2),
     Parameter("waited", "flag", "Whether something did when it was last seen.", False, kind="flag"),
     Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
     Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
 )
+STATE = (
+    Parameter(
+        "operators",
+        "by name",
+        "What was learnt of each.",
+        kind="map",
+        required=True,
+        items=(Parameter("operator", "operator", "One of them.", kind="object", items=MEMORY),),
+    ),
+)
+NOTHING_LEARNT: Mapping[str, Json] = {
+    "tasks": [],
+    "service_seconds": [],
+    "seen_per_second": None,
+    "waited": False,
+    "blocked_until_seconds": None,
+    "expected": None,
+}
+# What comes at a source, summed over what was seen of it; of less no share can be learnt.
+LEAST_SEEN = 1e-9
+LEAST_SHARE, MOST_SHARE = 1e-9, 1e9
 
 
 class ParallelismJoint:
@@ -113,6 +138,7 @@ class ParallelismJoint:
     name = "parallelism_joint"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = None
     guard_defaults: Values = {}
     remedy, rank = Remedy("workers"), 3
@@ -135,14 +161,11 @@ class ParallelismJoint:
         """Nothing learnt."""
         return {"operators": {}}
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state from outside. Raises `BadInput` naming the key."""
-        if document is None:
-            return self.initial_state(parameters)
-        given = read_object(document, "state")
-        refuse_unknown(given, ("operators",), "state")
-        rows = read_object(given.get("operators", {}), "state.operators")
-        return {"operators": {name: _memory(row, f"state.operators.{name}") for name, row in rows.items()}}
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Raise `BadInput` for points that are not pairs of different tasks and a service, and for a source
+        at which nothing was seen."""
+        for name, row in state["operators"].items():
+            _check_memory(row, f"{where}.operators.{name}")
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Tasks of every operator on a path, or none when the present ones stay."""
@@ -191,11 +214,16 @@ def _planned(
     return cheapest_plan(current, needs.keeps, waiting_now, stretches), needs
 
 
-def _memory(document: Json, where: str) -> dict[str, Json]:
-    row = read_values(MEMORY, document, where)
+def _check_memory(row: Values, where: str) -> None:
     if len(row["tasks"]) != len(row["service_seconds"]):
         raise BadInput(f"{where}.service_seconds", f"takes one number per point ({len(row['tasks'])})")
-    return row
+    if len(set(row["tasks"])) != len(row["tasks"]):
+        raise BadInput(f"{where}.tasks", f"takes each number of tasks once, not {row['tasks']}")
+    seen = row["seen_per_second"]
+    if seen and (len(seen) != 2 or seen[0] < LEAST_SEEN / 2):
+        raise BadInput(
+            f"{where}.seen_per_second", f"takes two numbers, the first above 0, or null, not {shown(seen)}"
+        )
 
 
 def _learn(
@@ -203,7 +231,7 @@ def _learn(
 ) -> dict[str, Json]:
     """What is remembered of an operator from now on; `verdicts` gets a rescale's share of its gain."""
     row, source = observation["operators"][name], observation["source_per_second"]
-    before = memory or _memory({"tasks": [], "service_seconds": []}, "state")
+    before = memory or NOTHING_LEARNT
     points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
     points = remember(points, int(row["tasks"]), row["service_seconds"])
     waits = any(each["backlog_events"] > source for each in observation["operators"].values())
@@ -227,11 +255,12 @@ def _learn(
 
 def _seen(before: Mapping[str, Any], rate: float, source: float, waits: bool) -> list[float] | None:
     """Events at the source and at the operator, the older the less they count. Where something waits, what
-    comes further down is what was let through; then what had piled up comes down; both say nothing."""
+    comes further down is what was let through; then what had piled up comes down; both say nothing. Nor does
+    a source that has been idle for so long that hardly anything is left of what was seen."""
     seen = before["seen_per_second"]
     if not seen:
-        return [source, rate] if source > 0 else None
-    if waits or before["waited"]:
+        return [source, rate] if source >= LEAST_SEEN else None
+    if waits or before["waited"] or (seen[0] < LEAST_SEEN and source < LEAST_SEEN):
         return list(seen)
     return [SEEN_AGAIN * old + new for old, new in zip(seen, (source, rate), strict=True)]
 
@@ -240,26 +269,34 @@ def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> flo
     if row["service_seconds"] <= 0:
         return 1.0
     gained = row["tasks"] / row["service_seconds"] - expected["from_per_second"]
-    return float(gained / max(expected["to_per_second"] - expected["from_per_second"], 1e-9))
+    share = gained / max(expected["to_per_second"] - expected["from_per_second"], 1e-9)
+    return float(min(max(share, -MOST_GAIN), MOST_GAIN))
 
 
 def _known(parameters: Values, observation: Values, name: str, memory: Mapping[str, Any]) -> Known:
     row = observation["operators"][name]
     points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
     curve = ScalingCurve.through(points, int(row["tasks"]))
-    source, here = memory["seen_per_second"] or (1.0, 0.0)
     blocked = memory["blocked_until_seconds"] is not None
     hand = parameters["tasks_of"].get(name)
     fewest = parameters["minimum"] if hand is None else hand
     most = parameters["maximum"] if hand is None else hand
-    return Known(name, row, curve, here / source, blocked and hand is None, fewest, most)
+    share = _share(memory["seen_per_second"])
+    return Known(name, row, curve, share, blocked and hand is None, fewest, most)
+
+
+def _share(seen: Sequence[float] | None) -> float:
+    """Events that come here for one at the source; next to none is none."""
+    source, here = seen or (1.0, 0.0)
+    share = here / source
+    return min(share, MOST_SHARE) if share >= LEAST_SHARE else 0.0
 
 
 def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
     """Notes what more tasks should bring, to be held against what they do."""
     for each, count in zip(known, tasks.tolist(), strict=True):
         before, after = (each.curve.capacity_per_second(n) for n in (each.row["tasks"], count))
-        if count > each.row["tasks"] and math.isfinite(after):
+        if count > each.row["tasks"] and math.isfinite(before) and math.isfinite(after):
             memory[each.name]["expected"] = {
                 "tasks": count,
                 "from_per_second": before,

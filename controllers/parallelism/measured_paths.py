@@ -1,12 +1,10 @@
-"""What the laws of parallelism share: operators of paths, what of them was not measured, and no memory."""
+"""What the laws of parallelism share: operators of paths, and what of them was not measured."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controllers.framework.decision import Decision, Json
-from controllers.framework.parameter import read_object
+from controllers.framework.decision import Decision
 from controllers.framework.reason import listed, no_action
-from queues.checks import refuse_unknown
 
 
 def operators_of(paths: Sequence[Sequence[str]]) -> list[str]:
@@ -23,10 +21,3 @@ def held_unmeasured(
         return None
     reason = no_action(f"{listed(missing)} {'was' if len(missing) == 1 else 'were'} not measured")
     return Decision(None, reason, limited_by="unmeasured")
-
-
-def no_memory(document: Json) -> Json:
-    """The empty state. Raises `BadInput` for a key."""
-    if document is not None:
-        refuse_unknown(read_object(document, "state"), (), "state")
-    return {}

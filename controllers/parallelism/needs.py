@@ -153,7 +153,7 @@ def capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
         for each, count in zip(known, tasks.tolist(), strict=True)
         if each.share
     ]
-    return max(1e-9, min(passes, default=UNLIMITED))
+    return max(1e-9, min([UNLIMITED, *passes]))
 
 
 def _tasks(known: Sequence[Known], source: float, utilisation: float) -> Floats:

@@ -20,7 +20,7 @@ from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, are, because, listed
-from controllers.parallelism.measured_paths import held_unmeasured, no_memory, operators_of
+from controllers.parallelism.measured_paths import held_unmeasured, operators_of
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 
@@ -90,6 +90,7 @@ class ParallelismQueueing:
     name = "parallelism_queueing"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = ()
     actuator: str | None = None
     guard_defaults: Values = {}
     remedy, rank = Remedy("workers"), 1
@@ -106,9 +107,8 @@ class ParallelismQueueing:
         """Nothing is remembered: what is measured now decides."""
         return {}
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """The empty state. Raises `BadInput` for a key."""
-        return no_memory(document)
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing is remembered."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Tasks of every operator on a path."""

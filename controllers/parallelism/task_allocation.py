@@ -27,6 +27,8 @@ ROUNDS = 60
 SWAPPED = 40
 # What a path may exceed its budget by: rounding, nothing that anybody could measure.
 TOLERANCE = 1e-9
+# A path without any time to wait holds where nothing waits; that can't be divided by.
+LEAST_BUDGET = 1e-12
 
 
 @dataclass(frozen=True)
@@ -162,12 +164,13 @@ class _Joint:
     def near(self) -> Floats:
         """The optimum without whole numbers, rounded down: multipliers are scaled until each path holds."""
         root, load = np.sqrt(self.columns.weight), self.columns.load
-        multipliers = ((self.on @ root) / self.budgets) ** 2
+        budgets = np.maximum(self.budgets, LEAST_BUDGET)
+        multipliers = ((self.on @ root) / budgets) ** 2
         for _ in range(ROUNDS):
             tasks = np.clip(
                 load + root * np.sqrt(multipliers @ self.on), self.columns.fewest, self.columns.most
             )
-            multipliers *= (self.on @ self.waits(tasks)) / self.budgets
+            multipliers *= (self.on @ self.waits(tasks)) / budgets
         return np.asarray(np.floor(tasks))
 
     def excess(self, tasks: Floats) -> Floats:

@@ -33,7 +33,7 @@ import numpy as np
 
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.parameter import Parameter
 from controllers.framework.reason import NO_ACTION, are, because, counted, listed, percent
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, from_observation
@@ -135,7 +135,7 @@ RECENT = (
     Parameter("to", "name", "The node that received.", kind="text", required=True),
     Parameter("age", "decisions", "How long ago.", 0, 0, 1_000, "integer", required=True),
 )
-STATE = (Parameter("recent", "moves", "The last moves.", [], kind="rows", items=RECENT),)
+STATE = (Parameter("recent", "moves", "The last moves.", kind="rows", required=True, items=RECENT),)
 
 
 def check_observation(parameters: Values, observation: Values, where: str) -> None:
@@ -204,6 +204,7 @@ class Rebalancing:
     name = "rebalancing"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = None
     guard_defaults: Values = {}
     remedy = Remedy("rebalance", lasts=False)
@@ -227,9 +228,8 @@ class Rebalancing:
         """No move yet."""
         return {"recent": []}
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        return self.initial_state(parameters) if document is None else read_values(STATE, document, "state")
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing to raise: what is remembered of nodes and queues that are gone does no harm."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The cheapest moves that reach the goal; none when it is reached."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.parameter import Parameter
 from controllers.framework.reason import NO_ACTION, are, because, capitalised, counted, listed
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds
@@ -98,13 +98,15 @@ OBSERVATION = (
 )
 ACTS = ("use", "release", "restore")
 STATE = (
-    Parameter("quiet", "decisions", "How long a release has been possible.", 0, 0, 1e9, "integer"),
+    Parameter(
+        "quiet", "decisions", "How long a release has been possible.", None, 0, 1e9, "integer", required=True
+    ),
     Parameter(
         "lost",
         "decisions",
         "How long each OFFLINE node has been so.",
-        {},
         kind="map",
+        required=True,
         items=(Parameter("decisions", "decisions", "In a row.", 0, 0, 1e9, "integer"),),
     ),
 )
@@ -116,6 +118,7 @@ class NodeScaling:
     name = "node_scaling"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = None
     guard_defaults: Values = {}
     remedy = Remedy("nodes", lasts=False)
@@ -140,9 +143,8 @@ class NodeScaling:
         """Nothing was quiet, nothing was lost."""
         return {"quiet": 0, "lost": {}}
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        return self.initial_state(parameters) if document is None else read_values(STATE, document, "state")
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing to raise: what is remembered of nodes and queues that are gone does no harm."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """What to use, release and restore; in one decision never both use and release."""

@@ -26,7 +26,7 @@ from typing import Any
 
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
-from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.parameter import Parameter
 from controllers.framework.reason import because, no_action, number, percent
 from queues.errors import BadInput
 
@@ -95,10 +95,21 @@ OBSERVATION = (
     ),
 )
 STATE = (
-    Parameter("rung", "level", "The highest enabled; 0 is none.", 0, 0, len(LEVELS), "integer"),
-    Parameter("decisions", "decisions", "Since it was enabled.", 0, 0, 1e9, "integer"),
-    Parameter("unmet", "share of demand", "Not met when it was enabled.", 0.0, 0, 1),
-    Parameter("calm", "decisions", "Since the demand fell below the release share.", 0, 0, 1e9, "integer"),
+    Parameter(
+        "rung", "level", "The highest enabled; 0 is none.", None, 0, len(LEVELS), "integer", required=True
+    ),
+    Parameter("decisions", "decisions", "Since it was enabled.", None, 0, 1e9, "integer", required=True),
+    Parameter("unmet", "share of demand", "Not met when it was enabled.", None, 0, 1, required=True),
+    Parameter(
+        "calm",
+        "decisions",
+        "Since the demand fell below the release share.",
+        None,
+        0,
+        1e9,
+        "integer",
+        required=True,
+    ),
     Parameter("short", "decisions", "In a row with unmet demand.", 0, 0, 1e9, "integer"),
 )
 
@@ -109,6 +120,7 @@ class Ladder:
     name = "ladder"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = "rung"
     guard_defaults: Values = {"maximum": float(len(LEVELS))}
 
@@ -127,9 +139,8 @@ class Ladder:
         """No level is enabled."""
         return {"rung": 0, "decisions": 0, "unmet": 0.0, "calm": 0, "short": 0}
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        return self.initial_state(parameters) if document is None else read_values(STATE, document, "state")
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing to raise: a level above the cap is given up at the next decision."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The next level up or down, or none where the one enabled is the right one."""

@@ -36,7 +36,7 @@ from controllers.shedding.inputs import (
 )
 from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve
-from controllers.shedding.trigger import ENDLESS, initial_state, read_state, state_after, trigger, work_shed
+from controllers.shedding.trigger import ENDLESS, STATE, initial_state, state_after, trigger, work_shed
 
 # How much more budget the price of the bound is asked for.
 PRICE_STEP = 0.01
@@ -78,6 +78,7 @@ class Shedding:
     name = "shedding"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = None
     guard_defaults: Values = {}
 
@@ -94,9 +95,8 @@ class Shedding:
         """No table yet."""
         return initial_state()
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        return initial_state() if document is None else read_state(document)
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing to raise: a table for what is no longer there is computed anew."""
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """A new table where one is called for, else nothing."""

@@ -7,18 +7,29 @@ import numpy as np
 
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.parameter import Parameter, read_object, read_values
+from controllers.framework.parameter import Parameter
 from controllers.patterns.application import Floats
 from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs
-from queues.checks import refuse_unknown
 
 STATE = (
+    Parameter(
+        "solved",
+        "inputs",
+        "What the table in force was computed for; null: there is none.",
+        kind="object",
+        required=True,
+        or_null=True,
+        items=(
+            Parameter("parameters", "parameters", "Then.", kind="object", required=True, items=PARAMETERS),
+            Parameter("observation", "observation", "Then.", kind="object", required=True, items=OBSERVATION),
+        ),
+    ),
     Parameter(
         "shed",
         "share",
         "pattern → type → share dropped, in force.",
-        {},
         kind="map",
+        required=True,
         items=(
             Parameter(
                 "types",
@@ -33,14 +44,13 @@ STATE = (
         "times",
         "s",
         "operator → predicted time when the table was made.",
-        {},
         kind="map",
+        required=True,
         items=(Parameter("time", "s", "In the operator.", 0.0, 0, 1e12),),
     ),
 )
 # Stands for the time in a queue without end, which JSON can't say.
 ENDLESS = 1e12
-STATE_KEYS = ("solved", "shed", "times")
 # What a table is computed for, beside rates and times, which may leave it a little.
 SAME_PATTERN = ("operator", "name", "expression", "emits", "outputs", "limit")
 
@@ -55,14 +65,6 @@ def state_after(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]])
     solved = {"parameters": dict(inputs.parameters), "observation": dict(inputs.observation)}
     times = {operator: min(time, ENDLESS) for operator, time, _ in _predicted(inputs, shed)}
     return {"solved": solved, "shed": shed, "times": times}
-
-
-def read_state(document: Json) -> Json:
-    """A state that was printed before. Raises `BadInput` naming `state.key`."""
-    given = read_object(document, "state")
-    refuse_unknown(given, STATE_KEYS, "state")
-    kept = read_values(STATE, {key: given[key] for key in ("shed", "times") if key in given}, "state")
-    return {"solved": _read_solved(given.get("solved")), **kept}
 
 
 def trigger(inputs: SheddingInputs, state: Json) -> str | None:
@@ -164,22 +166,3 @@ def _under(
         admitted[pattern.name] = offered * np.asarray(kept)
         made[application.index[pattern.emits]] += pattern.emission(admitted[pattern.name])
     return made, {name: float(rates.sum()) for name, rates in admitted.items()}
-
-
-def _read_solved(document: Json) -> Json:
-    """What the table in force was computed for. Raises `BadInput`."""
-    if document is None:
-        return None
-    given = read_object(document, "state.solved")
-    refuse_unknown(given, ("parameters", "observation"), "state.solved")
-    return {
-        "parameters": read_values(PARAMETERS, _given(given.get("parameters")), "state.solved.parameters"),
-        "observation": read_values(OBSERVATION, _given(given.get("observation")), "state.solved.observation"),
-    }
-
-
-def _given(document: Json) -> Json:
-    """Without the values that were not given, which a state keeps as null."""
-    if isinstance(document, Mapping):
-        return {key: _given(value) for key, value in document.items() if value is not None}
-    return [_given(each) for each in document] if isinstance(document, list) else document

@@ -14,17 +14,15 @@ less c times D: who plans by it (a worker that should be full) would rather be l
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from controllers.framework.decision import Json
-from controllers.framework.parameter import Parameter, read_values
+from controllers.framework.parameter import Parameter
 
 GAIN = 0.2
 LEAST_GAIN, GREATEST_GAIN = 0.1, 0.9
 LARGE = 1e16
-STATE = (
+ARRIVALS = (
     Parameter("level", "events", "Events per interval.", None, 0.0, LARGE, required=True),
     Parameter("trend", "events", "Its growth per interval.", None, -LARGE, LARGE, required=True),
     Parameter("bias", "events", "Mean error of the forecast.", None, -LARGE, LARGE, required=True),
@@ -63,9 +61,3 @@ class ArrivalRate:
     def to_json(self) -> dict[str, Json]:
         """As the law's state holds it."""
         return {"level": self.level, "trend": self.trend, "bias": self.bias, "deviation": self.deviation}
-
-    @classmethod
-    def read(cls, document: Any, where: str) -> "ArrivalRate":
-        """An estimate from outside. Raises `BadInput` naming the field."""
-        values: Mapping[str, Any] = read_values(STATE, document, where)
-        return cls(**{name: float(value) for name, value in values.items()})

@@ -12,16 +12,14 @@ those that began to run to be done.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
-from controllers.framework.parameter import Parameter, read_object
+from controllers.framework.parameter import Parameter
 from controllers.worker_rate import forecast_manager, thesis_manager
-from controllers.worker_rate.arrival_rate import ArrivalRate
+from controllers.worker_rate.arrival_rate import ARRIVALS, ArrivalRate
 from controllers.worker_rate.shared import Manager, Start, bounded
-from queues.checks import refuse_unknown
 from queues.errors import BadInput
 from queues.nodes.node_state import STATES
 
@@ -227,14 +225,26 @@ METHODS = {"forecast": forecast_manager.evaluate, "thesis": thesis_manager.evalu
 # What a state holds. The forecast's part may be missing: it is learned anew.
 STATE = (
     Parameter("rate", "workers per interval", "The rate.", None, 0.0, 1e16, required=True),
-    Parameter("carry", "workers", "The fraction of a worker that is carried over.", None, 0.0, 1.0),
+    Parameter(
+        "carry", "workers", "The fraction of a worker that is carried over.", None, 0.0, 1.0, required=True
+    ),
+    Parameter(
+        "history",
+        "events",
+        "Queue lengths, oldest first.",
+        None,
+        0.0,
+        1e15,
+        "numbers",
+        required=True,
+        most=1_000,
+    ),
+    Parameter("arrivals", "estimate", "What arrives; null: not known.", kind="object", items=ARRIVALS),
     Parameter("executed", "workers per interval", "What the pool runs.", 0.0, 0.0, 1e12),
     Parameter("cap", "workers per interval", "What a TOOBUSY node gets.", None, 0.0, 1e16),
     Parameter("waited_seconds", "s", "Since the last worker started.", 0.0, 0.0, 1e9),
     Parameter("pledged", "events", "What workers under way will take.", 0.0, 0.0, 1e20),
 )
-NEEDED = ("rate", "carry", "history")
-LENGTH = Parameter("history", "events", "A queue length.", maximum=1e15)
 
 
 class WorkerRate:
@@ -243,6 +253,7 @@ class WorkerRate:
     name = "worker_rate"
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
+    state: Sequence[Parameter] = STATE
     actuator: str | None = "start"
     counts = True
     remedy = Remedy("workers", lasts=False)
@@ -269,19 +280,8 @@ class WorkerRate:
         """The initial rate within its limits, nothing carried, no history."""
         return Manager(bounded(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
 
-    def read_state(self, parameters: Values, document: Json) -> Json:
-        """A state that was printed before, or None for the first. Raises `BadInput` naming `state.key`."""
-        if document is None:
-            return self.initial_state(parameters)
-        given = read_object(document, "state")
-        refuse_unknown(given, (*(each.name for each in STATE), "history", "arrivals"), "state")
-        for key in NEEDED:
-            if key not in given:
-                raise BadInput(f"state.{key}", "is missing; feed back the whole state, or null to begin anew")
-        numbers = {each.name: _number(each, given) for each in STATE}
-        arrivals = given.get("arrivals")
-        rate = None if arrivals is None else ArrivalRate.read(arrivals, "state.arrivals")
-        return Manager(**numbers, history=_history(given), arrivals=rate).to_json()
+    def check_state(self, parameters: Values, state: Values, where: str) -> None:
+        """Nothing to raise: rates and lengths of any size go together."""
 
     def resumed(self, parameters: Values, state: Json) -> Json:
         """Without the queue lengths seen: the growth of a whole hold is no arrival of one interval."""
@@ -325,17 +325,3 @@ def _expected(parameters: Values, start: Start, length: float) -> Expected | Non
     pace = max(parameters["pool_allowance"], start.terms.get("executed", 0.0))
     intervals = 1 + math.ceil(start.count / pace)
     return Expected("removed_events", "up", amount, intervals * parameters["interval_seconds"])
-
-
-def _number(declared: Parameter, given: Mapping[str, Any]) -> Any:
-    value = given.get(declared.name, declared.default)
-    if value is None and declared.default is None and declared.name not in NEEDED:
-        return None
-    return float(declared.check(value, "state"))
-
-
-def _history(given: Mapping[str, Any]) -> tuple[float, ...]:
-    lengths = given["history"]
-    if not isinstance(lengths, list):
-        raise BadInput("state.history", "takes a list of queue lengths")
-    return tuple(LENGTH.check(length, "state") for length in lengths[-1000:])

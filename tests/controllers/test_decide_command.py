@@ -7,6 +7,8 @@ import sys
 import pytest
 from django.core.management import call_command
 
+from controllers import request
+
 SETTINGS = {"method": "thesis", "events_per_worker": 50, "upper_limit": 250, "interval_seconds": 5}
 
 
@@ -93,6 +95,82 @@ def test_bad_input_ends_with_2_and_one_line_that_names_the_field(monkeypatch, fi
     code, out, err = ask(monkeypatch, text)
     assert (code, out) == (2, "")
     assert err.startswith(f"{field}: ") and err.count("\n") == 1
+
+
+def concurrency_state():
+    seen = [{"threads": 1, "interdeparture_seconds": [1.0] * 40}]
+    return request.answer("concurrency", {"observations": seen})["state"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("machine", 5),
+        ("machine.kind", "vegas"),
+        ("machine.phase", "x"),
+        ("machine.threads", "3"),
+        ("machine.steps", "many"),
+        ("machine.before", [1]),
+        ("machine.before.mean_seconds", 0),
+        ("machine.doubted", 1),
+        ("sample.count", "1"),
+        ("sample.largest", [1.0, 2.0]),
+        ("refused", "x"),
+        ("limit", "2"),
+        ("followed", 5),
+    ],
+)
+def test_a_state_is_checked_as_parameters_are(monkeypatch, field, value):
+    state = concurrency_state()
+    *parents, last = field.split(".")
+    part = state
+    for name in parents:
+        part = part[name]
+    part[last] = value
+    seen = [{"threads": 2, "interdeparture_seconds": [1.0] * 40}]
+    code, out, err = ask(monkeypatch, {"state": state, "observations": seen}, "concurrency")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"state.{field}: takes ") and err.count("\n") == 1
+
+
+def joint(service, **memory):
+    rows = {name: {"tasks": 2, "rate_per_second": 50, "service_seconds": service} for name in "xy"}
+    seen = {"at_seconds": 1, "source_per_second": 50, "paths": [["x", "y"]], "operators": rows}
+    known = {"tasks": [2], "service_seconds": [0.01], "seen_per_second": [5, 5], "waited": False, **memory}
+    return {"state": {"operators": {"x": known}} if memory else None, "observations": [seen]}
+
+
+def test_an_operator_whose_events_take_no_time_passes_all_there_may_be(monkeypatch):
+    code, out, err = ask(monkeypatch, joint(0), "parallelism_joint")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["decisions"][0]["terms"]["capacity_per_second"] == 1e15
+
+
+@pytest.mark.parametrize(
+    ("field", "memory"),
+    [
+        ("seen_per_second", {"seen_per_second": [0, 5]}),
+        ("seen_per_second", {"seen_per_second": [5]}),
+        ("tasks", {"tasks": [0]}),
+        ("tasks", {"tasks": [2, 2], "service_seconds": [1, 1]}),
+        ("service_seconds", {"service_seconds": []}),
+    ],
+)
+def test_a_memory_that_can_not_be_divided_by_is_refused(monkeypatch, field, memory):
+    code, out, err = ask(monkeypatch, joint(0.01, **memory), "parallelism_joint")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"state.operators.x.{field}: takes ")
+
+
+def test_a_source_that_stays_idle_leaves_a_memory_that_is_taken_again():
+    document = joint(0.01, seen_per_second=[2e-9, 1e-9])
+    document["observations"][0]["source_per_second"] = 0.0
+    for row in document["observations"][0]["operators"].values():
+        row["rate_per_second"] = 0.0
+    for _ in range(50):
+        document["state"] = request.answer("parallelism_joint", document)["state"]
+    source, here = document["state"]["operators"]["x"]["seen_per_second"]
+    assert source > 0 and here / source == pytest.approx(0.5)
 
 
 def test_a_law_nobody_knows_is_named_with_the_list(monkeypatch):

@@ -197,7 +197,7 @@ def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
     cut = data.draw(st.integers(1, len(observations) - 1))
     whole_state, whole = decide_all(law, parameters, law.initial_state(parameters), observations)
     half_state, before = decide_all(law, parameters, law.initial_state(parameters), observations[:cut])
-    restored = law.read_state(parameters, through_json(half_state))
+    restored = catalog.read_state(law, parameters, through_json(half_state))
     end_state, after = decide_all(law, parameters, restored, observations[cut:])
     assert before + after == whole
     assert through_json(end_state) == through_json(whole_state)

@@ -243,7 +243,7 @@ def _held(setting: _Setting, why: str) -> _Setting:
 def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
     """{"law", "guard", "sensor"} as stored, or the first; after a hold as the law resumes from it."""
     stored = loop.state or {}
-    state = law.read_state(setting.parameters, stored.get("law"))
+    state = _law_state(loop, law, setting, stored.get("law"))
     if stored.get("held") and setting.mode not in Loop.HANDED_OVER:
         state = resumed(law, setting.parameters, state)
     return {
@@ -251,6 +251,15 @@ def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
         "guard": guard.read_state(stored.get("guard")),
         "sensor": stored.get("sensor"),
     }
+
+
+def _law_state(loop: Loop, law: Law, setting: _Setting, stored: Any) -> dict[str, Any]:
+    """What the law remembers; a loop whose memory is of no use begins anew rather than never again."""
+    try:
+        return catalog.read_state(law, setting.parameters, stored)
+    except BadInput as error:
+        logger.warning("%s begins anew: what it remembers is not valid (%s).", loop.name, error)
+        return catalog.read_state(law, setting.parameters, None)
 
 
 def _decide(law: Law, setting: _Setting, before: dict[str, Any], sensed: Sensed, now: datetime) -> Guarded:

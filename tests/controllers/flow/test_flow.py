@@ -129,7 +129,7 @@ def test_a_refusal_of_gains_says_the_spectral_radius_and_how_to_get_others():
     [
         ("state.measured", {}),
         ("state.measured", {"measured": 5, "admitted": [], "setpoint": None, "estimate": None}),
-        ("state.admitted.1", {"measured": [], "admitted": [1, "x"], "setpoint": None, "estimate": None}),
+        ("state.admitted", {"measured": [], "admitted": [1, "x"], "setpoint": None, "estimate": None}),
         ("state.setpoint", {"measured": [], "admitted": [], "setpoint": "x", "estimate": None}),
         (
             "state.estimate.a",

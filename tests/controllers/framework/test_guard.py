@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from controllers.framework import guard
 from controllers.framework.decision import Decision, Expected
 from controllers.framework.guard import Measured
+from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 
 FRESH = Measured(0.4)
@@ -23,6 +24,7 @@ class Echo:
     name: str = "echo"
     parameters: tuple = ()
     observation: tuple = ()
+    state: tuple = (Parameter("asked", "times", "How often it was asked.", kind="integer", required=True),)
     actuator: str | None = "start"
     guard_defaults: dict[str, Any] = field(default_factory=dict)
 
@@ -30,14 +32,15 @@ class Echo:
         wanted = observation["wanted"]
         expected = Expected("removed_events", "up", 100.0 * wanted, 10.0) if wanted else None
         action = {"start": wanted} if wanted else None
-        return state + 1, Decision(action, f"{wanted} are wanted.", raw=float(wanted), expected=expected)
+        after = {"asked": state["asked"] + 1}
+        return after, Decision(action, f"{wanted} are wanted.", raw=float(wanted), expected=expected)
 
 
 def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, **settings):
     """Each wanted value through the guard, some seconds apart."""
     law = law or Echo()
     settings = guard.read_settings(law, settings)
-    state, guard_state, results = 0, guard.initial_state(), []
+    state, guard_state, results = {"asked": 0}, guard.initial_state(), []
     for number, value in enumerate(wanted):
         result = guard.decide(
             law,
@@ -61,7 +64,7 @@ def applied(results):
 
 def test_a_decision_within_all_limits_passes_as_it_is():
     (result,) = pass_through(3)
-    assert result.decision == Echo().decide({}, 0, {"wanted": 3})[1]
+    assert result.decision == Echo().decide({}, {"asked": 0}, {"wanted": 3})[1]
     assert result.value == 3
 
 
@@ -77,7 +80,7 @@ def test_on_a_measurement_that_cannot_be_trusted_the_law_is_not_asked(measured, 
     (result,) = pass_through(3, measured=measured)
     assert (result.decision.action, result.decision.limited_by) == (None, "stale measurement")
     assert why in result.decision.reason
-    assert (result.state, result.guard_state, result.asked) == (0, guard.initial_state(), False)
+    assert (result.state, result.guard_state, result.asked) == ({"asked": 0}, guard.initial_state(), False)
 
 
 def test_where_there_is_nothing_to_decide_the_law_is_not_asked_and_it_does_not_count_as_blind():
@@ -145,7 +148,7 @@ def test_small_swings_and_one_way_growth_are_no_oscillation():
 
 def test_a_hand_passes_the_same_guard_and_leaves_the_law_alone():
     (result,) = pass_through(7, manual={"start": 5}, maximum=4)
-    assert (result.decision.action, result.state) == ({"start": 4}, 0)
+    assert (result.decision.action, result.state) == ({"start": 4}, {"asked": 0})
     assert "set by a person" in result.decision.reason
     (held,) = pass_through(7, manual={"start": 5}, measured=Measured(60.0))
     assert held.decision.action is None

@@ -39,7 +39,7 @@ def decide(document, state=None, **given):
     parameters = catalog.read_parameters(LAW, {"maximum": 100, **given})
     seen = catalog.read_observation(LAW, document)
     LAW.check_observation(parameters, seen, "observation")
-    return LAW.decide(parameters, LAW.read_state(parameters, state), seen)
+    return LAW.decide(parameters, catalog.read_state(LAW, parameters, state), seen)
 
 
 # -- the curve
@@ -249,7 +249,7 @@ def test_what_contradicts_itself_is_refused_by_name(field, document):
 
 def test_a_state_that_makes_no_sense_is_refused_by_name():
     with pytest.raises(BadInput) as refused:
-        LAW.read_state({}, {"operators": {"a": {"tasks": [1], "service_seconds": []}}})
+        catalog.read_state(LAW, {}, {"operators": {"a": {"tasks": [1], "service_seconds": []}}})
     assert refused.value.field == "state.operators.a.service_seconds"
 
 

@@ -16,7 +16,7 @@ def decide(seen, state=None, **parameters):
     values = catalog.read_parameters(LAW, {"busy": 350, "toobusy": 450, **parameters})
     read = catalog.read_observation(LAW, seen)
     LAW.check_observation(values, read, "observation")
-    return LAW.decide(values, LAW.read_state(values, state), read)
+    return LAW.decide(values, catalog.read_state(LAW, values, state), read)
 
 
 def plant(rate, *more_nodes):

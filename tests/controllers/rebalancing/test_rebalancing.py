@@ -18,7 +18,7 @@ THRESHOLDS = {"busy": 350, "toobusy": 450}
 
 def decide(given_observation, state=None, **parameters):
     whole = catalog.read_parameters(LAW, {**THRESHOLDS, **parameters})
-    state = LAW.read_state(whole, state)
+    state = catalog.read_state(LAW, whole, state)
     seen = catalog.read_observation(LAW, given_observation)
     LAW.check_observation(whole, seen, "observation")
     return LAW.decide(whole, state, seen)

@@ -43,7 +43,7 @@ def read(parameters: dict, seen: dict):
 
 def decide(parameters: dict, seen: dict, state=None):
     checked, observed = read(parameters, seen)
-    return LAW.decide(checked, LAW.read_state(checked, state), observed)
+    return LAW.decide(checked, catalog.read_state(LAW, checked, state), observed)
 
 
 @pytest.mark.parametrize(

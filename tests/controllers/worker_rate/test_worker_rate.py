@@ -93,7 +93,7 @@ def test_what_is_coming_is_fed_forward_only_above_what_may_wait():
     known["arrivals"] = {"level": 40.0, "trend": 0.0, "bias": 0.0, "deviation": 0.0}
     for limit, count in ((50, 1), (1_000, 0)):
         values = parameters(upper_limit=limit, lead_seconds=5, max_wait_seconds=60)
-        decision = one(values, 40, state=LAW.read_state(values, known), removed=40)
+        decision = one(values, 40, state=catalog.read_state(LAW, values, known), removed=40)
         assert decision.terms["found"] == pytest.approx(80)
         assert started([decision]) == [count], limit
 
@@ -261,12 +261,12 @@ FITTING = {"rate": 1, "carry": 0, "history": []}
 )
 def test_a_state_that_does_not_fit_is_refused_by_field(field, state):
     with pytest.raises(BadInput) as refused:
-        LAW.read_state(parameters(), state)
+        catalog.read_state(LAW, parameters(), state)
     assert refused.value.field == field
 
 
 def test_a_state_of_the_thesis_law_alone_is_continued():
-    state = LAW.read_state(parameters(), {"rate": 2.0, "carry": 0.5, "history": [10, 20]})
+    state = catalog.read_state(LAW, parameters(), {"rate": 2.0, "carry": 0.5, "history": [10, 20]})
     assert (state["rate"], state["history"], state["arrivals"]) == (2.0, [10, 20], None)
 
 

@@ -19,7 +19,7 @@ def parameters(**given_values):
 
 
 def state_of(rate):
-    return LAW.read_state(parameters(), {"rate": rate, "carry": 0.0, "history": []})
+    return catalog.read_state(LAW, parameters(), {"rate": rate, "carry": 0.0, "history": []})
 
 
 def observe(length, **given_values):

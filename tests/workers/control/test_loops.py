@@ -115,6 +115,14 @@ def test_state_and_counters_go_on_from_tick_to_tick(loop, plant, clock, control)
     assert fresh(loop).state["law"]["history"] == [1_200, 1_000]
 
 
+def test_a_loop_whose_stored_state_is_not_valid_begins_anew_and_says_so(loop, plant, clock, control, caplog):
+    Loop.objects.filter(pk=loop.pk).update(state={"law": {"rate": "fast"}, "sensor": None})
+    loop.refresh_from_db()
+    entry = engine.tick(loop, plant, clock.pass_seconds(5), control)
+    assert entry is not None and entry.state_before["law"]["history"] == []
+    assert "begins anew: what it remembers is not valid (state.rate: takes" in caplog.text
+
+
 def test_a_counter_that_was_reset_counts_from_zero_again(loop, plant, clock, control):
     plant.put("alert", "n1", 1_200)
     tick(loop, plant, clock, control)
