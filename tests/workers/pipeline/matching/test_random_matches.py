@@ -186,6 +186,7 @@ def test_random_documents_match_as_the_reference_has_it(document):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3_600)
 @settings(deadline=None, max_examples=20_000, suppress_health_check=FILTERED)
 @given(documents())
 def test_twenty_thousand_random_documents_match_as_the_reference_has_it(document):
