@@ -46,7 +46,7 @@ def read_manual(law: Law, document: Any) -> Values | None:
     if document is None:
         return None
     given = read_object(document, "manual")
-    refuse_unknown(given, (str(law.actuator),), "manual")
+    refuse_unknown(given, () if law.actuator is None else (law.actuator,), "manual")
     return {key: catalog.actuator_parameter(law).check(value, "manual") for key, value in given.items()}
 
 

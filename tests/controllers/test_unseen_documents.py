@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog, request
+from controllers.framework import guard
 from controllers.framework.parameter import Parameter
 from queues.documents import read_json
 from queues.errors import BadInput
@@ -59,6 +60,11 @@ def places(law: str, document: Mapping[str, Any]) -> list[Place]:
         found += _in_object(of.observation, seen, ("observations", at), f"observations[{at}]")
     if document["state"] is not None:
         found += _in_object(of.state, document["state"], ("state",), "state")
+    if "guard" in document:
+        passed = document["guard"]
+        for name, declared in (("settings", guard.PARAMETERS), ("state", guard.STATE)):
+            found += _in_object(declared, passed[name], ("guard", name), f"guard.{name}")
+        found += _in_object((request.SECONDS, request.AGE), passed, ("guard",), "guard")
     return found
 
 
@@ -127,6 +133,17 @@ def a_document(data: st.DataObject, law: str) -> dict[str, Any]:
     return dict(data.draw(st.sampled_from(documents(law))))
 
 
+def guarded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as a ledger entry has it, with the guard that it passed."""
+    passed = {
+        "settings": {each.name: each.default for each in guard.PARAMETERS},
+        "state": {"value": 1.0, "acted_at_seconds": 5.0, "recent": [1.0, 2.0]},
+        "now_seconds": 10.0,
+        "age_seconds": 0.5,
+    }
+    return {**document, "guard": passed}
+
+
 def test_every_law_has_runs():
     assert set(RUNS) == set(catalog.LAWS)
 
@@ -146,6 +163,8 @@ def test_a_state_that_was_put_out_goes_on_exactly(law):
 
 def check_wrong(law: str, data: st.DataObject) -> None:
     document = a_document(data, law)
+    if data.draw(st.booleans()):
+        document = guarded(document)
     place = data.draw(st.sampled_from(places(law, document)))
     wrong = list(WRONG_KINDS[place.declared.kind])
     if place.declared.kind in ("number", "integer"):
@@ -193,6 +212,46 @@ def check_extremes(law: str, data: st.DataObject) -> None:
         assert not refused.field.startswith("document")
 
 
+def check_guarded_extremes(law: str, data: st.DataObject) -> None:
+    document = guarded(a_document(data, law))
+    for place in data.draw(st.lists(st.sampled_from(places(law, document)), max_size=MOST_LEAVES_TWEAKED)):
+        if place.name.startswith("guard.") and place.declared.kind != "choice":
+            document = changed(document, place.steps, data.draw(taken(place, document)))
+    try:
+        state = decided(law, document)["guard"]["state"]
+    except BadInput as refused:
+        assert refused.field == "guard.settings.minimum", refused
+        return
+    document["guard"]["state"] = state
+    decided(law, document)
+
+
+# What a state of an earlier version did not have.
+ADDED = {
+    "ladder": {"short"},
+    "concurrency": {"refused", "limit", "epoch", "followed"},
+    "worker_rate": {"arrivals", "executed", "cap", "waited_seconds", "pledged"},
+    "parallelism_joint": {"waited", "seen_per_second", "blocked_until_seconds", "expected"},
+}
+
+
+@pytest.mark.parametrize("law", ADDED)
+def test_a_state_of_an_earlier_version_is_still_taken(law):
+    def without(values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {key: without(each) for key, each in values.items() if key not in ADDED[law]}
+
+    for document in documents(law):
+        decided(law, {**document, "state": without(document["state"])})
+
+
+@pytest.mark.parametrize("law", [name for name, of in catalog.LAWS.items() if of.actuator is None])
+def test_where_there_is_no_single_number_nobody_sets_one_by_hand(law):
+    with pytest.raises(BadInput, match=r"manual\.None: is not known"):
+        decided(law, {**guarded(documents(law)[0]), "manual": {"None": 5}})
+
+
 def taken(place: Place, document: Mapping[str, Any]) -> st.SearchStrategy[Any]:
     """Values that the declaration takes, its ends among them."""
     declared = place.declared
@@ -230,6 +289,13 @@ def test_what_is_unknown_is_refused_by_its_name_and_so_is_what_is_missing(law, d
 @given(data=st.data())
 def test_at_the_ends_of_all_ranges_a_law_decides_or_refuses_and_goes_on(law, data):
     check_extremes(law, data)
+
+
+@each_law
+@FEW
+@given(data=st.data())
+def test_at_the_ends_of_all_ranges_a_guard_lets_through_or_holds(law, data):
+    check_guarded_extremes(law, data)
 
 
 @pytest.mark.slow
