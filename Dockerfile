@@ -7,7 +7,7 @@ ARG CADDY_IMAGE=caddy:2.10.0-alpine
 FROM ${CADDY_IMAGE} AS proxy
 COPY Caddyfile /etc/caddy/Caddyfile
 # A copy has no file capabilities: with all capabilities dropped, the kernel would refuse to start the original.
-RUN cp "$(command -v caddy)" /usr/local/bin/caddy && mkdir -p /data /config && chown 10001:10001 /data /config
+RUN cp "$(command -v caddy)" /usr/local/bin/caddy && mkdir -p /data && chown 10001:10001 /data
 USER 10001
 
 # What installs stays behind: the image has what runs Weir (requirements.lock) and neither uv nor a build tool.

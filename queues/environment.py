@@ -138,6 +138,11 @@ AUDIT_KEY = Variable(
 WITHOUT_PAGES = Switch(
     "WEIR_WITHOUT_PAGES", "1: a production process that serves no pages, and needs no WEIR_SECRET_KEY"
 )
+HEARTBEAT_FILE = Variable(
+    "WEIR_HEARTBEAT_FILE",
+    "a file that a Celery worker touches every few seconds while its broker answers, for health checks",
+    unset="none",
+)
 HOSTS = Variable(
     "WEIR_HOSTS",
     "host names that may be asked for, separated by spaces",

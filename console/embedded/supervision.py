@@ -1,5 +1,6 @@
 """The supervisor under `./run`: its configuration, its control socket, and its log in words."""
 
+import ctypes
 import getpass
 import os
 import re
@@ -16,9 +17,9 @@ from pathlib import Path
 from xmlrpc.client import Error, Fault
 
 import msgspec
-import psutil
 
 from console.connections.supervisor import ProcessEnd, ends_file, supervisor_at
+from console.embedded.leftovers import STOP_SECONDS, end_leftovers
 from console.embedded.processes import Process
 from queues import environment as variables
 from queues.private_files import private_folder, write_private
@@ -62,7 +63,7 @@ stdout_logfile_backups=1
 
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
-STOP_SECONDS = 15.0  # that the servers have, and then whoever is left
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
 
@@ -76,12 +77,12 @@ class Supervisor:
         self.socket = self.runtime / "supervisor.sock"
         variables.PROCESS[variables.SUPERVISOR.name] = str(self.socket)  # the console asks it, too
         self.ends: dict[str, ProcessEnd] = {}
-        self.child: subprocess.Popen[str] | None = None
+        self.child: subprocess.Popen[bytes] | None = None
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
         """Starts the supervisor and the servers; the rest waits for the other starts."""
         private_folder(self.data / "logs")
-        self.end_leftover()
+        end_leftovers(self.data)
         self.plant = list(plant)
         parts = [HEAD.format(data=self.data, user=getpass.getuser(), socket=self.socket)]
         parts += [self._program(process, autostart=True) for process in servers]
@@ -89,13 +90,18 @@ class Supervisor:
         self._note()  # what ended before is of another life
         path = self.data / "supervisor.conf"
         write_private(path, "".join(parts))
+        reading, writing = os.pipe()
         self.child = subprocess.Popen(
             [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(path)],
-            stdout=subprocess.PIPE,
+            stdout=writing,
             stderr=subprocess.STDOUT,
-            text=True,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the rest in order
+            preexec_fn=_end_with_the_parent,
+            # When this process is killed the supervisor would die of writing that it stops, and stop nothing.
+            pass_fds=(reading,),
         )
+        os.close(writing)
+        self.said = os.fdopen(reading)
 
     def _program(self, process: Process, *, autostart: bool) -> str:
         return PROGRAM.format(
@@ -106,20 +112,6 @@ class Supervisor:
             stop_seconds=process.stop_seconds,
             data=self.data,
         )
-
-    def end_leftover(self) -> None:
-        """Ends the supervisor of a launcher that was killed: its servers hold the ports and the files."""
-        pidfile = self.data / "supervisor.pid"
-        try:
-            pid = int(pidfile.read_text())
-            if b"supervisord" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return
-            os.kill(pid, signal.SIGTERM)
-        except (OSError, ValueError):
-            return
-        deadline = time.monotonic() + 40
-        while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
 
     def start_pipeline(self) -> None:
         """Before there is a database: it needs none, and takes longer to start than all others together."""
@@ -140,9 +132,8 @@ class Supervisor:
 
     def events(self) -> Iterator[str]:
         """Sentences about what dies and comes back, until the supervisor ends."""
-        assert self.child is not None and self.child.stdout is not None
         down: set[str] = set()
-        for line in self.child.stdout:
+        for line in self.said:
             if match := EXITED.search(line):
                 down.add(match[1])
                 self.ended(match[1], match[2])
@@ -171,14 +162,18 @@ class Supervisor:
         write_private(ends_file(self.data), msgspec.json.encode(self.ends).decode())
 
     def stop(self) -> None:
-        """Ends the plant, then the servers it writes to; within half a minute, also on a busy host."""
+        """Ends the plant, then the servers it writes to; within half a minute, also on a busy host, and where
+        the supervisor was killed.
+        """
         if self.child and self.child.poll() is None:
             self._stop_plant()
             self.child.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self.child.wait(timeout=STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._end_all()
+        if self.child:
+            end_leftovers(self.data)
+            self.child.wait()
+            self.said.close()
         shutil.rmtree(self.runtime, ignore_errors=True)
 
     def _stop_plant(self) -> None:
@@ -195,17 +190,11 @@ class Supervisor:
                     return
                 time.sleep(0.1)
 
-    def _end_all(self) -> None:
-        """On a host too busy for the supervisor to finish: it first, since it would start them again."""
-        assert self.child is not None
-        left = psutil.Process(self.child.pid).children(recursive=True)
-        self.child.kill()
-        for process in left:
-            with suppress(psutil.NoSuchProcess):
-                process.terminate()
-        for process in psutil.wait_procs(left, timeout=STOP_SECONDS)[1]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+
+def _end_with_the_parent() -> None:
+    """A launcher that is killed asks nobody to stop; the kernel then does (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def command_line(command: tuple[str, ...]) -> str:

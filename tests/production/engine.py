@@ -144,7 +144,7 @@ def engine_environment(folder: Path) -> dict[str, str]:
     settings = folder / "containers.conf"
     settings.write_text(CONTAINERS_CONF)
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    path = f"{Path(sys.executable).parent}:{kept['PATH']}"
+    path = f"{STAND_INS}:{Path(sys.executable).parent}:{kept['PATH']}"
     return {**kept, "PATH": path, "CONTAINERS_CONF": str(settings), "BUILDAH_FORMAT": "docker"}
 
 

@@ -244,4 +244,6 @@ def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_pa
     lines = (tmp_path / ".env").read_text().splitlines()
     assert lines[0] == "WEIR_SECRET_KEY=kept" and len(lines) == 5
     for line in lines[1:]:
-        assert re.fullmatch(r"(PYTHON|VALKEY|POSTGRES|CADDY)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line), line
+        assert re.fullmatch(
+            r"(PYTHON|VALKEY|POSTGRES|CADDY)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line
+        ), line

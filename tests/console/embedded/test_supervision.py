@@ -1,19 +1,25 @@
 """Processes under a real supervisor: seen, their logs read without secrets, started again."""
 
+import os
 import socket
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
+import psutil
 import pytest
 
 from console.connections import supervisor
 from console.connections.log_text import without_secrets
+from console.embedded.leftovers import end_leftovers
 from console.embedded.processes import Process
 from console.embedded.supervision import Supervisor
 from queues import environment as variables
 from queues.errors import BadInput
 from tests.waiting import until
 
+ROOT = Path(__file__).resolve().parents[3]
 SECRET = "a-password-of-the-plant"
 TALK = (
     "import os, time; print('redis://:"
@@ -38,7 +44,6 @@ def supervised(tmp_path, monkeypatch):
     yield made
     made.stop()
     reader.join(10)
-    made.child.stdout.close()
 
 
 def _state():
@@ -78,10 +83,90 @@ def test_a_plant_is_stopped_at_once_and_its_servers_after_it(tmp_path, monkeypat
     made.start_plant()
     until(lambda: said.read_text().count("runs") == 3, 30.0)
     made.stop()
-    made.child.stdout.close()
     lines = [line for line in said.read_text().splitlines() if not line.startswith("runs")]
     assert {*lines[:2]} == {"asked a", "asked b"} and {*lines[2:4]} == {"ended a", "ended b"}
     assert lines[4:] == ["asked s", "ended s"]
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from console.embedded.leftovers import end_leftovers
+from console.embedded.processes import Process
+from console.embedded.supervision import Supervisor
+data = Path(sys.argv[1])
+script, said = data / "words.py", data / "said"
+words = [Process(name, (sys.executable, str(script), name, str(said))) for name in "ab"]
+made = Supervisor(data, Path.cwd())
+made.start(words, [])
+for sentence in made.events():
+    print(sentence, flush=True)
+"""
+
+
+@pytest.fixture
+def launched(tmp_path):
+    """A launcher with two processes, as ./run is one; whatever becomes of it is ended."""
+    (tmp_path / "words.py").write_text(LAST_WORDS)
+    environment = {**os.environ, variables.DATA.name: str(tmp_path)}
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(tmp_path)], env=environment, cwd=ROOT)
+    said = tmp_path / "said"
+    until(lambda: said.exists() and said.read_text().count("runs") == 2, 30.0)
+    yield launcher, tmp_path
+    launcher.kill()
+    launcher.wait()
+    end_leftovers(tmp_path)
+
+
+def _started_by(launcher):
+    return psutil.Process(launcher.pid).children(recursive=True)
+
+
+def _ended(processes):
+    return not psutil.wait_procs(processes, timeout=0)[1]
+
+
+def test_a_launcher_that_is_killed_takes_its_processes_with_it(launched):
+    launcher, data = launched
+    started = _started_by(launcher)
+    assert len(started) == 3  # the supervisor, and two
+    launcher.kill()
+    launcher.wait()
+    until(lambda: _ended(started), 20.0)
+    assert {"ended a", "ended b"} <= {*(data / "said").read_text().splitlines()}
+
+
+def test_what_a_killed_launcher_and_supervisor_left_is_ended_before_the_next_start(launched):
+    launcher, data = launched
+    started = _started_by(launcher)
+    (supervisord,) = psutil.Process(launcher.pid).children()
+    supervisord.suspend()  # frozen, it follows no signal of the kernel's either
+    launcher.kill()
+    launcher.wait()
+    assert len([process for process in started if process.is_running()]) == 3
+    assert end_leftovers(data) == 3
+    assert _ended(started)
+    assert {"ended a", "ended b"} <= {*(data / "said").read_text().splitlines()}
+
+
+def test_processes_of_another_folder_are_left_alone(launched, tmp_path_factory):
+    launcher, _ = launched
+    assert end_leftovers(tmp_path_factory.mktemp("other")) == 0
+    assert len(_started_by(launcher)) == 3
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
+    script, said = tmp_path / "words.py", tmp_path / "said"
+    script.write_text(LAST_WORDS)
+    made = Supervisor(tmp_path, tmp_path)
+    made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
+    until(lambda: said.exists(), 30.0)
+    made.child.kill()
+    assert list(made.events()) == []  # the launcher sees its end, and stops
+    made.stop()
+    assert "ended a" in said.read_text()
 
 
 def test_a_process_is_shown_and_comes_back_with_its_restarts_counted(supervised):
