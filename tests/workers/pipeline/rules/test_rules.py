@@ -2,6 +2,7 @@
 
 import re
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sql
 
@@ -13,6 +14,7 @@ from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.layout import Layout, criterion_column
 from workers.pipeline.intra_event.rule_plan import RulePlans
+from workers.pipeline.patterns import predicate
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.pipeline.rules.rule_check import names_in
 from workers.pipeline.rules.rule_sql import apply_rules, check_rules, empty_events, numbered, rule_counts
@@ -50,6 +52,19 @@ def events(spark, *addresses: str | None):
         f"from values {places} as t(id, address)",
         args=values,
     )
+
+
+def test_an_attribute_of_64_bits_is_exact_in_rules_and_stays_so_for_patterns(spark):
+    layout = Layout(("id",), (Attribute("user", "integer"),))
+    rows = pa.RecordBatch.from_pylist(
+        [{"id": "a", "user": 2**63 - 1}, {"id": "b", "user": 2**63 - 2}, {"id": "c"}], layout.schema
+    )
+    given = spark.createDataFrame(rows.to_pylist(), layout.sql)
+    ruled = apply_rules(given, (Filter("last", "user > 9223372036854775806"),), {}).events
+    (found,) = ruled.select("id", "user").toArrow().to_batches()
+    assert found.to_pylist() == [{"id": "a", "user": 2**63 - 1}]
+    mask = predicate.parse("user == 9223372036854775807", "define.A").mask({"user": found.column("user")}, 1)
+    assert mask.to_pylist() == [True]
 
 
 def test_the_shipped_rules_discard_the_test_subnet_and_name_the_hosts(spark):
