@@ -161,7 +161,8 @@ def prepared(folder: Path, settings: dict[str, str]) -> Stack:
     stack.run(str(STAND_INS / "build"), str(CACHE))
     stack.run("bin/compose-secrets")
     configure(folder / ".env", settings)
-    stack.compose("build", timeout_seconds=1800)
+    for service in ("setup", "proxy"):  # all others run what setup builds; all at once they fill the disk
+        stack.compose("build", service, timeout_seconds=1800)
     return stack
 
 
