@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
+from controllers.concurrency.explorer import CurveSearch, explored_again
 from controllers.concurrency.law import Concurrency
+from controllers.concurrency.tcc import Cycle, needed_samples
 from controllers.concurrency.throughput import (
     LEAST_SECONDS,
     Measurement,
@@ -140,6 +142,19 @@ def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps,
         elif math.fsum(kept) > 1e-9:  # else rounding decides
             assert found.samples == len(kept)
             assert found.mean_seconds == pytest.approx(math.fsum(kept) / len(kept))
+
+
+def test_where_the_range_leaves_one_number_of_threads_it_is_explored_again():
+    parameters = catalog.read_parameters(LAW, {"method": "explorer", "minimum": 4, "maximum": 4})
+    points = tuple(Point(threads, float(threads)) for threads in (2, 4, 8))
+    again = explored_again(parameters, CurveSearch("steady", 4, points, steady_per_second=4.0), False)
+    assert (again.phase, again.threads, again.pending) == ("probe", 4, ())
+
+
+def test_a_step_that_a_changed_range_has_undone_needs_no_second_sample():
+    parameters = catalog.read_parameters(LAW, {})
+    same = Measurement(8, 1.0, 0.0, 30)
+    assert needed_samples(parameters, Cycle("add", 8, before=same), same) == parameters["initial_samples"]
 
 
 def test_a_decline_is_taken_back_at_once():
