@@ -85,6 +85,7 @@ INSTALLED_APPS = [
     "queues",
     "workers",
     "console",
+    "console.upkeep",
 ]
 
 MIDDLEWARE = [

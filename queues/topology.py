@@ -110,7 +110,7 @@ class Topology:
                 keys.TOPOLOGY, "is missing on the control server; run manage.py seed to write it."
             )
         try:
-            document = json.loads(text)
+            document = json.loads(text, object_pairs_hook=_once)
         except ValueError as error:
             raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}); project the topology again.") from None
         _closed(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
@@ -211,6 +211,16 @@ def _named(name: str, where: str) -> None:
     if not NAME.match(name):
         message = "takes a name of a lower-case letter, then letters, digits, - or _ (40 at most)."
         raise BadTopology(where, message)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, where a name that is given twice would else silently be its last value."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadTopology(twice[:40], f"is given twice in {keys.TOPOLOGY}; project the topology again.")
+    return made
 
 
 def _closed(document: Any, where: str, keys: tuple[str, ...]) -> None:

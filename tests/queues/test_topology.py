@@ -74,3 +74,9 @@ def test_a_wrong_topology_is_refused_by_field(path, value, field):
 def test_a_missing_or_broken_topology_says_so(text):
     with pytest.raises(BadTopology, match="weir:topology"):
         Topology.from_json(text)
+
+
+def test_a_node_that_is_named_twice_is_refused_by_name():
+    twice = TOPOLOGY.to_json().replace('"nodes": {', '"nodes": {"n7": {}, "n7": {}, ', 1)
+    with pytest.raises(BadTopology, match="n7: is given twice"):
+        Topology.from_json(twice)

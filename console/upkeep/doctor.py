@@ -1,0 +1,244 @@
+"""What is wrong with an installation, and what to do: a table of checks, each a function of its own.
+
+A check reads and changes nothing. Servers are asked only INFO and TIME, which every role but the health
+checks' may ask (`queues.nodes.server_roles`). What is said of a fault goes through `without_secrets`.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
+
+from console.audit.check import Checker
+from console.connections.control_server import control
+from console.connections.log_text import without_secrets
+from console.embedded.seeding import FIRST_LOGIN
+from console.pages.health import readiness
+from console.storage.append_only import TABLE
+from queues import environment as variables
+from queues import keys
+from queues.errors import WeirError
+from queues.private_files import OTHERS
+from queues.topology import Topology
+from workers.coordination.connections import connection as node_connection
+from workers.host.java import find_java_home
+
+PYTHONS = ((3, 11), (3, 13))  # from, and below
+OLDEST_SERVER = (7, 0)
+MOST_CLOCK_SECONDS = 60.0
+LEAST_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
+SHORTEST_SECRET, FEWEST_CHARACTERS = 12, 5
+AUDIT_SECONDS = 20.0
+# What a check may meet; then it says that it could not be made.
+FAULTS = (DatabaseError, redis.RedisError, WeirError, OSError, ValueError)
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """severity: an error is wrong now, a warning will be. subject: a node, a host, a variable or ""."""
+
+    severity: Literal["error", "warning"]
+    text: str
+    remedy: str
+    subject: str = ""
+
+
+Check = Callable[[], Iterator[Symptom]]
+
+
+def python() -> Iterator[Symptom]:
+    """A version that Weir is tested on."""
+    least, below = PYTHONS
+    if not least <= sys.version_info[:2] < below:
+        text = f"Python {sys.version_info[0]}.{sys.version_info[1]} is not one that Weir runs on."
+        yield Symptom("error", text, "Install Python 3.11 or 3.12 and make .venv again.")
+
+
+def java() -> Iterator[Symptom]:
+    """The bundled runtime's shim goes to a folder that is thrown away: a check leaves nothing behind."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            find_java_home(variables.PROCESS, Path(folder) / "java")
+    except WeirError as error:
+        yield Symptom("error", f"Spark has no Java: {error}", "Install Java 17, or set JAVA_HOME.")
+
+
+def secrets() -> Iterator[Symptom]:
+    """Secrets that are addresses have their servers to judge them."""
+    for each in variables.DECLARED:
+        for word in each.words() if each.secret and "://" not in each.text() else ():
+            if len(word) < SHORTEST_SECRET or len(set(word)) < FEWEST_CHARACTERS:
+                text = f"{each.name} is easily guessed."
+                yield Symptom("error", text, "Set a fresh one; bin/compose-secrets makes some.", each.name)
+    if (settings.WEIR_DATA / FIRST_LOGIN).exists():
+        text = "The first administrator's password is still in a file of the data folder."
+        yield Symptom("warning", text, "Sign in, and set a password of your own.")
+
+
+def data_folder() -> Iterator[Symptom]:
+    """Its modes, and the room on its disk."""
+    folder = settings.WEIR_DATA
+    for path in (folder, folder / "secret-key", folder / "weir.sqlite3"):
+        if path.exists() and path.stat().st_mode & OTHERS:
+            remedy = f"chmod {'700' if path.is_dir() else '600'} {path}"
+            yield Symptom("error", f"Other users of this host may open {path}.", remedy, path.name)
+    disk = shutil.disk_usage(folder)
+    free = disk.free / disk.total
+    if free < WARNED_FREE_SHARE:
+        text = f"{free:.0%} of the disk of {folder} is free."
+        remedy = "Make room, or keep data for a shorter time (Settings, Retention)."
+        yield Symptom("error" if free < LEAST_FREE_SHARE else "warning", text, remedy)
+
+
+def database() -> Iterator[Symptom]:
+    """It answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if missing:
+        text = f"{len(missing)} migrations are missing, the first {missing[0][0]}."
+        yield Symptom("error", text, "manage.py migrate")
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT tableowner = current_user FROM pg_tables WHERE tablename = %s",
+                [TABLE],
+            )
+            row = cursor.fetchone()
+        if row and row[0]:
+            text = "The console works as the owner of its tables: it could drop the audit's triggers."
+            yield Symptom(
+                "warning", text, "Run manage.py database_roles, and give the console the role it makes."
+            )
+
+
+def control_server() -> Iterator[Symptom]:
+    """Version, persistence, memory and clock, as of each node."""
+    yield from _server("the control server", control())
+
+
+def nodes() -> Iterator[Symptom]:
+    """Raises BadTopology for a node list that holds a name twice, naming it."""
+    for node in Topology.from_json(control().get(keys.TOPOLOGY)).nodes.values():
+        try:
+            yield from _server(f"node {node.name}", node_connection(node.url))
+        except redis.RedisError as error:
+            text = f"node {node.name} can't be asked: {error}"
+            yield Symptom("error", text, "Start it; check its URL, and WEIR_NODE_LOGIN.", f"node {node.name}")
+
+
+def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
+    """What holds for the control server and for each node. Raises redis.RedisError."""
+    about: Mapping[str, Any] = client.info("all")
+    version = str(about.get("valkey_version") or about["redis_version"])
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
+        yield Symptom("error", f"{name} runs version {version}.", "Install Valkey or Redis 7 or newer.", name)
+    if not about.get("aof_enabled"):
+        text = f"{name} keeps nothing on disk: what it acknowledged is lost when it ends."
+        yield Symptom("error", text, "Start it with appendonly yes.", name)
+    elif about.get("aof_last_write_status", "ok") != "ok":
+        text = f"{name} can't write its file; it takes nothing new."
+        yield Symptom("error", text, "Check the disk of its folder: full, or gone?", name)
+    policy = about.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        text = f"{name} drops keys when its memory is full (maxmemory-policy {policy})."
+        yield Symptom("error", text, "Start it with maxmemory-policy noeviction.", name)
+    if not about.get("maxmemory"):
+        text = f"{name} has no limit of memory: the system may kill it."
+        yield Symptom("warning", text, "Start it with a maxmemory below what its host has.", name)
+    yield from clock(name, _offset_seconds(client))
+
+
+def _offset_seconds(client: redis.Redis) -> float:
+    """How far the server's clock is ahead of this host's, at the middle of the question."""
+    asked = time.time()
+    seconds, microseconds = client.time()
+    return float(seconds + microseconds / 1e6 - (asked + time.time()) / 2)
+
+
+def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
+    """A clock that is off by more than MOST_CLOCK_SECONDS."""
+    if abs(ahead_seconds) > MOST_CLOCK_SECONDS:
+        where = "ahead of" if ahead_seconds > 0 else "behind"
+        text = f"The clock of {name} is {abs(ahead_seconds):.0f} s {where} this host's."
+        yield Symptom("error", text, "Have both hosts take their time from NTP (chrony, timesyncd).", name)
+
+
+def worker_hosts() -> Iterator[Symptom]:
+    """A report from the future shows a clock; one from the past may just as well be of a host that ended."""
+    for name, stored in control().hgetall(keys.HOSTS).items():
+        ahead_seconds = orjson.loads(stored).get("at", 0.0) - time.time()
+        if ahead_seconds > 0:
+            host = name.decode() if isinstance(name, bytes) else name
+            yield from clock(f"worker host {host}", ahead_seconds)
+
+
+def processes() -> Iterator[Symptom]:
+    """Observer, workers, beat (by the loops that it ticks), alerter and pipeline, as /readyz has them."""
+    for name, part in readiness.parts(timezone.now()).items():
+        if not part.ok and name not in ("database", "control", "nodes"):
+            remedy = "Read the last lines of its log (Processes), and start it again."
+            yield Symptom("error", f"{name}: {part.message}", remedy, name)
+
+
+def audit() -> Iterator[Symptom]:
+    """Whether the chain is whole, as far as AUDIT_SECONDS reach."""
+    verdict = Checker(settings.WEIR_DATA, AUDIT_SECONDS).step()
+    for each in verdict.findings[:3]:
+        yield Symptom("error", each.text, "manage.py audit verify; docs/operate/alerts/audit-altered.md")
+    if verdict.unchecked:
+        text = f"{verdict.unchecked} entries of the audit were not checked in {AUDIT_SECONDS:.0f} s."
+        yield Symptom("warning", text, "manage.py audit verify checks all.")
+
+
+# Check, and what to do where it can't be made.
+CHECKS: Mapping[str, tuple[Check, str]] = {
+    "python": (python, ""),
+    "java": (java, ""),
+    "secrets": (secrets, ""),
+    "data folder": (data_folder, "Set WEIR_DATA to a folder of this user."),
+    "database": (database, "Start the database; check DATABASE_URL."),
+    "control server": (control_server, "Start it; check REDIS_URL, its user and password."),
+    "nodes": (nodes, "Mend the topology: manage.py seed, or Settings."),
+    "worker hosts": (worker_hosts, "Start the control server; check REDIS_URL."),
+    "processes": (processes, "Start the database and the control server first."),
+    "audit": (audit, "Start the database first."),
+}
+
+
+def report() -> dict[str, Any]:
+    """Every symptom, errors first: {ok, checks, symptoms}. Warnings leave an installation ok."""
+    found = [
+        {
+            "check": name,
+            "severity": each.severity,
+            "subject": each.subject,
+            "text": without_secrets(" ".join(each.text.split())),
+            "remedy": each.remedy,
+        }
+        for name, (check, remedy) in CHECKS.items()
+        for each in _made(name, check, remedy)
+    ]
+    found.sort(key=lambda row: row["severity"])
+    return {
+        "ok": all(row["severity"] != "error" for row in found),
+        "checks": list(CHECKS),
+        "symptoms": found,
+    }
+
+
+def _made(name: str, check: Check, remedy: str) -> Iterator[Symptom]:
+    try:
+        yield from check()
+    except FAULTS as error:
+        yield Symptom("error", f"{name} can't be checked: {error}", remedy)

@@ -1,0 +1,30 @@
+"""`manage.py doctor`: what is wrong with this installation, and what to do; exit 1 when something is."""
+
+import json
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from console.upkeep.doctor import report
+
+
+class Command(BaseCommand):
+    help = "Check this installation: one line for each thing that is wrong, with what to do. Changes nothing."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="as JSON, also on a terminal")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        found = report()
+        plain = options["json"] or not sys.stdout.isatty()
+        self.stdout.write(json.dumps(found) if plain else in_words(found))
+        if not found["ok"]:
+            sys.exit(1)
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """A line a symptom, for a terminal."""
+    lines = [f"{row['severity']:7}  {row['text']} -> {row['remedy']}" for row in found["symptoms"]]
+    return "\n".join(lines or [f"Nothing is wrong ({len(found['checks'])} checks)."])

@@ -1,0 +1,147 @@
+"""manage.py doctor names what is wrong and what to do, on real servers, and says no secret."""
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from django.core.management import call_command
+
+from console.upkeep import doctor
+from queues import keys
+from queues.topology import NodeSpec, Topology
+from tests.servers import Server, new_server
+
+pytestmark = pytest.mark.django_db
+SECRET = "the-only-password-of-n9"
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, settings) -> Path:
+    tmp_path.chmod(0o700)
+    settings.WEIR_DATA = tmp_path
+    return tmp_path
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Server]:
+    server = new_server(tmp_path / "bare", appendonly=False)
+    yield server
+    server.close()
+
+
+def texts(check: doctor.Check) -> list[str]:
+    return [each.text for each in check()]
+
+
+def with_node(control: redis.Redis, url: str) -> None:
+    control.set(keys.TOPOLOGY, Topology(1, {"n9": NodeSpec("n9", url)}, {}).to_json())
+
+
+def rows_of(name: str) -> list[dict]:
+    return [row for row in doctor.report()["symptoms"] if row["check"] == name]
+
+
+def test_nothing_is_wrong_with_servers_as_weir_starts_them(plant_topology) -> None:
+    assert texts(doctor.control_server) == []
+    assert texts(doctor.nodes) == []
+    assert texts(doctor.python) == texts(doctor.database) == texts(doctor.audit) == []
+
+
+def test_a_node_that_does_not_persist_drops_keys_or_has_no_limit_is_named(control, bare) -> None:
+    with_node(control, bare.url)
+    bare.client().config_set("maxmemory-policy", "allkeys-lru")
+    bare.client().config_set("maxmemory", 0)
+    persists, policy, limit = doctor.nodes()
+    assert (persists.severity, persists.subject) == ("error", "node n9")
+    assert "appendonly yes" in persists.remedy
+    assert "allkeys-lru" in policy.text
+    assert limit.severity == "warning"
+
+
+def test_a_node_that_refuses_or_is_gone_is_named_without_its_password(control, bare) -> None:
+    bare.client().config_set("requirepass", "another-password-than-n9s")
+    with_node(control, bare.url.replace("://", f"://:{SECRET}@"))
+    (refused,) = rows_of("nodes")
+    assert refused["subject"] == "node n9"
+    assert "WEIR_NODE_LOGIN" in refused["remedy"]
+    bare.kill()
+    with_node(control, bare.url.replace("://", f"://:{SECRET}2@"))
+    (gone,) = rows_of("nodes")
+    assert gone["severity"] == "error"
+    assert SECRET not in json.dumps([refused, gone])
+
+
+def test_a_node_list_with_a_name_twice_is_refused_naming_it(control) -> None:
+    with_node(control, "redis://127.0.0.1:1/0")
+    text = control.get(keys.TOPOLOGY).decode()
+    control.set(keys.TOPOLOGY, text.replace('"n9": {', '"n9": {}, "n9": {', 1))
+    (row,) = rows_of("nodes")
+    assert "n9: is given twice" in row["text"]
+    assert row["remedy"]
+
+
+@pytest.mark.parametrize("ahead_seconds", [-600.0, -61.0, 61.0, 600.0])
+def test_a_clock_that_is_off_by_more_than_a_minute_is_named(control, monkeypatch, ahead_seconds) -> None:
+    now = time.time
+    monkeypatch.setattr(doctor.time, "time", lambda: now() - ahead_seconds)
+    (symptom,) = doctor.control_server()
+    assert "The clock of the control server is" in symptom.text
+    assert ("ahead of" in symptom.text) is (ahead_seconds > 0)
+    assert "NTP" in symptom.remedy
+
+
+def test_a_clock_within_a_minute_is_well(control, monkeypatch) -> None:
+    now = time.time
+    monkeypatch.setattr(doctor.time, "time", lambda: now() - 55)
+    assert texts(doctor.control_server) == []
+
+
+def test_a_worker_host_that_reports_from_the_future_is_named(control) -> None:
+    control.hset(keys.HOSTS, "jobs@a", json.dumps({"at": time.time() + 600}))
+    control.hset(keys.HOSTS, "jobs@b", json.dumps({"at": time.time() - 1}))
+    (symptom,) = doctor.worker_hosts()
+    assert symptom.subject == "worker host jobs@a"
+
+
+def test_a_guessable_secret_is_named_by_its_variable_only(monkeypatch) -> None:
+    monkeypatch.setenv("WEIR_SPARK_SECRET", "hunter2")
+    (symptom,) = doctor.secrets()
+    assert symptom.subject == "WEIR_SPARK_SECRET"
+    assert "hunter2" not in repr(symptom)
+
+
+def test_files_that_others_may_open_are_named_with_the_command_that_closes_them(data) -> None:
+    (data / "secret-key").write_text("k" * 50)
+    (data / "secret-key").chmod(0o644)
+    named = [each for each in doctor.data_folder() if each.subject == "secret-key"]
+    assert [each.remedy for each in named] == [f"chmod 600 {data / 'secret-key'}"]
+
+
+def test_a_full_disk_is_an_error_and_one_that_fills_a_warning(monkeypatch) -> None:
+    usage = type(doctor.shutil.disk_usage("/"))
+    for free, severity in ((1, "error"), (5, "warning")):
+        monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _, free=free: usage(100, 100 - free, free))
+        assert [each.severity for each in doctor.data_folder()] == [severity]
+
+
+def test_the_command_ends_with_1_and_says_what_does_not_run(control, monkeypatch) -> None:
+    out = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("doctor", "--json", stdout=out)
+    found = json.loads(out.getvalue())
+    assert ended.value.code == 1
+    assert found["checks"] == list(doctor.CHECKS)
+    assert any("observer" in row["subject"] for row in found["symptoms"])
+    assert all(row["remedy"] for row in found["symptoms"])
+
+
+def test_a_control_server_that_is_gone_is_an_answer_not_a_traceback(settings) -> None:
+    settings.REDIS_URL = f"redis://:{SECRET}@127.0.0.1:1/0"
+    found = doctor.report()
+    assert not found["ok"]
+    assert {"control server", "nodes"} <= {row["check"] for row in found["symptoms"]}
+    assert SECRET not in json.dumps(found)
