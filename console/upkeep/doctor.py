@@ -77,7 +77,9 @@ def java() -> Iterator[Symptom]:
 def secrets() -> Iterator[Symptom]:
     """Secrets that are addresses have their servers to judge them."""
     for each in variables.DECLARED:
-        for word in each.words() if each.secret and "://" not in each.text() else ():
+        # Only the audit's key is a list; the words of a pass phrase may be short.
+        keyed = each.words() if each is variables.AUDIT_KEY else [each.text()] if each.is_set() else []
+        for word in keyed if each.secret and "://" not in each.text() else ():
             if len(word) < SHORTEST_SECRET or len(set(word)) < FEWEST_CHARACTERS:
                 text = f"{each.name} is easily guessed."
                 yield Symptom("error", text, "Set a fresh one; bin/compose-secrets makes some.", each.name)

@@ -114,6 +114,11 @@ def test_a_guessable_secret_is_named_by_its_variable_only(monkeypatch) -> None:
     assert "hunter2" not in repr(symptom)
 
 
+def test_a_pass_phrase_of_short_words_is_no_guessable_secret(monkeypatch) -> None:
+    monkeypatch.setenv("WEIR_ADMIN_PASSWORD", "correct horse battery staple")
+    assert texts(doctor.secrets) == []
+
+
 def test_files_that_others_may_open_are_named_with_the_command_that_closes_them(data) -> None:
     (data / "secret-key").write_text("k" * 50)
     (data / "secret-key").chmod(0o644)
