@@ -7,9 +7,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from queues.nodes.node_state import STATES
 from queues.stored_document import StoredDocument
+from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
+from workers.documents.states import SEVERITIES, SubjectState
 
 TOTALS = {
     "in_per_second": "Events published per second",
@@ -77,6 +79,10 @@ class SnapshotCollector:
         yield from _counters(snapshot.queues)
         yield from _gauges("host", HOST, ("host",), _named(snapshot.hosts))
         yield from _gauges("pipeline", PIPELINE, (), [((), snapshot.pipeline)])
+        yield from _loops(snapshot)
+        yield _severities(snapshot.states)
+        yield _alerts(snapshot)
+        yield _parts(snapshot)
 
 
 def exposition(snapshot: Snapshot | None) -> bytes:
@@ -115,6 +121,57 @@ def _states(nodes: Mapping[str, NodeStatus]) -> Metric:
     for name, node in nodes.items():
         for state in STATES:
             family.add_metric((name, state), float(node.state == state))
+    return family
+
+
+def _loops(snapshot: Snapshot) -> Iterator[Metric]:
+    families = {
+        "age_seconds": "Seconds since the last decision",
+        "interval_seconds": "Seconds between decisions",
+        "late_seconds": "How much later than due the last tick came",
+        "blind": "1 for want of a valid measurement",
+        "overrides": "Overrides in force",
+    }
+    for figure, text in families.items():
+        family = GaugeMetricFamily(f"weir_loop_{figure}", text, labels=("loop", "law", "mode"))
+        for name, loop in snapshot.loops.items():
+            if (value := _of_loop(loop, figure, snapshot.at)) is not None:
+                family.add_metric((name, loop.law, loop.mode), value)
+        yield family
+
+
+def _of_loop(loop: LoopStatus, figure: str, now: float | None) -> float | None:
+    if figure == "age_seconds":
+        return None if loop.at is None or now is None else max(0.0, now - loop.at)
+    if figure == "blind":
+        return float(loop.blind_since is not None)
+    value: float | None = getattr(loop, figure)
+    return value
+
+
+def _severities(states: Mapping[str, SubjectState]) -> Metric:
+    """What pages, lists and alerts say, too: one evaluated state a subject."""
+    text = "How bad a subject is: " + ", ".join(f"{at} {name}" for at, name in enumerate(SEVERITIES))
+    family = GaugeMetricFamily("weir_subject_severity", text, labels=("kind", "name"))
+    for state in states.values():
+        family.add_metric((state.kind, state.name), SEVERITIES.index(state.severity))
+    return family
+
+
+def _alerts(snapshot: Snapshot) -> Metric:
+    family = GaugeMetricFamily(
+        "weir_alerts", "Open alerts that no other alert explains", labels=("severity",)
+    )
+    for severity in SEVERITIES[2:]:
+        of_it = [each for each in snapshot.alerts if each.severity == severity and each.under is None]
+        family.add_metric((severity,), len(of_it))
+    return family
+
+
+def _parts(snapshot: Snapshot) -> Metric:
+    family = GaugeMetricFamily("weir_part_up", "1 while a part of the plant runs or starts", labels=("part",))
+    for name, part in snapshot.parts.items():
+        family.add_metric((name,), float(part.state in ("running", "starting")))
     return family
 
 

@@ -1,0 +1,97 @@
+"""The shipped Prometheus rules and Grafana dashboard: every metric they name is given, and the rules fire."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from console.pages.health.exposition import exposition
+from tests.console.conftest import sample_snapshot
+from tests.workers.snapshots import snapshot_of
+
+SHIPPED = Path(__file__).resolve().parents[3] / "docs/start/monitoring"
+RULES, DASHBOARD = SHIPPED / "rules.yml", SHIPPED / "dashboard.json"
+CASES = {
+    "evaluation_interval": "15s",
+    "rule_files": [str(RULES)],
+    "tests": [
+        {
+            "interval": "15s",
+            "input_series": [
+                {"series": 'up{job="weir", instance="a"}', "values": "1x4 0x16"},
+                {"series": 'weir_part_up{part="pipeline"}', "values": "0x20"},
+                {"series": 'weir_part_up{part="beat"}', "values": "1x20"},
+                {"series": 'weir_subject_severity{kind="node", name="n1"}', "values": "4x20"},
+                {"series": 'weir_subject_severity{kind="node", name="n2"}', "values": "3x20"},
+                {"series": 'weir_subject_severity{kind="loop", name="l"}', "values": "4x20"},
+                {"series": "weir_plant_dead_letters", "values": "7x20"},
+            ],
+            "alert_rule_test": [
+                {
+                    "eval_time": "5m",
+                    "alertname": "WeirDoesNotAnswer",
+                    "exp_alerts": [{"exp_labels": {"severity": "critical", "job": "weir", "instance": "a"}}],
+                },
+                {
+                    "eval_time": "5m",
+                    "alertname": "WeirPartDown",
+                    "exp_alerts": [{"exp_labels": {"severity": "warning", "part": "pipeline"}}],
+                },
+                {
+                    "eval_time": "5m",
+                    "alertname": "WeirCritical",
+                    "exp_alerts": [{"exp_labels": {"severity": "critical", "kind": "node", "name": "n1"}}],
+                },
+                {"eval_time": "5m", "alertname": "WeirDeadLetters", "exp_alerts": []},
+                {"eval_time": "5m", "alertname": "WeirLoopsLate", "exp_alerts": []},
+            ],
+        }
+    ],
+}
+
+
+def given() -> set[str]:
+    """Names of the metrics that a plant with one of everything has."""
+    snapshot = sample_snapshot()
+    snapshot["loops"] = {
+        "flow/a": {"id": 1, "law": "flow", "mode": "auto", "at": snapshot["at"], "interval_seconds": 1.0}
+    }
+    snapshot["states"] = {"node/n1": {"kind": "node", "name": "n1", "severity": "critical"}}
+    snapshot["parts"] = {"pipeline": {"state": "failed"}}
+    text = exposition(snapshot_of(snapshot)).decode()
+    assert 'weir_subject_severity{kind="node",name="n1"} 4.0' in text
+    assert 'weir_part_up{part="pipeline"} 0.0' in text
+    assert 'weir_loop_age_seconds{law="flow",loop="flow/a",mode="auto"} 0.0' in text
+    return set(re.findall(r"^# TYPE (\w+)", text, re.M))
+
+
+@pytest.mark.parametrize("path", [RULES, DASHBOARD], ids=lambda path: path.name)
+def test_every_metric_that_is_asked_for_is_given(path):
+    asked = set(re.findall(r"\bweir_\w+", path.read_text()))
+    assert asked and asked <= given()
+
+
+def test_the_rules_are_valid_and_fire_when_they_should(tmp_path):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    rules = yaml.safe_load(RULES.read_text())
+    words = {each["alert"]: each for group in rules["groups"] for each in group["rules"] if "alert" in each}
+    for case in CASES["tests"][0]["alert_rule_test"]:
+        for alert in case["exp_alerts"]:
+            alert["exp_annotations"] = {
+                name: re.sub(
+                    r"\{\{ \$labels\.(\w+) \}\}",
+                    lambda found, alert=alert: alert["exp_labels"][found[1]],
+                    text,
+                )
+                for name, text in words[case["alertname"]]["annotations"].items()
+            }
+    cases = tmp_path / "cases.yml"
+    cases.write_text(yaml.safe_dump(CASES))
+    for command in (["check", "rules", str(RULES)], ["test", "rules", str(cases)]):
+        answer = subprocess.run([promtool, *command], capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stdout + answer.stderr
