@@ -48,7 +48,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder: Path = tmp_path_factory.mktemp("production") / "weir"
     checkout(folder)
     stack = prepared(folder, SETTINGS)
-    stack.compose("down", "--volumes", check=False)
+    stack.remove()
     with stack.asked_for_health():
         try:
             started = time.monotonic()
@@ -61,7 +61,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
                 logger.info("%s", each)
                 if not each.is_up():
                     logger.info("%s", stack.podman("logs", "--tail", "40", each.name, check=False))
-            stack.compose("down", "--volumes", check=False)
+            stack.remove()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The console as people and programs reach it: through the proxy, over TLS, by a token of the API."""
 
 import json
+import os
 import ssl
 from typing import Any, Self
 
@@ -22,7 +23,9 @@ class Console:
     @classmethod
     def over_tls(cls, stack: Stack, host: str, port: int) -> Self:
         trust = ssl.create_default_context(cadata=stack.inside("proxy", "cat", AUTHORITY))
-        made = json.loads(stack.manage("token", "walk", "--role", "administrator", "--days", "1", "--json"))
+        made = json.loads(
+            stack.manage("token", f"walk-{os.getpid()}", "--role", "administrator", "--days", "1", "--json")
+        )
         headers = {"Host": host, "Authorization": f"Bearer {made['token']}"}
         client = httpx.Client(base_url=f"https://127.0.0.1:{port}", headers=headers, verify=trust, timeout=30)
         return cls(client, host)

@@ -104,6 +104,12 @@ class Stack:
             container_of(each) for each in json.loads(self.podman("inspect", *names, check=False) or "[]")
         ]
 
+    def remove(self) -> None:
+        """Containers, networks and volumes, also those that a run before this one left."""
+        self.compose("down", "--volumes", check=False)
+        for volume in self.podman("volume", "ls", "--quiet", "--filter", f"name={PROJECT}_").split():
+            self.podman("volume", "rm", "--force", volume)
+
     def check_health(self) -> None:
         """The engine's own timers need systemd; where there is none somebody has to ask."""
         for container in self.containers():
