@@ -38,7 +38,7 @@ hypothesis_settings.load_profile("weir")
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
-ON_A_PLANT = ("tests/plant/", "tests/workers/", "tests/queues/")
+ON_A_PLANT = ("tests/plant/", "tests/production/", "tests/workers/", "tests/queues/")
 # Folders whose tests share a plant, a browser, or a Spark session.
 TOGETHER = ("tests/plant", "tests/console/browser", "tests/workers/pipeline/rules")
 

@@ -83,7 +83,7 @@ ROLES = (
     ),
     ServerRole(
         "telemetry",
-        f"{read('telemetry')} {written('telemetry')} +get +hget +hgetall +hset +multi +exec {SCRIPTS}",
+        f"{read('telemetry')} {written('telemetry')} +get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
         f"{published('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
     ),
     ServerRole("pipeline", f"{READ} {written('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
