@@ -106,7 +106,7 @@ class Stack:
 
     def remove(self) -> None:
         """Containers, networks and volumes, also those that a run before this one left."""
-        self.compose("down", "--volumes", check=False)
+        self.compose("down", "--volumes", "--remove-orphans", check=False)
         for volume in self.podman("volume", "ls", "--quiet", "--filter", f"name={PROJECT}_").split():
             self.podman("volume", "rm", "--force", volume)
 

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from queues import keys
-from queues.environment import NODE_LOGIN
+from queues.environment import NODE_LOGIN, PROCESS
 from queues.errors import BadInput
 from queues.nodes import server_roles
 from queues.nodes.login import logged_in
@@ -118,6 +118,17 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
     yield plant
     for server in servers:
         server.close()
+
+
+def test_the_hosts_telemetry_publishes_with_its_own_rights(plant: Plant, monkeypatch: pytest.MonkeyPatch):
+    """Twice: from the second time on it asks for the queues' pauses, too."""
+    monkeypatch.setitem(PROCESS, NODE_LOGIN.name, f"telemetry:{PASSWORDS['telemetry']}")
+    event = {"type": "cpu", "source": "host", "key": "core0", "value": 1.0}
+    for _ in range(2):
+        with Client(plant.control.url_of("telemetry"), producer="host") as client:
+            assert client.publish("telemetry", [event]).events == 1
+            assert client.publish("process", [event]).events == 1
+    assert plant.refused() == []
 
 
 @pytest.mark.timeout(400)
