@@ -35,7 +35,7 @@ export const derived = {
   nodes(element, { nodes }) {
     const counts = count(Object.values(nodes));
     const worst = ["OFFLINE", "TOOBUSY", "BUSY"].filter((state) => counts[state]);
-    const others = worst.slice(1).reduce((sum, state) => sum + counts[state], 0);
+    const others = worst.slice(1).reduce((total, state) => total + counts[state], 0);
     if (worst.length) return set(element, `${counts[worst[0]]} ${STATE_WORDS[worst[0]].toLowerCase()}${others ? `, ${others} more` : ""}`);
     set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "all normal" : "");
     if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "all idle");
