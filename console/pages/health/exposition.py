@@ -133,11 +133,15 @@ def _loops(snapshot: Snapshot) -> Iterator[Metric]:
         "overrides": "Overrides in force",
     }
     for figure, text in families.items():
-        family = GaugeMetricFamily(f"weir_loop_{figure}", text, labels=("loop", "law", "mode"))
+        family = GaugeMetricFamily(f"weir_loop_{figure}", text, labels=("loop", "law"))
         for name, loop in snapshot.loops.items():
             if (value := _of_loop(loop, figure, snapshot.at)) is not None:
-                family.add_metric((name, loop.law, loop.mode), value)
+                family.add_metric((name, loop.law), value)
         yield family
+    modes = GaugeMetricFamily("weir_loop_mode", "1 for the mode a loop is in", labels=("loop", "mode"))
+    for name, loop in snapshot.loops.items():
+        modes.add_metric((name, loop.mode), 1.0)
+    yield modes
 
 
 def _of_loop(loop: LoopStatus, figure: str, now: float | None) -> float | None:

@@ -1,0 +1,1 @@
+"""What machines that watch learn: alive, ready, and in numbers."""
