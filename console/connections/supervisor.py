@@ -104,8 +104,7 @@ def process(name: str) -> ProcessRow:
 
 def log_lines(name: str) -> list[str]:
     """The last lines of a process's log, the oldest first, without secrets. Raises BadInput, NoSupervisor."""
-    process(name)
-    text, _, _ = _ask("tailProcessStdoutLog", name, 0, LOG_BYTES)
+    text, _, _ = _ask("tailProcessStdoutLog", _address(process(name)), 0, LOG_BYTES)
     lines = without_secrets(text).splitlines()
     # The first may be half of one.
     return lines[1:][-LOG_LINES:] if len(text) >= LOG_BYTES else lines[-LOG_LINES:]
@@ -118,7 +117,7 @@ def restart(name: str, at_once: bool) -> ProcessRow:
     found = process(name)
     if found.pid is None:
         with suppress(Fault):  # it has just started by itself
-            _ask("startProcess", name, False)
+            _ask("startProcess", _address(found), False)
     else:
         with suppress(ProcessLookupError):  # it has just ended
             if at_once:
@@ -126,6 +125,12 @@ def restart(name: str, at_once: bool) -> ProcessRow:
             else:
                 os.kill(found.pid, signal.SIGTERM)
     return found
+
+
+def _address(found: ProcessRow) -> str:
+    """What the supervisor calls it: group:name."""
+    groups = {info["name"]: info["group"] for info in _ask("getAllProcessInfo")}
+    return f"{groups[found.name]}:{found.name}"
 
 
 def _ask(method: str, *arguments: Any) -> Any:

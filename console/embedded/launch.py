@@ -15,6 +15,7 @@ from typing import IO
 
 import redis
 
+from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
@@ -59,6 +60,13 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def can_begin(data: Path, port: int) -> bool:
+    """Whether the page's port is free, once what a killed launcher left has ended."""
+    if ended := end_leftovers(data):
+        say(f"{ended} processes that an earlier ./run left were ended.")
+    return is_free(port)
 
 
 def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
@@ -200,7 +208,7 @@ def main(arguments: list[str]) -> int:
     close_to_others(data)
     lock = take_lock(data)
     port = options.port or free_port()
-    if not options.prepare and not is_free(port):
+    if not options.prepare and not can_begin(data, port):
         say(f"Port {port} is taken by another program; choose one with --port N.")
         return 1
     for signum in STOPPING:

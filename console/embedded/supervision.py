@@ -61,6 +61,15 @@ stdout_logfile_maxbytes=5MB
 stdout_logfile_backups=1
 """
 
+# Asked to end, the supervisor stops a group at once, and one group after another, the highest number first.
+GROUP = """
+[group:{name}]
+programs={programs}
+priority={priority}
+"""
+SERVERS, PLANT = "servers", "plant"
+PRIORITIES = {SERVERS: 1, PLANT: 2}
+
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -83,10 +92,11 @@ class Supervisor:
         """Starts the supervisor and the servers; the rest waits for the other starts."""
         private_folder(self.data / "logs")
         end_leftovers(self.data)
-        self.plant = list(plant)
+        own, self.plant = list(servers), list(plant)
         parts = [HEAD.format(data=self.data, user=getpass.getuser(), socket=self.socket)]
-        parts += [self._program(process, autostart=True) for process in servers]
+        parts += [self._program(process, autostart=True) for process in own]
         parts += [self._program(process, autostart=False) for process in self.plant]
+        parts += [_group(SERVERS, own), _group(PLANT, self.plant)]
         self._note()  # what ended before is of another life
         path = self.data / "supervisor.conf"
         write_private(path, "".join(parts))
@@ -128,7 +138,7 @@ class Supervisor:
     def _start(self, *names: str) -> None:
         with supervisor_at(str(self.socket)) as supervisor:
             for name in names:
-                supervisor.startProcess(name, False)
+                supervisor.startProcess(f"{PLANT}:{name}", False)
 
     def events(self) -> Iterator[str]:
         """Sentences about what dies and comes back, until the supervisor ends."""
@@ -177,13 +187,13 @@ class Supervisor:
         shutil.rmtree(self.runtime, ignore_errors=True)
 
     def _stop_plant(self) -> None:
-        """All at once: by itself the supervisor stops one after another."""
+        """At once, and without waiting long for a supervisor that is frozen."""
         names = {process.name for process in self.plant}
         deadline = time.monotonic() + max((process.stop_seconds for process in self.plant), default=0)
         with suppress(OSError, HTTPException, Error), supervisor_at(str(self.socket)) as supervisor:
             for name in names:
                 with suppress(Fault):  # it does not run
-                    supervisor.stopProcess(name, False)
+                    supervisor.stopProcess(f"{PLANT}:{name}", False)
             while time.monotonic() < deadline:
                 running = {each["name"] for each in supervisor.getAllProcessInfo() if each["pid"]}
                 if not running & names:
@@ -195,6 +205,13 @@ def _end_with_the_parent() -> None:
     """A launcher that is killed asks nobody to stop; the kernel then does (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _group(name: str, processes: list[Process]) -> str:
+    if not processes:
+        return ""  # servers of its own are not needed where other ones are named
+    programs = ",".join(process.name for process in processes)
+    return GROUP.format(name=name, programs=programs, priority=PRIORITIES[name])
 
 
 def command_line(command: tuple[str, ...]) -> str:

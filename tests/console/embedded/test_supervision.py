@@ -12,11 +12,13 @@ import pytest
 
 from console.connections import supervisor
 from console.connections.log_text import without_secrets
+from console.embedded.launch import can_begin, is_free
 from console.embedded.leftovers import end_leftovers
 from console.embedded.processes import Process
 from console.embedded.supervision import Supervisor
 from queues import environment as variables
 from queues.errors import BadInput
+from queues.nodes.server import free_port
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -83,6 +85,11 @@ def test_a_plant_is_stopped_at_once_and_its_servers_after_it(tmp_path, monkeypat
     made.start_plant()
     until(lambda: said.read_text().count("runs") == 3, 30.0)
     made.stop()
+    _assert_ended_in_order(said)
+
+
+def _assert_ended_in_order(said):
+    """The plant at once, then the server that it writes to."""
     lines = [line for line in said.read_text().splitlines() if not line.startswith("runs")]
     assert {*lines[:2]} == {"asked a", "asked b"} and {*lines[2:4]} == {"ended a", "ended b"}
     assert lines[4:] == ["asked s", "ended s"]
@@ -94,11 +101,14 @@ from pathlib import Path
 from console.embedded.leftovers import end_leftovers
 from console.embedded.processes import Process
 from console.embedded.supervision import Supervisor
+from tests.waiting import until
 data = Path(sys.argv[1])
 script, said = data / "words.py", data / "said"
-words = [Process(name, (sys.executable, str(script), name, str(said))) for name in "ab"]
+a, b, s = (Process(name, (sys.executable, str(script), name, str(said))) for name in ("a", "b", "s"))
 made = Supervisor(data, Path.cwd())
-made.start(words, [])
+made.start([s], [a, b])
+until(said.exists, 30.0)  # the supervisor listens
+made.start_plant()
 for sentence in made.events():
     print(sentence, flush=True)
 """
@@ -106,12 +116,12 @@ for sentence in made.events():
 
 @pytest.fixture
 def launched(tmp_path):
-    """A launcher with two processes, as ./run is one; whatever becomes of it is ended."""
+    """A launcher with a server and two processes, as ./run is one; whatever becomes of it is ended."""
     (tmp_path / "words.py").write_text(LAST_WORDS)
     environment = {**os.environ, variables.DATA.name: str(tmp_path)}
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(tmp_path)], env=environment, cwd=ROOT)
     said = tmp_path / "said"
-    until(lambda: said.exists() and said.read_text().count("runs") == 2, 30.0)
+    until(lambda: said.exists() and said.read_text().count("runs") == 3, 30.0)
     yield launcher, tmp_path
     launcher.kill()
     launcher.wait()
@@ -129,11 +139,11 @@ def _ended(processes):
 def test_a_launcher_that_is_killed_takes_its_processes_with_it(launched):
     launcher, data = launched
     started = _started_by(launcher)
-    assert len(started) == 3  # the supervisor, and two
+    assert len(started) == 4  # the supervisor, and three
     launcher.kill()
     launcher.wait()
     until(lambda: _ended(started), 20.0)
-    assert {"ended a", "ended b"} <= {*(data / "said").read_text().splitlines()}
+    _assert_ended_in_order(data / "said")
 
 
 def test_what_a_killed_launcher_and_supervisor_left_is_ended_before_the_next_start(launched):
@@ -143,16 +153,30 @@ def test_what_a_killed_launcher_and_supervisor_left_is_ended_before_the_next_sta
     supervisord.suspend()  # frozen, it follows no signal of the kernel's either
     launcher.kill()
     launcher.wait()
-    assert len([process for process in started if process.is_running()]) == 3
-    assert end_leftovers(data) == 3
+    assert len([process for process in started if process.is_running()]) == 4
+    assert end_leftovers(data) == 4
     assert _ended(started)
-    assert {"ended a", "ended b"} <= {*(data / "said").read_text().splitlines()}
+    assert {"ended a", "ended b", "ended s"} <= {*(data / "said").read_text().splitlines()}
+
+
+def test_the_next_start_takes_the_port_of_a_page_that_was_left(tmp_path):
+    port = free_port()
+    left = {**os.environ, variables.DATA.name: str(tmp_path), "SUPERVISOR_ENABLED": "1"}
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    page = subprocess.Popen(command, env=left, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: socket.create_connection(("127.0.0.1", port), 1.0).close() is None, 30.0)
+        assert not is_free(port)
+        assert can_begin(tmp_path, port)
+    finally:
+        page.kill()
+        page.wait()
 
 
 def test_processes_of_another_folder_are_left_alone(launched, tmp_path_factory):
     launcher, _ = launched
     assert end_leftovers(tmp_path_factory.mktemp("other")) == 0
-    assert len(_started_by(launcher)) == 3
+    assert len(_started_by(launcher)) == 4
 
 
 def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch):
