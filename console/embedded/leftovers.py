@@ -8,6 +8,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -16,6 +17,7 @@ from queues.nodes.server import NAMES
 
 STOP_SECONDS = 15.0  # that the plant has, and then the servers it writes to, before they are killed
 _STARTED_BY_A_SUPERVISOR = "SUPERVISOR_ENABLED"  # it says so in the environment of all that it starts
+_PIPELINE = "workers.pipeline.runtime.application"
 
 
 def end_leftovers(data: Path) -> int:
@@ -43,15 +45,24 @@ def _supervisors(data: Path) -> list[psutil.Process]:
 
 def _left_over(data: Path) -> list[psutil.Process]:
     """What a supervisor of this folder started, and what that started."""
-    found = [each for each in psutil.process_iter(["environ"]) if _is_of(each.info["environ"] or {}, data)]
+    seen = psutil.process_iter(["environ", "cmdline", "cwd", "name"])
+    found = [each for each in seen if _was_supervised(each.info, data) or _is_server(each.info, data)]
     for process in list(found):
         with suppress(psutil.Error):
             found += [child for child in process.children(recursive=True) if child not in found]
     return [each for each in found if each.pid != os.getpid()]
 
 
-def _is_of(started_with: dict[str, str], data: Path) -> bool:
-    return started_with.get(variables.DATA.name) == str(data) and _STARTED_BY_A_SUPERVISOR in started_with
+def _was_supervised(seen: dict[str, Any], data: Path) -> bool:
+    """The pipeline goes on with less of its environment than it was started with."""
+    started_with = seen["environ"] or {}
+    supervised = _STARTED_BY_A_SUPERVISOR in started_with or _PIPELINE in (seen["cmdline"] or ())
+    return started_with.get(variables.DATA.name) == str(data) and supervised
+
+
+def _is_server(seen: dict[str, Any], data: Path) -> bool:
+    """A server writes its title over its environment; it works in the folder of its files."""
+    return seen["name"] in NAMES and Path(seen["cwd"] or "/").is_relative_to(data / "servers")
 
 
 def _end(processes: list[psutil.Process]) -> None:

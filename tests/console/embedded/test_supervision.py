@@ -18,7 +18,8 @@ from console.embedded.processes import Process
 from console.embedded.supervision import Supervisor
 from queues import environment as variables
 from queues.errors import BadInput
-from queues.nodes.server import free_port
+from queues.nodes.server import ServerConfig, free_port
+from tests.servers import Server
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -171,6 +172,22 @@ def test_the_next_start_takes_the_port_of_a_page_that_was_left(tmp_path):
     finally:
         page.kill()
         page.wait()
+
+
+def test_a_server_and_the_pipeline_are_known_without_what_they_were_started_with(tmp_path):
+    """A server writes over its environment, the pipeline drops most of its own."""
+    server = Server(ServerConfig(free_port(), tmp_path / "servers/n1")).start()
+    sleep = ["-c", "import time; time.sleep(600)", "workers.pipeline.runtime.application"]
+    pipeline = subprocess.Popen([sys.executable, *sleep], env={variables.DATA.name: str(tmp_path)})
+    try:
+        until(lambda: psutil.Process(pipeline.pid).environ(), 10.0)
+        assert end_leftovers(tmp_path / "other") == 0
+        assert end_leftovers(tmp_path) == 2
+        assert not psutil.pid_exists(pipeline.pid)
+    finally:
+        pipeline.kill()
+        pipeline.wait()
+        server.close()
 
 
 def test_processes_of_another_folder_are_left_alone(launched, tmp_path_factory):
