@@ -13,6 +13,9 @@ With the load L_n, the capacity C_n and U the nodes in use (not IDLE, drained or
               that is left with fewer containers than its minimum gets new ones on the least loaded nodes
               (3.5.1.6, which the thesis left undone: 4.1.1.7)
 
+While events are `held_back` from the plant, as by a paused queue, its calm says nothing of its load: nothing
+is released, and the decisions count anew afterwards.
+
 What was proposed on the same plant and was not approved is `declined`: it is not proposed again.
 
 `forecast` is the load expected until the next decision, or a few on, over the load now. A released node is
@@ -88,6 +91,13 @@ OBSERVATION = (
     Parameter("queues", "rows", "All queues of the plant.", kind="rows", required=True, items=QUEUE),
     Parameter("forecast", "share of the load now", "The load to come.", 1.0, 0, 1e3),
     Parameter(
+        "held_back",
+        "flag",
+        "True: events are kept from the plant, which is calm for that.",
+        False,
+        kind="flag",
+    ),
+    Parameter(
         "declined",
         "flag",
         "Of use, release and restore those that were proposed and not approved on a plant like this.",
@@ -158,12 +168,13 @@ class NodeScaling:
         forecast = float(observation["forecast"])
         declined = {name for name, flag in observation.get("declined", {}).items() if flag}
         use = _to_use(parameters, plant, forecast)
-        release = [] if use or gone else _to_release(parameters, plant, forecast)
+        held_back = bool(observation.get("held_back", False))
+        release = [] if use or gone or held_back else _to_release(parameters, plant, forecast)
         quiet = int(state["quiet"]) + 1 if release else 0
         due = [plant.nodes[node] for node in release] if quiet >= parameters["quiet_decisions"] else []
         restore = restoring_moves(plant, [plant.nodes.index(name) for name in gone])
         acts = {"use": [plant.nodes[n] for n in use], "release": due, "restore": restore}
-        decision = _decision(parameters, plant, forecast, acts, declined)
+        decision = _decision(parameters, plant, forecast, acts, declined, held_back)
         return {"quiet": 0 if due else quiet, "lost": lost}, decision
 
 
@@ -264,7 +275,12 @@ def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: i
 
 
 def _decision(
-    parameters: Values, plant: Allocation, forecast: float, acts: Mapping[str, Any], declined: set[str]
+    parameters: Values,
+    plant: Allocation,
+    forecast: float,
+    acts: Mapping[str, Any],
+    declined: set[str],
+    held_back: bool,
 ) -> Decision:
     use, release, restore = ([] if name in declined else acts[name] for name in ACTS)
     again = [name for name in ACTS if name in declined and acts[name]]
@@ -289,7 +305,7 @@ def _decision(
     reason = because(
         _what(use, release, terms["points_restored"]),
         why,
-        remarks=_remarks(terms, short),
+        remarks=_remarks(terms, short, held_back),
     )
     action = {"use": use, "release": release, "restore": plant.named(restore)}
     return Decision(action if use or release or restore else None, reason, terms, "nodes" if short else None)
@@ -324,6 +340,7 @@ def _why(
     return f"{have}; the rest suffices without {listed(release)}" if release else have
 
 
-def _remarks(terms: Mapping[str, Any], short: bool) -> list[str]:
+def _remarks(terms: Mapping[str, Any], short: bool, held_back: bool) -> list[str]:
     nodes = f"nodes in use: {terms['nodes_used']}, idle: {terms['nodes_idle']}"
-    return [nodes, "the plant is too small"] if short else [nodes]
+    calm = ["events are held back, so no node is released"] if held_back else []
+    return [nodes, *calm, "the plant is too small"] if short else [nodes, *calm]

@@ -60,7 +60,8 @@ def plant(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Docu
 
 def scaling(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
     """The same, with a forecast and what was declined."""
-    return {**plant(chance, action), "forecast": float(chance.uniform(0.2, 2)), "declined": {"use": False}}
+    more = {"forecast": float(chance.uniform(0.2, 2)), "declined": {"use": False}, "held_back": False}
+    return {**plant(chance, action), **more}
 
 
 def concurrency(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:

@@ -51,9 +51,13 @@ def rebalancing(
 def node_scaling(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """What `rebalancing` sees, and the load to come over that of now: 1, as nothing foretells it yet."""
+    """What `rebalancing` sees; the load to come over that of now: 1, as nothing foretells it yet; and whether
+    people have paused a queue, so that less comes than there is.
+    """
     sensed = rebalancing(target, snapshot, before, now_seconds)
-    return Sensed({**sensed.observation, "forecast": 1.0}, sensed.measured, sensed.counters)
+    held_back = any(queue.pauses for queue in snapshot.queues.values())
+    more = {"forecast": 1.0, "held_back": held_back}
+    return Sensed({**sensed.observation, **more}, sensed.measured, sensed.counters)
 
 
 def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:

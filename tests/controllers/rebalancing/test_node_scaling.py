@@ -47,6 +47,17 @@ def test_the_least_capable_node_is_released_once_it_was_quiet_long_enough():
     assert second.action["release"] == ["weak", "n1"]
 
 
+def test_the_calm_while_events_are_held_back_releases_nothing_and_counts_anew_afterwards():
+    seen = plant(200, node("weak", 0.5), node("strong", 2.0))
+    state, _ = decide(seen)
+    state, held = decide({**seen, "held_back": True}, state)
+    assert held.action is None and "events are held back" in held.reason
+    state, first = decide(seen, state)
+    assert first.action is None
+    _, second = decide(seen, state)
+    assert second.action["release"] == ["weak", "n1"]
+
+
 def test_among_equals_the_node_whose_containers_find_room_most_easily_is_released():
     nodes = [node("n1"), node("n2"), node("n3")]
     heavy = queue("heavy", 200.0, {"n1": 600, "n2": 400})

@@ -10,6 +10,7 @@ from tests.workers.placement.plan_plant import Plant
 from workers.control import engine
 from workers.models import Loop, Plan
 from workers.placement import execution, plans
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
@@ -100,6 +101,26 @@ def test_nothing_is_released_while_a_queue_needs_its_containers(plant):
     plant.give({"n1": 500, "n2": 500})
     plant.flow(5, 10)
     assert plant.tick().action is None
+
+
+def test_nothing_is_released_for_the_calm_of_a_paused_queue(plant, user):
+    plant.flow(5, 10)
+    pause = overrides.set_override(
+        queue="alert",
+        name="consumption",
+        value="paused",
+        minutes=30,
+        reason="a disk is changed",
+        owner=user,
+        now=plant.now,
+        control=plant.control,
+    )
+    plant.flow(2, 10)
+    entry = plant.tick()
+    assert entry.action is None and "events are held back" in entry.reason
+    overrides.end(pause, by=user, now=plant.now, control=plant.control)
+    plant.flow(2, 10)
+    assert plant.tick().action["release"]
 
 
 def advise(plant, quiet_decisions=1):
