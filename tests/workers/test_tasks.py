@@ -50,6 +50,13 @@ def test_a_tick_starts_workers_where_events_wait_and_records_why(
     assert LedgerEntry.objects.get(loop__name="worker_rate/alert/n2").action is None
 
 
+@pytest.mark.usefixtures("broker", "plant_topology")
+def test_a_plant_that_starts_has_nothing_to_decide_on_yet(control: redis.Redis) -> None:
+    tasks.upkeep()
+    tasks.tick("worker_rate")
+    assert not LedgerEntry.objects.exists()
+
+
 def test_a_worker_handles_reports_and_leaves(
     control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
 ) -> None:
