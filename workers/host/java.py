@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 from queues import environment as variables
@@ -18,6 +20,10 @@ from workers.host.environment import python_path
 OLDEST = 17
 # Java keeps its counters in /tmp/hsperfdata_USER, which others can read.
 _NO_PERFORMANCE_FILE = "-XX:-UsePerfData"
+# What Java says of an archive that it cannot use; it does without.
+NO_REMARKS = ("-Xlog:disable", "-Xlog:all=error:stderr")
+# Of the Java that only writes Spark's command line.
+_LAUNCHER = (_NO_PERFORMANCE_FILE, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
 
 # Spark always asks for a module that the bundled runtime does not have; the shim leaves just that argument
@@ -86,7 +92,24 @@ def _shim(home: Path, folder: Path) -> Path:
     private_folder(java.parent)
     write_private(java, _SHIM.format(java=home / "bin" / "java"))
     java.chmod(0o700)
+    if (home / "release").exists():
+        write_private(folder / "release", (home / "release").read_text())
     return folder
+
+
+def class_archive(java_home: str) -> Path:
+    """Where the classes of this Spark are kept for this Java (`workers.pipeline.runtime.class_archive`)."""
+    release = Path(java_home, "release")
+    java = release.read_bytes() if release.exists() else java_home.encode()
+    return Path(
+        sys.prefix, "share", "weir", f"spark-{version('pyspark')}-{sha256(java).hexdigest()[:12]}.jsa"
+    )
+
+
+def archive_options(java_home: str) -> tuple[str, ...]:
+    """Java's options for reading that file; none where it is not there."""
+    file = class_archive(java_home)
+    return (f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *NO_REMARKS) if file.is_file() else ()
 
 
 def spark_environment(shim_folder: Path) -> dict[str, str]:
@@ -97,8 +120,7 @@ def spark_environment(shim_folder: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         variables.PYTHONPATH: python_path(root),
-        # Of the Java that only writes Spark's command line.
-        "SPARK_LAUNCHER_OPTS": _NO_PERFORMANCE_FILE,
+        "SPARK_LAUNCHER_OPTS": " ".join(_LAUNCHER),
         # Each thread's own memory arena adds up in processes of many threads that do little.
         "MALLOC_ARENA_MAX": "2",
     }

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from queues import environment as variables
 from workers.host.environment import narrowed, needed
-from workers.host.java import spark_environment
+from workers.host.java import archive_options, spark_environment
 from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
 from workers.pipeline.intra_event.event_source import EventSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
@@ -52,14 +52,19 @@ _CHECKPOINT_FILES = (
 )
 
 
-def start_session(name: str, master: str, folder: Path, heap: str = "512m") -> SparkSession:
-    """A session with the pipeline's sources registered. `folder` takes Spark's scratch files."""
+def start_session(
+    name: str, master: str, folder: Path, heap: str = "512m", java: tuple[str, ...] | None = None
+) -> SparkSession:
+    """A session with the pipeline's sources registered. `folder` takes Spark's scratch files; `java`: further
+    options of its Java, in the place of those that read Spark's classes from where they are kept.
+    """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection
     variables.PROCESS.update(spark_environment(folder / "java"))
     if master.startswith("local"):
         variables.PROCESS["PYSPARK_PYTHON"] = interpreter(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
-    settings = {**_settings(folder, heap), **_addresses(master), **private_settings(master, folder)}
+    more = archive_options(variables.PROCESS["JAVA_HOME"]) if java is None else java
+    settings = {**_settings(folder, heap, more), **_addresses(master), **private_settings(master, folder)}
     for key, value in settings.items():
         builder = builder.config(key, value)
     with narrowed(needed(variables.PROCESS, {variables.NODE_LOGIN.name})):
@@ -91,10 +96,10 @@ def _addresses(master: str) -> dict[str, str]:
     return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
 
 
-def _settings(folder: Path, heap: str) -> dict[str, str]:
+def _settings(folder: Path, heap: str, java: tuple[str, ...]) -> dict[str, str]:
     return {
         "spark.driver.memory": heap,
-        "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, java_options(folder))),
+        "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, *java, java_options(folder))),
         "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
         "spark.local.dir": str(folder / "scratch"),

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from queues import environment as variables
 from workers.host.environment import narrowed, needed
-from workers.host.java import spark_environment
+from workers.host.java import archive_options, spark_environment
 from workers.host.spark_privacy import java_options, private_settings
 
 HEAP = "2g"
@@ -40,10 +40,11 @@ def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
     """A session on `master`; `folder` takes Spark's scratch files."""
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection
     variables.PROCESS.update(spark_environment(folder / "java"))
+    kept = archive_options(variables.PROCESS["JAVA_HOME"])
     builder = SparkSession.builder.master(master).appName("weir batch jobs")
     local = {
         "spark.driver.memory": heap,
-        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {java_options(folder)}",
+        "spark.driver.extraJavaOptions": " ".join((_JAVA_OPTIONS, *kept, java_options(folder))),
         "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
