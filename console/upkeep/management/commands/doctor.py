@@ -1,11 +1,16 @@
-"""`manage.py doctor`: what is wrong with this installation, and what to do; exit 1 when something is."""
+"""`manage.py doctor`: what is wrong with this installation, and what to do; exit 1 when something is.
+
+`--bundle FILE` also puts what somebody who helps needs to see into a ZIP, without secrets.
+"""
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from console.upkeep import bundle
 from console.upkeep.doctor import report
 
 
@@ -14,14 +19,30 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--bundle", type=Path, metavar="FILE", help="a ZIP for who helps: no secrets and no events"
+        )
         parser.add_argument("--json", action="store_true", help="as JSON, also on a terminal")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["bundle"]:
+            self.stdout.write(f"Made {bundled(options['bundle'])}; read it before you hand it on.")
+            return
         found = report()
         plain = options["json"] or not sys.stdout.isatty()
         self.stdout.write(json.dumps(found) if plain else in_words(found))
         if not found["ok"]:
             sys.exit(1)
+
+
+def bundled(path: Path) -> Path:
+    try:
+        bundle.make(path)
+    except FileExistsError:
+        raise CommandError(f"--bundle: {path} is there already; give another name.", returncode=2) from None
+    except OSError as error:
+        raise CommandError(f"--bundle: {path} can't be written ({error.strerror}).", returncode=2) from None
+    return path
 
 
 def in_words(found: dict[str, Any]) -> str:

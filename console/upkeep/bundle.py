@@ -1,0 +1,183 @@
+"""What somebody who helps needs to see of an installation, as one ZIP: without secrets and without events.
+Names of users may stand in it.
+
+Each part is made by itself; one that cannot be made is named in `left-out.json`, with the cause.
+"""
+
+import platform
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import orjson
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.utils import timezone
+
+from console.connections.control_server import control
+from console.connections.log_text import HIDDEN, SHORTEST, without_secrets
+from console.embedded.local import EmbeddedServers
+from console.upkeep.doctor import FAULTS, report
+from queues import environment as variables
+from queues import keys
+from queues.stored_document import plain
+from queues.topology import Topology
+from workers.alerts.lifecycle.open_alerts import open_alerts
+from workers.coordination.connections import connection as node_connection
+from workers.models import LedgerEntry, Setting
+
+LOG_BYTES = 512 * 1024  # of each log, the newest
+LEDGER_ENTRIES = 500
+DECIDED = (
+    "at",
+    "loop__name",
+    "mode",
+    "action",
+    "applied",
+    "reason",
+    "limited_by",
+    "verdict",
+    "error",
+    "code",
+)
+SERVER_FACTS = (
+    "redis_version",
+    "valkey_version",
+    "uptime_in_seconds",
+    "used_memory",
+    "maxmemory",
+    "maxmemory_policy",
+    "connected_clients",
+    "aof_enabled",
+    "aof_last_write_status",
+    "evicted_keys",
+)
+
+
+def versions() -> dict[str, Any]:
+    """Of Python, this host, every package, the database and its tables."""
+    newest: dict[str, str] = {}
+    for app, name in sorted(MigrationRecorder(connection).applied_migrations()):
+        newest[app] = max(name, newest.get(app, ""))
+    return {
+        "python": sys.version,
+        "host": platform.platform(),
+        "database": [connection.vendor, *map(str, connection.get_database_version())],
+        "migrations": newest,
+        "packages": {each.metadata["Name"]: each.version for each in distributions()},
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Each variable that is set, with its value where it is no secret; settings that are not the default."""
+    found = {
+        each.name: HIDDEN if each.secret else each.text() for each in variables.DECLARED if each.is_set()
+    }
+    return {"variables": found, "settings": dict(Setting.objects.values_list("name", "value"))}
+
+
+def servers() -> dict[str, Any]:
+    """What the control server and each node say of themselves."""
+    found = {"control": _facts(control())}
+    stored = control().get(keys.TOPOLOGY)
+    topology = Topology.from_json(stored) if stored else None
+    for name, node in (topology.nodes if topology else {}).items():
+        try:
+            found[name] = _facts(node_connection(node.url))
+        except FAULTS as error:
+            found[name] = {"error": str(error)}
+    return found
+
+
+def _facts(server: Any) -> dict[str, Any]:
+    said = server.info()
+    return {name: said[name] for name in SERVER_FACTS if name in said}
+
+
+def snapshot() -> dict[str, Any]:
+    """The newest, as the pages show it: states, rates, loops, overrides, findings."""
+    stored = control().get(keys.SNAPSHOT)
+    return orjson.loads(stored) if stored else {}
+
+
+def decisions() -> list[dict[str, Any]]:
+    """The newest entries of the ledger, the newest first."""
+    wanted = [
+        "at",
+        "loop__name",
+        "mode",
+        "action",
+        "applied",
+        "reason",
+        "limited_by",
+        "verdict",
+        "error",
+        "code",
+    ]
+    return list(LedgerEntry.objects.order_by("-id").values(*wanted)[:LEDGER_ENTRIES])
+
+
+def alerts() -> list[dict[str, Any]]:
+    """Those that are open."""
+    return [plain(each) for each in open_alerts()]
+
+
+PARTS: Mapping[str, Callable[[], Any]] = {
+    "doctor": report,
+    "versions": versions,
+    "environment": environment,
+    "servers": servers,
+    "snapshot": snapshot,
+    "decisions": decisions,
+    "alerts": alerts,
+}
+
+
+def logs() -> Iterator[tuple[str, str]]:
+    """The end of each log of this data folder, and what the pipeline last wrote."""
+    for path in sorted((settings.WEIR_DATA / "logs").glob("*.log")):
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            yield f"logs/{path.name}", file.read().decode(errors="replace")
+
+
+def make(path: Path) -> dict[str, Any]:
+    """Write the file, for its owner alone; what is in it, and what was left out. Raises OSError."""
+    made: list[str] = []
+    left_out: dict[str, str] = {}
+    path.touch(mode=0o600, exist_ok=False)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+
+        def add(name: str, text: str) -> None:
+            target.writestr(name, clean(text))
+            made.append(name)
+
+        for name, part in PARTS.items():
+            try:
+                text = orjson.dumps(part(), default=str, option=orjson.OPT_INDENT_2).decode()
+            except (*FAULTS, TypeError, LookupError) as error:
+                left_out[name] = clean(str(error))
+            else:
+                add(f"{name}.json", text)
+        for name, text in logs():
+            add(name, text)
+        add("left-out.json", orjson.dumps(left_out, option=orjson.OPT_INDENT_2).decode())
+    return {"file": str(path), "made_at": timezone.now().isoformat(), "parts": made, "left_out": left_out}
+
+
+def clean(text: str) -> str:
+    """Without secrets: those of the environment, of this data folder, and what looks like one."""
+    for secret in _of_this_folder():
+        text = text.replace(secret, HIDDEN)
+    return without_secrets(text)
+
+
+def _of_this_folder() -> list[str]:
+    words = [EmbeddedServers(settings.WEIR_DATA).password, settings.SECRET_KEY]
+    first = settings.WEIR_DATA / "first-login"
+    words += first.read_text().split()[1:] if first.exists() else []
+    return [word for word in words if len(word) >= SHORTEST]

@@ -1,0 +1,67 @@
+"""manage.py doctor --bundle: what somebody who helps needs to see, and no secret."""
+
+import zipfile
+from pathlib import Path
+
+import orjson
+import pytest
+from django.core.management import CommandError, call_command
+
+from console.upkeep import bundle
+from queues import environment as variables
+from tests.console.conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+SECRET = "the-word-that-nobody-may-read"
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, settings, monkeypatch) -> Path:
+    settings.WEIR_DATA = tmp_path
+    monkeypatch.setitem(variables.PROCESS, "WEIR_AUDIT_KEY", SECRET)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "web.log").write_text(
+        f"connected to redis://web:{SECRET}@control:6379/0\nAuthorization: Bearer weir_{'x' * 40}\n" * 3
+    )
+    (tmp_path / "local.json").write_text(orjson.dumps({"password": "local-pass-word", "ports": {}}).decode())
+    (tmp_path / "logs" / "n1.log").write_text("requirepass local-pass-word\n")
+    return tmp_path
+
+
+def parts_of(path: Path) -> dict[str, str]:
+    with zipfile.ZipFile(path) as found:
+        return {name: found.read(name).decode() for name in found.namelist()}
+
+
+def test_it_holds_every_part_and_no_secret(data, plant_topology, stored_snapshot, people, settings):
+    path = data / "weir.zip"
+    done = bundle.make(path)
+    parts = parts_of(path)
+    assert set(parts) == {
+        *(f"{name}.json" for name in bundle.PARTS),
+        "logs/n1.log",
+        "logs/web.log",
+        "left-out.json",
+    }
+    assert done["left_out"] == {}
+    whole = "".join(parts.values())
+    for secret in (SECRET, "local-pass-word", "x" * 40, settings.SECRET_KEY, PASSWORD):
+        assert secret not in whole
+    assert "WEIR_AUDIT_KEY" in parts["environment.json"]
+    assert set(orjson.loads(parts["servers.json"])) == {"control", "n1", "n2", "n3"}
+    assert orjson.loads(parts["snapshot.json"])["nodes"]
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_what_cannot_be_made_is_named_and_the_rest_is_there(data, settings):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    done = bundle.make(data / "weir.zip")
+    assert {"servers", "snapshot"} <= set(done["left_out"])
+    assert {"doctor.json", "versions.json", "logs/web.log"} <= set(parts_of(data / "weir.zip"))
+
+
+def test_a_file_that_is_there_stays(data):
+    (data / "weir.zip").write_text("mine")
+    with pytest.raises(CommandError, match="is there already"):
+        call_command("doctor", "--bundle", str(data / "weir.zip"))
+    assert (data / "weir.zip").read_text() == "mine"
