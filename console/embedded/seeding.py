@@ -118,12 +118,16 @@ def first_password(data: Path) -> str | None:
 
 
 def parse_nodes(text: str) -> dict[str, str]:
-    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that quotes the part that is wrong."""
-    nodes = {}
-    for part in text.split():
+    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that says which part is wrong, and never
+    quotes it: an address may hold a password.
+    """
+    nodes: dict[str, str] = {}
+    for place, part in enumerate(text.split(), 1):
         name, _, url = part.partition("=")
         if not cast(re.Pattern[str], NAME.regex).match(name) or "://" not in url:
-            raise BadInput(variables.NODES.name, f"takes name=redis://host:port/0 pairs, not {part!r}.")
+            raise BadInput(
+                variables.NODES.name, f"takes name=redis://host:port/0 pairs; part {place} is none."
+            )
         if name in nodes:
             raise BadInput(variables.NODES.name, f"names {name} twice.")
         nodes[name] = url

@@ -93,12 +93,22 @@ def test_a_weak_first_password_stops_the_start(control):
 
 
 @pytest.mark.parametrize(
-    "text", ["n1", "n1=", "=redis://a", "N1=redis://a", "n1=6379", "n1=redis://a n1=redis://b"]
+    "text",
+    [
+        "n1",
+        "n1=",
+        "=redis://a",
+        "N1=redis://a",
+        "n1=6379",
+        "n1=redis://a n1=redis://b",
+        "n1:redis://me:word@a",
+    ],
 )
-def test_malformed_nodes_are_quoted(text):
+def test_malformed_nodes_are_refused_and_a_password_in_them_is_not_said(text):
     with pytest.raises(BadInput) as caught:
         parse_nodes(text)
     assert caught.value.field == "WEIR_NODES"
+    assert "word" not in str(caught.value)
 
 
 def test_old_data_goes_each_night_until_somebody_decides_otherwise(control):
