@@ -37,9 +37,10 @@ def clean_environment() -> dict[str, str]:
 
 @dataclass
 class RunningPlant:
-    """Use as a context manager. `log` holds what ./run printed."""
+    """Use as a context manager. `log` holds what ./run printed; `arguments` are further ones of ./run."""
 
     log: list[str] = field(default_factory=list)
+    arguments: tuple[str, ...] = ()
     url: str = ""
     password: str = ""
 
@@ -48,7 +49,7 @@ class RunningPlant:
         self.data = self.folder_of_data()
         self.started = time.monotonic()
         self.process = subprocess.Popen(
-            [str(ROOT / "run"), "--port", "0", "--data", str(self.data)],
+            [str(ROOT / "run"), "--port", "0", "--data", str(self.data), *self.arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

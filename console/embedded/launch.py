@@ -5,6 +5,7 @@ import fcntl
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 import urllib.error
@@ -47,6 +48,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--data", type=Path, default=root / ".weir", help="where data is kept (default .weir)"
+    )
+    parser.add_argument(
+        "--restore", type=Path, metavar="FILE", help="fill a new data folder from a backup (manage.py backup)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     return parser.parse_args(arguments)
@@ -101,6 +105,15 @@ def migrate_and_collect() -> None:
     setup()
     call_command("migrate", verbosity=0, interactive=False)
     call_command("collectstatic", verbosity=0, interactive=False)
+
+
+def restored(backup: Path, root: Path) -> bool:
+    """Whether the plant is now as the backup has it; why not is on standard error. In a process of its own:
+    it begins with the signing key of the backup.
+    """
+    say(f"Restoring {backup}")
+    command = [sys.executable, str(root / "manage.py"), "restore", str(backup)]
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def seed() -> str | None:
@@ -226,6 +239,8 @@ def main(arguments: list[str]) -> int:
         plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
         supervisor.start(servers, plant)
         wait_for_servers()
+        if options.restore and not restored(options.restore, root):
+            return 1
         supervisor.start_pipeline()
         migrate_and_collect()
         supervisor.start_page()

@@ -54,17 +54,7 @@ def test_a_killed_process_comes_back(plant: RunningPlant):
 @pytest.fixture
 def events_file(tmp_path: Path) -> tuple[Path, int]:
     """The real trace where it is at hand, else a file of our own in its form."""
-    if SHARED_EVENTS.exists():
-        return SHARED_EVENTS, 158_120
-    path, chance = tmp_path / "events.csv.gz", random.Random(3)
-    with gzip.open(path, "wt", newline="") as out:
-        writer = csv.writer(out)
-        writer.writerow(["time_us", "job_id", "event_type", "user", "sched_class"])
-        for row in range(60_000):
-            writer.writerow(
-                [row * 1000, chance.randrange(10_000), chance.randrange(7), chance.randrange(50), 0]
-            )
-    return path, 60_000
+    return (SHARED_EVENTS, 158_120) if SHARED_EVENTS.exists() else trace_of(tmp_path, 60_000)
 
 
 @pytest.mark.slow
@@ -102,6 +92,19 @@ def test_every_published_event_has_its_effect_once_while_a_node_and_a_worker_are
     snapshot = plant.until(drained, PATIENCE, "everything published is handled")
     assert snapshot["queues"]["alert"]["dead_letters"] == 0
     assert handled_jobs(plant) == jobs_in(path)
+
+
+def trace_of(folder: Path, rows: int) -> tuple[Path, int]:
+    """A file of so many events."""
+    path, chance = folder / "events.csv.gz", random.Random(3)
+    with gzip.open(path, "wt", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["time_us", "job_id", "event_type", "user", "sched_class"])
+        for row in range(rows):
+            writer.writerow(
+                [row * 1000, chance.randrange(10_000), chance.randrange(7), chance.randrange(50), 0]
+            )
+    return path, rows
 
 
 def jobs_in(path: Path) -> Counter[tuple[str, str]]:

@@ -1,0 +1,1 @@
+"""A plant as one file, and back: its database, what its servers keep, and its folder."""

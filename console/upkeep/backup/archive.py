@@ -1,0 +1,124 @@
+"""The file of a backup: a ZIP of tables, keys and files, and at its end the manifest that says what is in it.
+
+Without a manifest it is half a backup, and refused: a ZIP has its index at the end, too.
+"""
+
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from queues.errors import BadInput
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+HALF = "is no whole backup: {why}. Take another one."
+LEVEL = 3  # most of the content is packed already
+
+
+class Writer:
+    """Members are written one after the other."""
+
+    def __init__(self, target: zipfile.ZipFile) -> None:
+        self._target = target
+        self.members: dict[str, int] = {}
+
+    def lines(self, name: str, lines: Iterable[bytes]) -> int:
+        """A member of lines; how many."""
+        count = 0
+        with self._target.open(name, "w", force_zip64=True) as member:
+            for line in lines:
+                member.write(line + b"\n")
+                count += 1
+        self.members[name] = count
+        return count
+
+    def pieces(self, name: str, pieces: Iterable[bytes]) -> int:
+        """A member of bytes; how many."""
+        with self._target.open(name, "w", force_zip64=True) as member:
+            size = sum(member.write(piece) for piece in pieces)
+        self.members[name] = size
+        return size
+
+
+@contextmanager
+def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
+    """A backup at this path once the block ends well, for its owner alone; nothing is there otherwise. What
+    is put into the manifest within the block is in it. Raises BadInput.
+    """
+    if path.exists():
+        raise BadInput("FILE", f"{path} is there already; give another name.")
+    if not path.parent.is_dir():
+        raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
+    part = path.with_name(f"{path.name}.part")
+    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as target:
+                writer = Writer(target)
+                yield writer
+                whole = {"format": FORMAT, **manifest, "members": writer.members}
+                target.writestr(MANIFEST, orjson.dumps(whole))
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class Backup:
+    """One that can be read: whole, and of a format that is known."""
+
+    def __init__(self, source: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
+        self._source, self.manifest = source, manifest
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        with self._source.open(name) as member:
+            for line in member:
+                yield line.rstrip(b"\n")
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        with self._source.open(name) as member:
+            while piece := member.read(2**20):
+                yield piece
+
+    def under(self, folder: str) -> list[str]:
+        """The members below a folder, without it."""
+        start = f"{folder}/"
+        return [name.removeprefix(start) for name in self.manifest["members"] if name.startswith(start)]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Backup]:
+    """Raises BadInput where it is not a whole backup, or one of a newer format."""
+    try:
+        source = zipfile.ZipFile(path)
+    except OSError as error:
+        raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a backup.") from None
+    except zipfile.BadZipFile:
+        raise BadInput("FILE", HALF.format(why="it ends too soon, or is none")) from None
+    with source:
+        yield Backup(source, _checked(source))
+
+
+def _checked(source: zipfile.ZipFile) -> dict[str, Any]:
+    if MANIFEST not in source.namelist():
+        raise BadInput("FILE", HALF.format(why="its manifest is missing"))
+    try:
+        damaged = source.testzip()
+        manifest = cast(dict[str, Any], orjson.loads(source.read(MANIFEST)))
+        version, members = int(manifest["format"]), set(manifest["members"])
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSError):
+        raise BadInput("FILE", HALF.format(why="its manifest is damaged")) from None
+    if version > FORMAT:
+        raise BadInput("FILE", "is a backup of a newer Weir; install that version, then restore.")
+    missing = sorted(members - set(source.namelist()))
+    if damaged or missing:
+        raise BadInput("FILE", HALF.format(why=f"{damaged or missing[0]} is damaged or missing"))
+    if odd := [name for name in members if Path(name).is_absolute() or ".." in Path(name).parts]:
+        raise BadInput("FILE", f"names {odd[0]!r}, which leads out of the data folder; it was not made here.")
+    return manifest

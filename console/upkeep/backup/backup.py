@@ -1,0 +1,138 @@
+"""Making a backup, and a plant of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.db import connection, transaction
+from django.utils import timezone
+
+from console.upkeep.backup import archive, database, files, servers
+from queues import environment as variables
+from queues import projection
+from queues.errors import BadInput
+from queues.models import Node
+from queues.private_files import private_folder, write_private
+from workers.models import Override
+from workers.steering import overrides
+
+Connect = Callable[[str], redis.Redis]
+
+
+def make(
+    path: Path, data: Path, control: redis.Redis, connect: Connect, pauses: list[Override]
+) -> dict[str, Any]:
+    """A backup of a plant that rests; what is in it. `connect`: a node's client, by its URL. Raises BadInput,
+    redis.RedisError, OSError; then there is no file.
+    """
+    if not database.is_complete():
+        raise BadInput("FILE", "would hold tables of an older version; run manage.py migrate first.")
+    manifest: dict[str, Any] = {
+        "made_at": timezone.now().isoformat(),
+        "database": connection.vendor,
+        "migrations": database.applied(),
+        "nodes": sorted(Node.objects.values_list("name", flat=True)),
+        "pauses": [each.pk for each in pauses],
+    }
+    with archive.writing(path, manifest) as writer:
+        # The nodes first: what is published meanwhile is in none of the parts.
+        for node in Node.objects.order_by("name"):
+            writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
+        with transaction.atomic():
+            _as_of_now()
+            for model in database.tables():
+                writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
+            writer.lines("control", servers.lines_of(control, on_nodes=False))
+        for inside in files.lasting(data):
+            writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
+    return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
+
+
+def _as_of_now() -> None:
+    """SQLite reads one state in a transaction by itself."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+def check(backup: archive.Backup, control: redis.Redis, urls: dict[str, str], connect: Connect) -> None:
+    """Whether it can be restored here. Raises BadInput; nothing was changed."""
+    database.check_known(map(tuple, backup.manifest["migrations"]))
+    if missing := sorted(set(backup.manifest["nodes"]) - set(urls)):
+        raise BadInput(variables.NODES.name, f"lacks {missing[0]}, which the backup has; name all its nodes.")
+    for name in ("", *backup.manifest["nodes"]):
+        server = connect(urls[name]) if name else control
+        patterns = servers.lasting(on_nodes=bool(name))
+        if any(next(server.scan_iter(pattern, 1_000), None) for pattern in patterns):
+            where = f"Node {name}" if name else "The control server"
+            raise BadInput("FILE", f"is not restored: {where} holds data; give it an empty one.")
+    if _has_rows():
+        raise BadInput("FILE", "is not restored: the database has entries; give it an empty one.")
+
+
+def _has_rows() -> bool:
+    tables = connection.introspection.table_names()
+    with connection.cursor() as cursor:
+        for table in ("console_auditentry", "workers_ledgerentry", "workers_override"):
+            if table in tables:
+                cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
+                if cursor.fetchone():
+                    return True
+    return False
+
+
+def restore(
+    backup: archive.Backup,
+    data: Path,
+    control: redis.Redis,
+    urls: dict[str, str],
+    connect: Connect,
+) -> dict[str, Any]:
+    """Fill an empty plant; how much came. Raises BadInput before anything is changed (`check`)."""
+    check(backup, control, urls, connect)
+    rows = _restore_database(backup)
+    _end_pauses(backup)
+    for name in backup.manifest["nodes"]:
+        Node.objects.filter(name=name).update(url=urls[name])
+    found = {
+        name: servers.load(connect(urls[name]), backup.lines(f"nodes/{name}"))
+        for name in backup.under("nodes")
+    }
+    found["control"] = servers.load(control, backup.lines("control"))
+    kept = backup.under("files")
+    for inside in kept:
+        _write(data, inside, backup)
+    projection.project(control, overrides.node_thresholds(timezone.now()))
+    return {"rows": rows, "keys": found, "files": len(kept), "made_at": backup.manifest["made_at"]}
+
+
+def _restore_database(backup: archive.Backup) -> int:
+    models_then = database.migrate_to(map(tuple, backup.manifest["migrations"]))
+    tables = [
+        model for model in database.tables(models_then) if model._meta.label_lower in backup.under("database")
+    ]
+    with transaction.atomic():
+        database.protect(False)
+        database.clear(tables)
+        database.protect(True)
+        count = sum(
+            database.load(model, backup.lines(f"database/{model._meta.label_lower}")) for model in tables
+        )
+        database.count_on(tables)
+    database.migrate_forward()
+    return count
+
+
+def _end_pauses(backup: archive.Backup) -> None:
+    """The plant that was copied rested; this one need not."""
+    Override.objects.filter(pk__in=backup.manifest["pauses"], ended_at=None).update(ended_at=timezone.now())
+
+
+def _write(data: Path, inside: str, backup: archive.Backup) -> None:
+    target = data / inside
+    private_folder(target.parent)
+    write_private(target, "")
+    with target.open("wb") as file:
+        for piece in backup.pieces(f"files/{inside}"):
+            file.write(piece)

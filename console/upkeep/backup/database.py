@@ -1,0 +1,185 @@
+"""The rows of all tables, as lines of JSON, and back: on SQLite and PostgreSQL, from either to either.
+
+A backup names the migrations it was made with. Into a newer Weir its rows go as its tables were then, and
+the migrations since are applied to them: what an upgrade does.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import orjson
+from django.apps import apps
+from django.core.management import call_command
+from django.core.management.color import no_style
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connection, models
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
+
+from console.storage import append_only
+from queues.errors import BadInput
+from workers.coordination.packed_json import PackedJSONField
+
+AT_ONCE = 1_000
+# Who is logged in stays behind; rights are made by the migrations.
+PASSING = {
+    "console.session",
+    "console.usersession",
+    "sessions.session",
+    "contenttypes.contenttype",
+    "auth.permission",
+    "axes.accesslog",
+}
+DOCUMENTS = (models.JSONField, PackedJSONField)
+Field = Any  # Django's own takes its types only where it is checked
+Migration = tuple[str, str]
+
+
+def applied() -> list[Migration]:
+    """The migrations that this database has."""
+    return sorted(MigrationRecorder(connection).applied_migrations())
+
+
+def is_complete() -> bool:
+    """Whether the tables are as this code has them."""
+    executor = MigrationExecutor(connection)
+    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
+
+
+def tables(models_of: Any = apps) -> list[type[models.Model]]:
+    """Models whose rows a backup holds, those that are referred to first."""
+    found = [
+        each
+        for each in models_of.get_models(include_auto_created=True)
+        if each._meta.managed and not each._meta.proxy and each._meta.label_lower not in PASSING
+    ]
+    return _in_order(found)
+
+
+def _in_order(found: list[type[models.Model]]) -> list[type[models.Model]]:
+    ordered: list[type[models.Model]] = []
+    while found:
+        ready = [each for each in found if not _needs(each) & {other._meta.label for other in found}]
+        if not ready:
+            raise TypeError(f"{[each._meta.label for each in found]} refer to each other in a circle.")
+        ordered += sorted(ready, key=lambda each: each._meta.label)
+        found = [each for each in found if each not in ready]
+    return ordered
+
+
+def _needs(model: type[models.Model]) -> set[str]:
+    others: list[Any] = [field.related_model for field in model._meta.local_fields if field.is_relation]
+    related = {other._meta.label for other in others if other is not None}
+    return related - {model._meta.label}
+
+
+def rows(model: type[models.Model]) -> Iterator[bytes]:
+    """The names of the fields, then each row as a list of their values."""
+    columns = fields(model)
+    yield orjson.dumps([field.attname for field in columns])
+    for row in model._base_manager.order_by("pk").iterator(chunk_size=AT_ONCE):
+        yield orjson.dumps([_told(field, row) for field in columns])
+
+
+def fields(model: type[models.Model]) -> list[Field]:
+    return list(model._meta.local_concrete_fields)
+
+
+def _told(field: Field, row: models.Model) -> Any:
+    """A value as the text that Django's serializers have for it; a document as a document's text."""
+    value = field.value_from_object(row)
+    if value is None:
+        return None
+    if isinstance(field, DOCUMENTS):
+        return json.dumps(value, cls=DjangoJSONEncoder)
+    return field.value_to_string(row)
+
+
+def _read(field: Field, told: str | None) -> Any:
+    if told is None:
+        return None
+    if isinstance(field, DOCUMENTS):
+        return json.loads(told)
+    target = field.target_field if isinstance(field, models.ForeignKey) else field
+    return target.to_python(told)
+
+
+def check_known(migrations: Iterable[Migration]) -> None:
+    """Raises BadInput where the backup has migrations that this code has not: it is of a newer Weir."""
+    known = set(MigrationExecutor(connection).loader.disk_migrations)
+    newer = sorted(f"{app}.{name}" for app, name in set(migrations) - known)
+    if newer:
+        raise BadInput(
+            "FILE", f"is a backup of a newer Weir (it has {newer[0]}); install that version, then restore."
+        )
+
+
+def migrate_to(migrations: Iterable[Migration]) -> Any:
+    """Tables as they were when the backup was made; their models. Raises BadInput."""
+    wanted = set(migrations)
+    check_known(wanted)
+    executor = MigrationExecutor(connection)
+    graph = executor.loader.graph
+    last = [node for node in wanted if not (set(_children(graph, node)) & wanted)]
+    executor.migrate(last)
+    state = MigrationExecutor(connection).loader.project_state(last)
+    return state.apps
+
+
+def _children(graph: Any, node: Migration) -> list[Migration]:
+    return [
+        (child.key[0], child.key[1]) for child in graph.node_map[node].children if child.key[0] == node[0]
+    ]
+
+
+def migrate_forward() -> None:
+    call_command("migrate", verbosity=0, interactive=False)
+
+
+def clear(found: list[type[models.Model]]) -> None:
+    """What migrations and a first start have put there goes: the backup's rows take its place."""
+    for model in reversed(found):
+        model._base_manager.all()._raw_delete(connection.alias)
+
+
+def load(model: type[models.Model], lines: Iterator[bytes]) -> int:
+    """Write the rows that `rows` gave; how many. Raises KeyError where a field is not the model's."""
+    by_name = {field.attname: field for field in fields(model)}
+    names, count = orjson.loads(next(lines)), 0
+    columns = [by_name[name] for name in names]
+    made = (model(**dict(zip(names, map(_read, columns, orjson.loads(line)), strict=True))) for line in lines)
+    with _as_given(columns):
+        while chunk := list(islice(made, AT_ONCE)):
+            model._base_manager.bulk_create(chunk)
+            count += len(chunk)
+    return count
+
+
+@contextmanager
+def _as_given(columns: list[Field]) -> Iterator[None]:
+    """When a row was changed is as the backup has it, and not now."""
+    automatic = [field for field in columns if getattr(field, "auto_now", False)]
+    for field in automatic:
+        field.auto_now = False
+    try:
+        yield
+    finally:
+        for field in automatic:
+            field.auto_now = True
+
+
+def count_on(found: list[type[models.Model]]) -> None:
+    """New rows get numbers after the highest one that came."""
+    with connection.cursor() as cursor:
+        for statement in connection.ops.sequence_reset_sql(no_style(), found):
+            cursor.execute(statement)
+
+
+def protect(on: bool) -> None:
+    """The audit's rows are there to stay, once they are there."""
+    with connection.cursor() as cursor:
+        for statement in (append_only.protect if on else append_only.release)(connection.vendor):
+            cursor.execute(statement)

@@ -1,0 +1,75 @@
+"""What the data folder holds beside database and servers: the archive, snapshots, effects, and how far the
+pipeline is.
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+# What is in the backup otherwise, is made anew by a start, or belongs to this machine.
+PASSING = {
+    "servers",
+    "logs",
+    "static",
+    "lock",
+    "local.json",
+    "first-login",
+    "process-ends.json",
+    "spark",
+    "weir.sqlite3",
+}
+# Of the pipeline's folder: what Spark and Java unpack; the folders of applications stay.
+PASSING_OF_PIPELINE = {"python", "java", "tmp", "scratch", "warehouse"}
+SQLITE_BESIDE = ("-wal", "-shm", "-journal")
+
+
+def lasting(data: Path) -> Iterator[Path]:
+    """Files of the data folder that a backup holds, relative to it."""
+    for path in sorted(data.rglob("*")):
+        inside = path.relative_to(data)
+        if path.is_file() and not path.is_symlink() and not _passes(inside):
+            yield inside
+
+
+def _passes(inside: Path) -> bool:
+    first, name = inside.parts[0], inside.name
+    if first in PASSING or first.startswith(("supervisor.", "weir.sqlite3")):
+        return True
+    if first == "pipeline" and (len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE):
+        return True
+    return name == "lock" or name.endswith((*SQLITE_BESIDE, ".tmp"))
+
+
+def content(path: Path) -> Iterator[bytes]:
+    """The file's content; of a SQLite database a copy as of one transaction."""
+    if path.suffix != ".sqlite3":
+        yield from _pieces(path)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        yield from _pieces(copy)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(2**20):
+            yield piece
+
+
+def unsettled(data: Path) -> list[str]:
+    """Queries of the pipeline with a batch that has begun and is not committed, by their folder."""
+    found = []
+    for offsets in sorted((data / "pipeline").glob("*/spark/*/offsets")):
+        begun, committed = _newest(offsets), _newest(offsets.parent / "commits")
+        if begun > committed:
+            found.append(str(offsets.parent.relative_to(data / "pipeline")))
+    return found
+
+
+def _newest(folder: Path) -> int:
+    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+    return max(numbers, default=-1)

@@ -1,0 +1,201 @@
+"""What lasts on the control server and on the nodes, as lines of JSON, and back by plain commands.
+
+A line begins a key: {key, type, expires_ms, …}; the lines after it hold its content, up to a thousand items
+each, until the next key. Names and values are base64. By plain commands, since RESTORE is no role's right
+(`queues.nodes.server_roles`), and any server that speaks the protocol can take them.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import orjson
+import redis
+
+from queues import keys
+from queues.redis_types import Entries
+
+AT_ONCE = 1_000
+# What the plant's processes write anew when they start, or what only its running processes meant.
+PASSING = (
+    keys.TOPOLOGY.pattern,
+    keys.HEARTBEATS.pattern,
+    keys.SNAPSHOT.pattern,
+    keys.HOLDER.pattern,
+    keys.SUBMITTED.pattern,
+    keys.RUNNING.pattern,
+    keys.HOSTS.pattern,
+    keys.POOL.pattern,
+    keys.DONE.pattern,
+    keys.LEASE.pattern,
+    keys.PAUSE.pattern,
+    keys.DRAIN.pattern,
+    keys.QUOTA.pattern,
+    keys.TOKEN_FAILURES.pattern,
+    keys.AUDIT_VERDICT.pattern,
+    keys.JOB.pattern,
+    keys.JOB_WORKERS.pattern,
+    keys.PIPELINE.pattern,
+    keys.PIPELINE_LOG.pattern,
+    keys.PIPELINE_AT_WORK.pattern,
+    keys.PIPELINE_SHIPPED.pattern,
+    keys.CELERY.pattern,
+)
+Item = list[Any]
+
+
+def lasting(on_nodes: bool) -> list[str]:
+    """The patterns of the keys that a backup holds."""
+    return [key.pattern for key in keys.KEYS if key.on_nodes == on_nodes and key.pattern not in PASSING]
+
+
+def lines_of(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
+    """Everything that lasts on this server. Raises redis.RedisError."""
+    found = {name for pattern in lasting(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
+    for name in sorted(found):
+        kind = cast(bytes, server.type(name)).decode()
+        if kind == "none":  # it ended meanwhile
+            continue
+        expires_ms = server.pexpiretime(name)
+        head = {"key": _text(name), "type": kind, "expires_ms": expires_ms if expires_ms > 0 else None}
+        yield orjson.dumps({**head, **(_stream_head(server, name) if kind == "stream" else {})})
+        for items in _chunks(CONTENT[kind](server, name)):
+            yield orjson.dumps([[_text(part) for part in item] for item in items])
+
+
+def load(server: redis.Redis, lines: Iterable[bytes]) -> int:
+    """Write what `lines_of` gave; how many keys. Raises redis.RedisError, ValueError, KeyError."""
+    head: dict[str, Any] = {}
+    count = 0
+    for line in lines:
+        document = orjson.loads(line)
+        if isinstance(document, dict):
+            _finish(server, head)
+            head, count = document, count + 1
+            continue
+        items = [[b64decode(part) for part in item] for item in document]
+        with server.pipeline(transaction=False) as pipe:
+            _write(pipe, b64decode(head["key"]), head["type"], items)
+            pipe.execute()
+    _finish(server, head)
+    return count
+
+
+def _string(server: redis.Redis, name: bytes) -> Iterator[Item]:
+    value = server.get(name)
+    if value is not None:
+        yield [value]
+
+
+def _hash(server: redis.Redis, name: bytes) -> Iterator[Item]:
+    yield from ([field, value] for field, value in server.hscan_iter(name, count=AT_ONCE))
+
+
+def _list(server: redis.Redis, name: bytes) -> Iterator[Item]:
+    yield from ([value] for value in server.lrange(name, 0, -1))
+
+
+def _set(server: redis.Redis, name: bytes) -> Iterator[Item]:
+    yield from ([value] for value in server.sscan_iter(name, count=AT_ONCE))
+
+
+def _sorted_set(server: redis.Redis, name: bytes) -> Iterator[Item]:
+    pairs = server.zscan_iter(name, count=AT_ONCE, score_cast_func=bytes)
+    yield from ([score, member] for member, score in pairs)
+
+
+def _stream(server: redis.Redis, name: bytes) -> Iterator[Item]:
+    after = b"-"
+    while entries := cast(Entries, server.xrange(name, after, count=100)):
+        for entry_id, fields in entries:
+            yield [entry_id, *(part for pair in fields.items() for part in pair)]
+        after = b"(" + entries[-1][0]
+
+
+CONTENT = {
+    "string": _string,
+    "hash": _hash,
+    "list": _list,
+    "set": _set,
+    "zset": _sorted_set,
+    "stream": _stream,
+}
+
+
+def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:
+    """What a stream knows beyond its entries: its last id, and who has been given what."""
+    about: Any = server.xinfo_stream(name)
+    groups = []
+    for group in cast(list[Any], server.xinfo_groups(name)):
+        pending: list[Any] = []
+        first = "-"
+        while page := cast(list[Any], server.xpending_range(name, group["name"], first, "+", AT_ONCE)):
+            pending += [
+                [each["message_id"].decode(), _text(each["consumer"]), each["times_delivered"]]
+                for each in page
+            ]
+            first = f"({pending[-1][0]}"
+        given = cast(bytes, group["last-delivered-id"]).decode()
+        groups.append({"name": _text(group["name"]), "given": given, "pending": pending})
+    return {"last_id": about["last-generated-id"].decode(), "groups": groups}
+
+
+def _write(pipe: Any, name: bytes, kind: str, items: list[Item]) -> None:
+    if kind == "string":
+        pipe.set(name, items[0][0])
+    elif kind == "hash":
+        pipe.hset(name, items=[part for item in items for part in item])
+    elif kind == "list":
+        pipe.rpush(name, *(item[0] for item in items))
+    elif kind == "set":
+        pipe.sadd(name, *(item[0] for item in items))
+    elif kind == "zset":
+        pipe.execute_command("ZADD", name, *(part for item in items for part in item))
+    else:
+        for entry_id, *fields in items:
+            pipe.execute_command("XADD", name, entry_id, *fields)
+
+
+def _finish(server: redis.Redis, head: dict[str, Any]) -> None:
+    """What belongs to a key as a whole, once its content is there."""
+    if not head:
+        return
+    name = b64decode(head["key"])
+    if head["type"] == "stream":
+        _finish_stream(server, name, head)
+    if head["expires_ms"]:
+        server.pexpireat(name, head["expires_ms"])
+
+
+def _finish_stream(server: redis.Redis, name: bytes, head: dict[str, Any]) -> None:
+    groups = head["groups"]
+    if not server.exists(name):
+        # An empty stream comes into being with an entry that goes again.
+        server.xadd(name, {"-": ""}, id="0-1")
+        server.xtrim(name, maxlen=0, approximate=False)
+    plain: Any = server
+    plain.execute_command("XSETID", name, head["last_id"])
+    for group in groups:
+        of = b64decode(group["name"])
+        server.xgroup_create(name, of, group["given"])
+        for entry_id, consumer, times in group["pending"]:
+            server.xclaim(
+                name, of, b64decode(consumer), 0, [entry_id], retrycount=times, force=True, justid=True
+            )
+
+
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    chunk: list[Item] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        size += sum(map(len, item))
+        if len(chunk) == AT_ONCE or size > 4 * 2**20:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _text(part: bytes | str) -> str:
+    return b64encode(part if isinstance(part, bytes) else part.encode()).decode()

@@ -1,0 +1,46 @@
+"""manage.py backup FILE: the whole plant as one file. It rests for some seconds meanwhile: events wait."""
+
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management.base import CommandError, CommandParser
+
+from console.accounts.access import Actor
+from console.audit import audit_log
+from console.connections.control_server import control
+from console.management.document import JsonCommand
+from console.upkeep.backup import backup
+from console.upkeep.backup.rest import LONGEST_SECONDS, Unrest, resting
+from queues.errors import BadInput
+from workers.coordination.connections import connection
+
+
+class Command(JsonCommand):
+    help = "Make a backup of the plant: database, queues with their events, pipeline, archive, audit."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "FILE", type=Path, help="where it goes; it holds secrets, and is yours alone to read"
+        )
+        parser.add_argument("--by", default="admin", help="whose pauses these are (default admin)")
+        parser.add_argument(
+            "--longest", type=float, default=LONGEST_SECONDS, help="seconds to wait until the plant rests"
+        )
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        by = User.objects.filter(username=options["by"], is_active=True).first()
+        if by is None:
+            raise BadInput("--by", f"is no user of this plant: {options['by']}; name an administrator.")
+        server, path = control(), options["FILE"].absolute()
+        try:
+            with resting(server, settings.WEIR_DATA, by, options["longest"]) as pauses:
+                made = backup.make(path, settings.WEIR_DATA, server, connection, pauses)
+        except (Unrest, redis.RedisError, OSError) as error:
+            raise CommandError(f"No backup was made. {error}") from None
+        audit_log.record(
+            Actor(name=by.username, role=None), "backup.made", "plant", after={"bytes": made["bytes"]}
+        )
+        return {"file": str(path), "bytes": made["bytes"], "made_at": made["made_at"], "nodes": made["nodes"]}

@@ -1,0 +1,55 @@
+"""manage.py restore FILE: an empty plant becomes the one that a backup was made of."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
+
+from console.connections.control_server import control
+from console.embedded.seeding import parse_nodes
+from console.management.document import JsonCommand
+from console.upkeep.backup import archive, backup
+from queues import environment as variables
+from queues.private_files import write_private
+from workers.coordination.connections import connection
+
+SIGNING_KEY = "secret-key"
+
+
+class Command(JsonCommand):
+    help = "Fill an empty database, empty servers and an empty data folder from a backup."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("FILE", type=Path, help="what manage.py backup made")
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        urls = parse_nodes(variables.NODES.text())
+        server = control()
+        with archive.reading(options["FILE"]) as found:
+            try:
+                backup.check(found, server, urls, connection)
+                take_signing_key(found, settings.WEIR_DATA)
+                return backup.restore(found, settings.WEIR_DATA, server, urls, connection)
+            except (redis.RedisError, DatabaseError, OSError, ValidationError, LookupError) as error:
+                remedy = "Empty its folder and its servers before another attempt."
+                raise CommandError(f"The plant was not restored: {error}. {remedy}") from None
+
+
+def take_signing_key(found: archive.Backup, data: Path) -> None:
+    """What was signed with the backup's key is verified with it: with another one the process begins anew. A
+    plant whose key is in the environment has it there.
+    """
+    if variables.SECRET_KEY.is_set() or SIGNING_KEY not in found.under("files"):
+        return
+    key, file = b"".join(found.pieces(f"files/{SIGNING_KEY}")).decode(), data / SIGNING_KEY
+    if file.exists() and file.read_text() == key:
+        return
+    write_private(file, key)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *sys.argv])

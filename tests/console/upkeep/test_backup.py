@@ -1,0 +1,309 @@
+"""A backup holds the plant, and an empty plant becomes it again; half a one or a newer one is refused."""
+
+import shutil
+import sqlite3
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+import pytest
+import redis
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.utils import timezone
+
+from console.accounts.access import Actor
+from console.audit import audit_log
+from console.audit.check import Checker
+from console.embedded.seeding import seed
+from console.upkeep.backup import archive, backup, database, files, rest, servers
+from queues import keys, pausing
+from queues.errors import BadInput
+from queues.models import Queue
+from queues.segments.segment import Segment
+from tests.queues.samples import blocks_of
+from tests.servers import Server, new_server
+from workers.steering import overrides
+
+pytestmark = pytest.mark.django_db
+CHECKPOINT = "pipeline/performance/spark/iap1/offsets/3"
+Fresh = Callable[[str], Server]
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Fresh]:
+    """Makes an empty server."""
+    made: list[Server] = []
+
+    def new(name: str) -> Server:
+        made.append(new_server(tmp_path / f"fresh-{name}", appendonly=False))
+        return made[-1]
+
+    yield new
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path, settings) -> Path:
+    settings.WEIR_DATA = tmp_path / "data"
+    settings.WEIR_DATA.mkdir(mode=0o700)
+    return settings.WEIR_DATA
+
+
+def of(server: redis.Redis, on_nodes: bool) -> list[bytes]:
+    return list(servers.lines_of(server, on_nodes))
+
+
+def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
+    segment = Segment(node, "alert")
+    segment.publish(blocks_of(40, 8))
+    (first, *_) = segment.claim("a worker", 10, 60)
+    segment.retry(first, 30)
+    segment.dead_letter(segment.claim("another", 8, 60)[0], "another", [])
+    target = fresh("node").client()
+    assert servers.load(target, of(node, on_nodes=True)) > 2
+    assert of(target, on_nodes=True) == of(node, on_nodes=True)
+    again = Segment(target, "alert")
+    assert again.counters() == segment.counters()
+    assert (
+        again.claim("a third", 100, 0)
+        and again.measure()["length_blocks"] == segment.measure()["length_blocks"]
+    )
+
+
+def test_a_segment_that_is_empty_goes_on_with_its_ids(node, fresh):
+    segment = Segment(node, "alert")
+    segment.publish(blocks_of(8, 8))
+    segment.acknowledge([each.entry_id for each in segment.claim("a worker", 100, 60)])
+    target = fresh("node").client()
+    servers.load(target, of(node, on_nodes=True))
+    assert of(target, on_nodes=True) == of(node, on_nodes=True)
+    last = target.xinfo_stream(keys.SEGMENT.of("alert"))["last-generated-id"]
+    Segment(target, "alert").publish(blocks_of(8, 8))
+    assert target.xinfo_stream(keys.SEGMENT.of("alert"))["last-generated-id"] > last
+
+
+def test_of_the_control_server_what_lasts_comes_back_and_what_passes_stays_behind(control, fresh):
+    control.hset(keys.PIPELINE_STATE.of("performance"), mapping={"a/1": b"\x00\xff", "a/1:batch": "7"})
+    control.rpush(keys.PIPELINE_RECENT.of("performance"), "b", "a")
+    control.set(keys.THROTTLE.of("alert"), "1", px=60_000)
+    control.incr(keys.FENCE.of("loop"))
+    passing = [keys.TOPOLOGY, keys.SNAPSHOT, keys.LEASE.of("loop"), keys.PAUSE.of("alert", "intake")]
+    for name in passing:
+        control.set(name, "x")
+    target = fresh("control").client()
+    servers.load(target, of(control, on_nodes=False))
+    assert of(target, on_nodes=False) == of(control, on_nodes=False)
+    assert not target.exists(*passing)
+    assert 50_000 < target.pttl(keys.THROTTLE.of("alert")) <= 60_000
+
+
+def test_every_table_comes_back_row_by_row(control, nodes, data, django_user_model):
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    audit_log.record(Actor(name="ada", role=None), "test", "plant", after={"big": 2**70})
+    tables = database.tables()
+    before = {model._meta.label_lower: list(database.rows(model)) for model in tables}
+    assert sum(len(rows) > 1 for rows in before.values()) > 10
+    database.protect(False)
+    database.clear(tables)
+    database.protect(True)
+    assert not User.objects.exists()
+    for model in tables:
+        database.load(model, iter(before[model._meta.label_lower]))
+    assert {model._meta.label_lower: list(database.rows(model)) for model in tables} == before
+    assert Checker(data).step().sound
+
+
+def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_moment(data):
+    for inside in (
+        "archive/queue=alert/a.parquet",
+        CHECKPOINT,
+        "secret-key",
+    ):
+        (data / inside).parent.mkdir(parents=True, exist_ok=True)
+        (data / inside).write_text("kept")
+    for inside in ("logs/web.log", "weir.sqlite3", "servers/n1/x", "pipeline/java/java", "lock"):
+        (data / inside).parent.mkdir(parents=True, exist_ok=True)
+        (data / inside).write_text("not kept")
+    with closing(sqlite3.connect(data / "handled.sqlite3")) as effects:
+        effects.execute("PRAGMA journal_mode=WAL")
+        effects.execute("CREATE TABLE handled (id)")
+        effects.execute("INSERT INTO handled VALUES (7)")
+        effects.commit()
+        kept = [inside.as_posix() for inside in files.lasting(data)]
+        copy = data / "copy"
+        copy.write_bytes(b"".join(files.content(data / "handled.sqlite3")))
+    assert kept == [
+        "archive/queue=alert/a.parquet",
+        "handled.sqlite3",
+        CHECKPOINT,
+        "secret-key",
+    ]
+    with closing(sqlite3.connect(copy)) as copied:
+        assert copied.execute("SELECT id FROM handled").fetchall() == [(7,)]
+    assert files.unsettled(data) == ["performance/spark/iap1"]
+
+
+@pytest.fixture
+def made(control, nodes, data, tmp_path) -> Path:
+    """A backup of a small plant with waiting events."""
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
+    (data / "archive").mkdir()
+    (data / "archive" / "a.parquet").write_text("rows")
+    path = tmp_path / "weir.backup"
+    by = User.objects.get(username="admin")
+    with rest.resting(control, data, by) as pauses:
+        backup.make(path, data, control, clients, pauses)
+    return path
+
+
+def clients(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url)
+
+
+def emptied() -> None:
+    """A database without entries, as a new plant has it."""
+    tables = database.tables()
+    database.protect(False)
+    database.clear(tables)
+    database.protect(True)
+
+
+def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data, fresh, tmp_path):
+    waiting = of(nodes["n2"].client(), on_nodes=True)
+    rows = {model: list(database.rows(model))[1:] for model in database.tables()}
+    emptied()
+    shutil.rmtree(data)
+    target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
+    with archive.reading(made) as found:
+        done = backup.restore(found, data, target, urls, clients)
+    assert of(clients(urls["n2"]), on_nodes=True) == waiting
+    assert (data / "archive" / "a.parquet").read_text() == "rows"
+    assert done["rows"] == sum(map(len, rows.values()))
+    assert set(orjson.loads(target.get(keys.TOPOLOGY))["nodes"]) == set(nodes)
+    assert Queue.objects.count() == 3 and User.objects.get().username == "admin"
+    # It rested when it was copied; it need not rest here.
+    assert not overrides.in_force(timezone.now()).exists()
+    assert made.stat().st_mode & 0o077 == 0
+
+
+def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
+    urls = {name: server.url for name, server in nodes.items()}
+    with archive.reading(made) as found, pytest.raises(BadInput, match="holds data"):
+        backup.restore(found, data, control, urls, clients)
+
+
+def test_a_node_that_the_backup_has_must_be_named(made, nodes, data, fresh):
+    with archive.reading(made) as found, pytest.raises(BadInput, match="lacks n1") as caught:
+        backup.restore(found, data, fresh("control").client(), {"n2": nodes["n2"].url}, clients)
+    assert caught.value.field == "WEIR_NODES"
+
+
+def altered(path: Path, change: Callable[[dict], object]) -> Path:
+    """A copy with another manifest."""
+    copy = path.with_name("altered.backup")
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w") as target:
+        for name in source.namelist():
+            text = source.read(name)
+            if name == archive.MANIFEST:
+                manifest = orjson.loads(text)
+                change(manifest)
+                text = orjson.dumps(manifest)
+            target.writestr(name, text)
+    return copy
+
+
+def test_half_a_backup_is_refused(made, tmp_path):
+    half = tmp_path / "half.backup"
+    half.write_bytes(made.read_bytes()[: made.stat().st_size // 2])
+    with pytest.raises(BadInput, match="no whole backup"), archive.reading(half):
+        pass
+    without = altered(made, lambda manifest: manifest["members"].update({"database/workers.plan2": 1}))
+    with pytest.raises(BadInput, match=r"workers.plan2 is damaged or missing"), archive.reading(without):
+        pass
+    with zipfile.ZipFile(tmp_path / "none.backup", "w") as empty:
+        empty.writestr("control", "")
+    with pytest.raises(BadInput, match="manifest is missing"), archive.reading(tmp_path / "none.backup"):
+        pass
+
+
+def test_a_damaged_byte_is_found(made):
+    content = bytearray(made.read_bytes())
+    place = content.index(b"database/workers.loop") + 400
+    content[place] ^= 0xFF
+    made.write_bytes(content)
+    with pytest.raises(BadInput, match="no whole backup"), archive.reading(made):
+        pass
+
+
+def test_a_backup_of_a_newer_weir_is_refused_and_says_so(made, nodes, data, fresh):
+    newer = altered(made, lambda manifest: manifest.update(format=archive.FORMAT + 1))
+    with pytest.raises(BadInput, match="newer Weir"), archive.reading(newer):
+        pass
+    newer = altered(made, lambda manifest: manifest["migrations"].append(["workers", "9999_later"]))
+    with archive.reading(newer) as found, pytest.raises(BadInput, match=r"workers\.9999_later"):
+        backup.restore(found, data, fresh("control").client(), dict.fromkeys(nodes, ""), clients)
+
+
+def test_a_backup_that_leads_out_of_the_folder_is_refused(made):
+    odd = altered(made, lambda manifest: manifest["members"].update({"files/../../evil": 1}))
+    with zipfile.ZipFile(odd, "a") as target:
+        target.writestr("files/../../evil", "x")
+    with pytest.raises(BadInput, match="leads out"), archive.reading(odd):
+        pass
+
+
+def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none(made, tmp_path):
+    with pytest.raises(BadInput, match="is there already"), archive.writing(made, {}):
+        pass
+    with pytest.raises(RuntimeError), archive.writing(tmp_path / "other", {}) as writer:
+        writer.lines("control", [b"{}"])
+        raise RuntimeError
+    assert not list(tmp_path.glob("other*"))
+
+
+def test_a_plant_that_does_not_come_to_rest_says_what_is_at_work_and_goes_on(control, nodes, data):
+    seed(control, {"WEIR_NODES": "n1=" + nodes["n1"].url})
+    control.zadd(keys.RUNNING.of("alert", "n1"), {"w-1": timezone.now().timestamp() + 60})
+    seconds = iter(range(1_000))
+    by = User.objects.get(username="admin")
+    with (
+        pytest.raises(rest.Unrest, match="1 workers of alert on n1"),
+        rest.resting(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
+    ):
+        pass
+    assert not overrides.in_force(timezone.now()).exists()
+    assert not pausing.paused(control, ["alert"], pausing.CONSUMPTION)
+
+
+def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(control, nodes, data):
+    seed(control, {"WEIR_NODES": "n1=" + nodes["n1"].url})
+    by = User.objects.get(username="admin")
+    mine = overrides.set_override(
+        queue="process",
+        name="consumption",
+        value="paused",
+        minutes=30,
+        reason="mine",
+        owner=by,
+        now=timezone.now(),
+        control=control,
+    )
+    with rest.resting(control, data, by) as pauses:
+        assert {each.queue for each in pauses} == {"alert", "telemetry"}
+        assert set(pausing.paused(control, ["alert", "telemetry", "process"], "consumption")) == {
+            "alert",
+            "process",
+            "telemetry",
+        }
+    assert list(overrides.in_force(timezone.now())) == [mine]
+
+
+def test_by_names_a_user(control, data, capsys):
+    with pytest.raises(SystemExit) as caught:
+        call_command("backup", str(data / "x"), "--by", "nobody")
+    assert caught.value.code == 2 and "--by" in capsys.readouterr().err
