@@ -6,6 +6,7 @@
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,8 +40,17 @@ os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 ON_A_PLANT = ("tests/plant/", "tests/production/", "tests/workers/", "tests/queues/")
-# Folders whose tests share a plant, a browser, or a Spark session.
-TOGETHER = ("tests/plant", "tests/console/browser", "tests/workers/pipeline/rules")
+# Whose tests share a plant, a served console and a browser, or a Spark session: one takes as long to start as
+# twenty of the tests.
+SERVED = (
+    "tests/console/browser/",
+    "tests/console/api/test_wire.py",
+    "tests/security/test_http_surface.py",
+    "tests/security/test_proxies.py",
+    "tests/security/test_request_cost.py",
+    "tests/security/test_sockets.py",
+)
+TOGETHER = {"plant": ("tests/plant/",), "served": SERVED, "rules": ("tests/workers/pipeline/rules/",)}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -48,6 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Long proofs on a plant are marked `alone` and tests of the control laws `law`, before marks choose. The
     longest come first, so that no process is left with them alone in the end.
     """
+    _leave_cases_of_sweeps_to_the_long_run(items)
     for item in items:
         long = item.get_closest_marker("slow") or item.get_closest_marker("faults")
         if item.nodeid.startswith("tests/controllers/") and not item.nodeid.startswith(SCENARIOS):
@@ -58,8 +69,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     items.sort(key=lambda item: (group_of(item.nodeid) not in TOGETHER, not item.get_closest_marker("spark")))
 
 
+def _leave_cases_of_sweeps_to_the_long_run(items: list[pytest.Item]) -> None:
+    """Of a test marked sweep(n) every n-th case runs at once, and the others are slow."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        sweep = item.get_closest_marker("sweep")
+        if sweep is None:
+            continue
+        name = item.nodeid.partition("[")[0]
+        if seen[name] % sweep.args[0]:
+            item.add_marker("slow")
+        seen[name] += 1
+
+
 class Groups(LoadScopeScheduling):
-    """When several processes share the run, one gets all tests of a file, or of a folder of TOGETHER."""
+    """When several processes share the run, one gets all tests of a file, or of a group of TOGETHER."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
@@ -72,7 +96,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 def group_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
-    return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+    return next((group for group, places in TOGETHER.items() if file.startswith(places)), file)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -189,9 +213,8 @@ def _revived(server: Server) -> redis.Redis:
     if server.process is None or server.process.poll() is not None:
         server.start()
     server.thaw()
-    client = server.client()
-    client.config_set("maxmemory", server.config.maxmemory_bytes)
-    return client
+    server.keeper.config_set("maxmemory", server.config.maxmemory_bytes)
+    return server.keeper
 
 
 def _left_alive(server: Server) -> None:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import redis
@@ -18,6 +19,11 @@ class Server:
     config: ServerConfig
     process: subprocess.Popen[bytes] | None = None
     clients: list[redis.Redis] = field(default_factory=list)
+
+    @cached_property
+    def keeper(self) -> redis.Redis:
+        """The connection of who keeps the server between tests; it stays when those of a test are closed."""
+        return redis.Redis.from_url(self.url)
 
     @property
     def url(self) -> str:
@@ -64,6 +70,7 @@ class Server:
         for client in self.clients:
             client.close()
         self.clients.clear()
+        self.keeper.close()
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
         self._end(signal.SIGKILL)

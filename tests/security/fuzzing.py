@@ -22,6 +22,9 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from hypothesis import strategies as st
 
+from console.connections.control_server import control
+from queues import keys
+
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
 MOST_SECONDS = 20.0  # a request that takes longer hangs; the machine of a test is shared
 FIELD_NAME = re.compile(r"""(?:\.get(?:list)?\(|posted\[|POST\[|GET\[|text_of\(request, )["']([\w-]+)["']""")
@@ -272,11 +275,18 @@ def taken_back(work: Callable[[], Any]) -> Any:
             transaction.set_rollback(True)
 
 
+def resume() -> None:
+    """What a request has paused would refuse the events of those that follow, as it should."""
+    if names := list(control().scan_iter(keys.PAUSE.pattern)):
+        control().delete(*names)
+
+
 def send(tally: Tally, caller: Caller, route: str, work: Callable[[Client], Any]) -> Any:
     """One request; fails for 500 or more and for a hang. `/readyz` may say that a part is away."""
     begun = time.monotonic()
     answer = taken_back(lambda: work(caller.browser()))
     seconds = time.monotonic() - begun
+    resume()
     tally.count(route, caller.name, answer.status_code, seconds)
     if answer.status_code >= 500 and not tally.failure:
         tally.failure = f"; {caller.name} was answered {answer.status_code} first for {route}"

@@ -334,7 +334,7 @@ def test_an_altered_row_is_an_alert_within_a_minute(written: Path, tmp_path: Pat
     finally:
         process.terminate()
         process.wait(60)
-    assert "not as it was written" in sentence
+    assert "is not what the console wrote" in sentence
     assert seconds <= 60, f"{seconds:.1f} s"
 
 

@@ -187,6 +187,7 @@ def tokens_of(served: Served) -> dict[str, str]:
     return orjson.loads(done.stdout)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_request_costs_at_most_2_seconds_and_256_mb(name, console):
     served, tokens = console

@@ -11,7 +11,6 @@ import django
 
 from queues import keys
 from queues.stored_document import encoded
-from tests.workers.snapshots import snapshot_of
 
 django.setup()
 
@@ -20,6 +19,7 @@ import redis  # noqa: E402
 
 from console.connections.control_server import control  # noqa: E402
 from tests.workers.pool.pool_plant import Plant  # noqa: E402
+from tests.workers.snapshots import snapshot_of  # noqa: E402
 from workers.history import metrics  # noqa: E402
 from workers.models import Loop  # noqa: E402
 from workers.snapshot.control_record import control_record  # noqa: E402

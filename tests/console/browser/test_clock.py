@@ -13,6 +13,7 @@ pytestmark = BROWSER
 HOURS = {"two hours fast": 2, "two hours slow": -2}
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("case", HOURS)
 def test_a_wrong_clock_makes_no_data_old_and_moves_no_countdown(case, open_page, observer):
     shift = f"const now = Date.now; Date.now = () => now() + {HOURS[case] * 3_600_000};"

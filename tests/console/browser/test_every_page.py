@@ -69,6 +69,7 @@ def walk(tab: Page, shared: BrowserContext, session: dict[str, Any]) -> Iterator
     assert errors == []
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("path", "seen"), list(zip(PAGES, itertools.cycle(VISITS), strict=False)))
 def test_a_page_can_be_used_by_everybody_and_fits(path, seen, walk, observer):
     """Half of the pages on a desk in light, half on a phone in dark; the slow proof sees each on both."""

@@ -63,5 +63,5 @@ def test_the_workers_page_leads_from_a_host_to_its_loop(open_page, explored):
     live(page, explored)
     row = page.locator("#hosts-rows tr", has_text="jobs@plant-1")
     expect(row).to_contain_text("auto")
-    row.get_by_role("link").click()
+    row.get_by_role("link", name="steady").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("jobs@plant-1")

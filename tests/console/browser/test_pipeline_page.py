@@ -70,6 +70,7 @@ def test_a_click_opens_the_operator_and_its_tasks_can_be_set(open_page, at_work,
     assert json.loads(control.get("weir:pipeline:controls:performance"))["tasks"] == {"hosts": 4}
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "path",

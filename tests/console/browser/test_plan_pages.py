@@ -61,6 +61,7 @@ def test_a_plan_is_approved_and_stopped_beside_the_list(open_page, observer):
     drawer = page.locator("#drawer")
     expect(drawer.locator(".voids")).to_contain_text(re.compile(r"Voids itself in [45]:\d\d"))
     observer.publish()
+    drawer.get_by_label("Reason").fill("n1 is slow")
     drawer.get_by_role("button", name="Approve plan").click()
     expect(drawer.locator(".plan-state")).to_have_text("Approved")
     drawer.get_by_label("Reason").fill("on second thoughts")

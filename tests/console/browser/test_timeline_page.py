@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from queues import keys
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.waiting import until
+from tests.workers.snapshots import snapshot_of
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 
@@ -28,7 +29,9 @@ def measured(observer: Observer, control, served) -> float:
     for second in range(MINUTES * 60):
         snapshot = {**observer.snapshot, "at": begin + second}
         snapshot["totals"] = {**snapshot["totals"], "in_per_second": float(second)}
-        control.xadd(keys.METRICS, metrics.row(snapshot), id=f"{round((begin + second) * 1000)}-0")
+        control.xadd(
+            keys.METRICS, metrics.row(snapshot_of(snapshot)), id=f"{round((begin + second) * 1000)}-0"
+        )
         recorder.add(begin + second, orjson.dumps(snapshot))
     return begin
 

@@ -61,6 +61,7 @@ def wrong(page: Page, observer: Observer) -> list[Any]:
     return [said for said in page.evaluate(SAID) if not is_true(said, states.get(said["subject"]))]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/pipeline/"])
 def test_whatever_the_trouble_a_page_says_what_was_evaluated(path, open_page, observer):
     page = open_page(path)
@@ -122,6 +123,7 @@ def test_the_headline_is_two_lines_and_moves_nothing(open_page, observer):
         page.close()
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_connection_and_the_age_are_never_cut_off(width, open_page, observer):
     page = open_page("/nodes/", viewport={"width": width, "height": 900})

@@ -254,6 +254,7 @@ def test_a_bad_token_request_names_its_field(posted, field, browsers, stored_sna
     assert not ApiToken.objects.exists()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "page", [*PAGES, "/nodes/n1/", "/queues/alert/", "/queues/telemetry/", "/metrics", "/readyz"]
 )

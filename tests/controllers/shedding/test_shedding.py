@@ -150,7 +150,7 @@ def value_at_the_affected_sinks(inputs: SheddingInputs, overload: Overload) -> f
     return sum(weight * made[sink] for sink, weight in overload.weights.items() if sink in affected)
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_random_nested_applications_get_the_value_of_the_full_program(count):
     shed = 0
     for inputs, overload in overloads(count):
@@ -168,7 +168,7 @@ def test_random_nested_applications_get_the_value_of_the_full_program(count):
 
 def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
     compared = 0
-    for _, overload in overloads(150):
+    for _, overload in overloads(60):
         problem = SheddingProblem(overload)
         flows = piecewise(problem)
         if flows is not None and sum(table.load for table in problem.whole()) > overload.budget:
@@ -177,7 +177,7 @@ def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
                 sum(table.load for table in problem.tables(each)) for each in (flows, by_programs(problem))
             ]
             assert loads[0] == pytest.approx(loads[1], abs=1e-8)
-    assert compared > 10
+    assert compared > 4
 
 
 def test_for_exponential_service_the_budget_is_that_of_the_paper():

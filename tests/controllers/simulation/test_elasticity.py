@@ -73,6 +73,7 @@ def run(law, seed=1, trace=None, **given_):
     return SCENARIO.run(law, SCENARIO.read_settings(given_), seed, trace).metrics
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("law", SCENARIO.laws)
 def test_the_same_seed_gives_the_same_run(law):
     first = run(law, 3, compression=500)

@@ -43,6 +43,7 @@ def check_beats_thesis(of, trace):
         assert ours[metric] < thesis[metric], (of, metric)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("row", [row for row in ROWS if row[:3] in FEW], ids=str)
 @pytest.mark.parametrize("settings", [{}, {"poisson": 1}, {"cycles": 4}], ids=str)
 def test_ours_leaves_less_waiting_with_fewer_runs_than_a_row_of_the_tables(row, settings):
@@ -67,6 +68,7 @@ def test_the_thesis_law_of_the_lab_reproduces_its_tables():
     assert sum(errors) / len(errors) <= 0.2
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("of", "runs"), [((50, 50, 50), 12_000), ((3_000, 400, 50), 90_000)])
 def test_the_static_configuration_runs_the_workers_of_the_greatest_rate(of, runs):
     static = run("static", of)
@@ -76,6 +78,7 @@ def test_the_static_configuration_runs_the_workers_of_the_greatest_rate(of, runs
     assert ours["worker_runs"] < 0.6 * runs
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("upper_limit", [50, 1_000, 15_000])
 @pytest.mark.parametrize("poisson", [0, 1])
 def test_a_step_up_and_down_costs_at_most_a_tenth_more_runs_than_the_fewest(upper_limit, poisson):
@@ -86,6 +89,7 @@ def test_a_step_up_and_down_costs_at_most_a_tenth_more_runs_than_the_fewest(uppe
     assert ours["wait_greatest_seconds"] <= 3
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("bound", [5, 20])
 def test_no_event_waits_longer_than_the_bound(bound):
     # At 3 events/s a worker fills in 17 s, and at night much later.
@@ -101,6 +105,7 @@ def spiky_trace():
     return chance.poisson(day) + np.where(chance.random(12_000) < 0.002, 12, 0)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("of", [(50, 50, 50), (1_000, 50, 1_000), (3_000, 400, 15_000)], ids=str)
 def test_on_a_spiky_trace_ours_beats_the_thesis(of):
     check_beats_thesis(of, spiky_trace())

@@ -238,6 +238,7 @@ def test_a_queue_gets_its_minimum_again_when_a_node_returns(control, nodes, admi
     told(control, nodes, admin_user, steps)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("calls", range(1, 13))
 def test_a_drain_that_dies_anywhere_ends_with_every_event_in_one_place(control, nodes, admin_user, calls):
     steps = [("publish", 300), ("pass", 1), ("drain", "n3"), ("die", calls), ("pass", 4)]
