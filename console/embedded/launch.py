@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +20,7 @@ import redis
 from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
-from console.embedded.supervision import Supervisor
+from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.nodes.server import free_port, server_process
@@ -27,6 +28,7 @@ from queues.private_files import keep_private, mend
 
 NODES = ("n1", "n2", "n3")
 DEFAULT_PORT = 8000
+ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
 
 # Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -207,6 +209,30 @@ def close_to_others(data: Path) -> None:
         say(f"{mended.foreign} files in {data} belong to other users and were left as they are.")
 
 
+def archive_classes_later(data: Path, root: Path) -> None:
+    """Spark's classes for quicker starts (`workers.pipeline.runtime.class_archive`): once, at the lowest
+    priority, and not while a plant begins, which would begin later.
+    """
+
+    def keep() -> None:
+        log = data / "logs" / "class-archive.log"
+        with log.open("wb") as out:  # Java names each of a thousand classes that it cannot keep
+            # Waited for: the kernel ends it with the thread that began it.
+            subprocess.run(
+                ["nice", "-n", "19", sys.executable, "-m", "workers.pipeline.runtime.class_archive"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=root,
+                preexec_fn=end_with_the_parent,
+                check=False,
+            )
+
+    later = threading.Timer(ARCHIVE_CLASSES_AFTER_SECONDS, keep)
+    later.daemon = True
+    later.start()
+
+
 def announce(address: str, password: str | None) -> None:
     say(f"Weir is at {address}")
     if password:
@@ -251,6 +277,7 @@ def main(arguments: list[str]) -> int:
         address = f"http://{'localhost' if options.host == '127.0.0.1' else options.host}:{port}/"
         write_address(lock, address)
         announce(address, password)
+        archive_classes_later(data, root)
         for sentence in supervisor.events():
             say(sentence)
     except KeyboardInterrupt:

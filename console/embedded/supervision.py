@@ -106,7 +106,7 @@ class Supervisor:
             stdout=writing,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the rest in order
-            preexec_fn=_end_with_the_parent,
+            preexec_fn=end_with_the_parent,
             # When this process is killed the supervisor would die of writing that it stops, and stop nothing.
             pass_fds=(reading,),
         )
@@ -201,7 +201,7 @@ class Supervisor:
                 time.sleep(0.1)
 
 
-def _end_with_the_parent() -> None:
+def end_with_the_parent() -> None:
     """A launcher that is killed asks nobody to stop; the kernel then does (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)

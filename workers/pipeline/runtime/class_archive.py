@@ -2,9 +2,11 @@
 unpacks nor verifies ten thousand of them, which is half of the processor time that its Java takes to start.
 
 `python -m workers.pipeline.runtime.class_archive` makes the file beside the installed packages, once for
-a version of Spark and a Java; where it is missing, or of another Java, a start does without.
+a version of Spark and a Java: `./run` does so when its plant has run for ten minutes. Where it is missing, or
+of another Java, a start does without.
 """
 
+import os
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -29,8 +31,7 @@ def make_archive() -> Path:
             return file
         file.parent.mkdir(parents=True, exist_ok=True)
         # Under another name until it is whole: a start that is killed leaves none.
-        part = file.with_suffix(".part")
-        part.unlink(missing_ok=True)
+        part = file.with_suffix(f".{os.getpid()}")
         spark = start_session(
             "archive", "local[1]", Path(scratch), java=(f"-XX:ArchiveClassesAtExit={part}",)
         )
