@@ -40,6 +40,14 @@ os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 ON_A_PLANT = ("tests/plant/", "tests/production/", "tests/workers/", "tests/queues/")
+# Long, and each of them by itself: they measure nothing, and any process may take any.
+BY_THEMSELVES = (
+    SCENARIOS,
+    "tests/controllers/test_unseen_documents.py",
+    "tests/security/test_fuzz.py",
+    "tests/workers/pipeline/matching/",
+    "tests/workers/placement/test_moving.py",
+)
 # Whose tests share a plant, a served console and a browser, or a Spark session: one takes as long to start as
 # twenty of the tests.
 SERVED = (
@@ -63,10 +71,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         long = item.get_closest_marker("slow") or item.get_closest_marker("faults")
         if item.nodeid.startswith("tests/controllers/") and not item.nodeid.startswith(SCENARIOS):
             item.add_marker("law")
-        if long and item.nodeid.startswith(ON_A_PLANT):
+        if long and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BY_THEMSELVES):
             item.add_marker("alone")
     yield
-    items.sort(key=lambda item: (group_of(item.nodeid) not in TOGETHER, not item.get_closest_marker("spark")))
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> tuple[bool, ...]:
+    """The longest first."""
+    long = item.get_closest_marker("slow") and item.nodeid.startswith(BY_THEMSELVES)
+    return group_of(item.nodeid) not in TOGETHER, not long, not item.get_closest_marker("spark")
 
 
 def _leave_cases_of_sweeps_to_the_long_run(items: list[pytest.Item]) -> None:
@@ -83,7 +97,9 @@ def _leave_cases_of_sweeps_to_the_long_run(items: list[pytest.Item]) -> None:
 
 
 class Groups(LoadScopeScheduling):
-    """When several processes share the run, one gets all tests of a file, or of a group of TOGETHER."""
+    """When several processes share the run, one gets all tests of a file, or of a group of TOGETHER; of
+    BY_THEMSELVES a single one.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
@@ -96,6 +112,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 def group_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
+    if file.startswith(BY_THEMSELVES):
+        return nodeid
     return next((group for group, places in TOGETHER.items() if file.startswith(places)), file)
 
 

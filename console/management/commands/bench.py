@@ -24,6 +24,7 @@ BENCHES = (
     "fanout",
     "tick",
     "page",
+    "first_minutes",
     "jobs",
     "burst",
     "timeline",
