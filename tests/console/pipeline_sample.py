@@ -48,6 +48,7 @@ def sample_application() -> dict[str, Any]:
         },
         "late_events": 3,
         "outbox": {},
+        "outbox_full": False,
         "complex_events": 41,
         "skipped_nodes": [],
         "controls": {"criteria": {}, "tasks": {}, "parallelism": 2, "admit_events_per_second": None},

@@ -176,6 +176,7 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     shed_events: int = 0
     late_events: int = 0
     outbox: dict[str, int] = {}
+    outbox_full: bool = False
     complex_events: int = 0
     skipped_nodes: list[str] = []
     controls: ControlValues = ControlValues()

@@ -69,6 +69,8 @@ def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """An application that may read another of its queues has work, and its loops too."""
     row = snapshot.pipeline.applications.get(target.get("application", ""))
+    if row and row.outbox_full:
+        return f"its complex events wait for {', '.join(sorted(row.outbox))}"
     queues = row.queues if row else []
     found = [paused(queue, pausing.CONSUMPTION, snapshot) for queue in queues]
     if not queues or None in found:

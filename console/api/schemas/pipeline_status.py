@@ -188,6 +188,7 @@ class ApplicationStatus(TierFigures):
     """What an application says of itself."""
 
     state: State
+    outbox_full: bool = Field(False, description="It reads no more until queues have taken some.")
     restarts: ApplicationRestarts | None = None
     rules: list[RuleFlow]
     queues: list[str]

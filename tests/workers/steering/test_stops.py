@@ -142,6 +142,12 @@ def test_an_applications_loops_hold_when_nothing_of_what_it_reads_may_be_read(st
     assert bool(stopped.why_held({"application": "app"}, found)) == held
 
 
+def test_an_applications_loops_hold_while_what_it_found_has_no_room():
+    full = {"queues": ["orders"], "outbox": {"alert": 200_000}, "outbox_full": True}
+    why = stopped.why_held({"application": "app"}, seen(pipeline={"applications": {"app": full}}))
+    assert why == "its complex events wait for alert"
+
+
 def test_a_pause_is_no_value_of_a_loop(stop):
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert"})
     stop()

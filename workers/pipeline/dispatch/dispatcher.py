@@ -69,10 +69,14 @@ class Dispatcher:
         self.stall_reason: str | None = None
         self.skipped: tuple[str, ...] = ()
 
-    def step(self) -> int:
+    def step(self, full: bool = False) -> int:
         """One dispatch, when there is something new; how many events. `stall_reason` then says why
-        nothing would be dispatched, `skipped` which nodes do not answer. Raises Overtaken, RedisError.
+        nothing would be dispatched, `skipped` which nodes do not answer. full: what was found before has no
+        room left, so nothing is dispatched. Raises Overtaken, RedisError.
         """
+        if full:
+            self.stall_reason = "as many complex events as are kept wait for their queues"
+            return 0
         pauses = pausing.names_of(self._queues, pausing.CONSUMPTION)
         answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
         stored, topology_text, *found = answer

@@ -17,6 +17,9 @@ from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.tiers.state import RETAINED, StateStore
 
 MOST_AT_ONCE = 256  # blobs
+# What the control server keeps of them, some 100 MB. Beyond it the pipeline reads nothing more: events are
+# safe where they are.
+MOST_EVENTS = 200_000
 
 log = logging.getLogger("weir.pipeline")
 
@@ -32,6 +35,11 @@ class Outbox:
         self.waiting: Mapping[str, int] = {}  # queue → events it did not take when it was last tried
         # A batch's end and who watches over the process are threads of their own.
         self._turn = threading.Lock()
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing more is to be found until some of it was taken."""
+        return sum(self.waiting.values()) >= MOST_EVENTS
 
     def publish(self) -> int:
         """All that is there; how many. Raises WeirError when a queue takes none: they stay."""

@@ -139,7 +139,7 @@ class Running:
         """The dispatcher's thread. A server that is away is tried again; anything else ends the run."""
         while not self._ending.wait(pause_seconds):
             try:
-                events = self._dispatcher.step()
+                events = self._dispatcher.step(self.outbox.is_full)
                 dispatcher = self._dispatcher
                 self._status.dispatched(
                     dispatcher.cursor, events, dispatcher.stall_reason, dispatcher.skipped
@@ -159,7 +159,7 @@ class Running:
             if not query.isActive:
                 raise work.failure or query.exception() or WeirError("a query ended by itself")
         self.outbox.retry()
-        self._status.outbox = self.outbox.waiting
+        self._status.outbox, self._status.outbox_full = self.outbox.waiting, self.outbox.is_full
         try:
             self._status.monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.room().published)

@@ -102,6 +102,7 @@ class StatusBoard:
         self._restarts = before.restarts if before else RestartStatus()
         self._has_run = before is not None
         self.outbox: Mapping[str, int] = {}  # queue → complex events that it has not taken yet
+        self.outbox_full = False
 
     def enter_state(self, state: str, error: str | None = None, pause_seconds: float | None = None) -> None:
         """To starting, running, stopping, stopped or failed; written at once. Running keeps the error before
@@ -183,7 +184,8 @@ class StatusBoard:
         with self._lock:
             now = self._monotonic()
             self._forget(now)
-            state, stall_reason = self._judged(now, given, waiting)
+            # With a full outbox nothing is to be dispatched: it is the queue beyond that does not get on.
+            state, stall_reason = self._judged(now, given, 0 if self.outbox_full else waiting)
             cursor, newest = self._cursor, self._batches[-1] if self._batches else None
             controls = cursor.controls if cursor else self._application.controls
             capacity, shares = controls.result_bytes, controls.shares_of(self._application.replicas)
@@ -205,6 +207,7 @@ class StatusBoard:
                 **self._shedding(now),
                 late_events=self._totals.late_events,
                 outbox=dict(self.outbox),
+                outbox_full=self.outbox_full,
                 complex_events=sum(self._totals.matches.values()),
                 skipped_nodes=list(self._progress.skipped),
                 controls=controls,

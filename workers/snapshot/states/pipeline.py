@@ -118,8 +118,10 @@ def _unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterato
     for queue, events in sorted(row.outbox.items()):
         pause = paused(queue, INTAKE, watched.snapshot)
         why = "its intake is paused" if pause else "it takes no events"
-        wait = f"{counted(events, 'complex event')} of {name} wait for queue {queue}: {why}."
-        yield Fault("notice" if pause else "warning", wait, "" if pause else FIRST_STEPS["queue_wait"])
+        more = f", and {name} reads no more until it takes some" if row.outbox_full else ""
+        wait = f"{counted(events, 'complex event')} of {name} wait for queue {queue}: {why}{more}."
+        worst: Severity = "critical" if row.outbox_full else "warning"
+        yield Fault("notice" if pause else worst, wait, "" if pause else FIRST_STEPS["queue_wait"])
 
 
 def _sentence(text: str | None) -> str:

@@ -296,6 +296,14 @@ def test_nothing_of_a_paused_queue_is_dispatched_and_all_of_it_after(dispatcher,
     assert sum(given(control).values()) == 5_000 and dispatcher.stall_reason is None
 
 
+def test_nothing_is_dispatched_while_what_was_found_has_no_room(dispatcher, publish, control, times):
+    publish(5_000)
+    assert dispatcher.step(full=True) == 0
+    assert dispatcher.stall_reason == "as many complex events as are kept wait for their queues"
+    assert dispatcher.step() == 5_000
+    assert sum(given(control).values()) == 5_000 and dispatcher.stall_reason is None
+
+
 def test_event_time_waits_for_a_paused_queue_so_that_nothing_of_it_is_late(
     dispatcher, publish, control, times
 ):

@@ -89,8 +89,10 @@ def test_what_goes_to_a_paused_queue_waits_and_holds_nothing_else_back(store, mo
     outbox.try_publish()
     assert client.ids == ["other"]
     assert [name.partition("|")[0] for name in store.outputs(10)] == ["alert"]
-    assert outbox.waiting == {"alert": 3}
+    assert outbox.waiting == {"alert": 3} and not outbox.is_full
+    monkeypatch.setattr(outbox_module, "MOST_EVENTS", 3)
+    assert outbox.is_full
     paused.clear()
     outbox.retry()
-    assert outbox.waiting == {}
+    assert outbox.waiting == {} and not outbox.is_full
     assert client.ids == ["other", "c0", "c1", "c2"] and not store.outputs(10)

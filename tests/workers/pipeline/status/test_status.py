@@ -238,6 +238,19 @@ def test_events_that_nobody_dispatches_are_told_with_what_holds_them_back(contro
     assert said["hindrance"] == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
 
 
+def test_who_may_find_nothing_more_does_not_stall(control):
+    times = Times()
+    shown = board(control, times, times)
+    shown.enter_state("running")
+    shown.outbox, shown.outbox_full = {"alert": 200_000}, True
+    shown.document(beat(0))
+    for _ in range(4):
+        times.now += 5.0
+        looked(shown, "as many complex events as are kept wait for their queues")
+        said = plain(shown.document(beat(7)))
+    assert (said["state"], said["hindrance"], said["outbox_full"]) == ("running", None, True)
+
+
 def test_a_combiner_that_takes_no_results_is_told(control):
     times = Times()
     shown = board(control, times, times)

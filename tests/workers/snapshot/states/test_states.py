@@ -169,6 +169,13 @@ def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
     held = plant(pipeline={**RUNNING, "applications": waiting}, queues=queue(0.0, 0, pauses=[pause]))
     said = evaluated(held)["application/performance"]
     assert (said.severity, said.finding.partition(": ")[2]) == ("notice", "its intake is paused.")
+    waiting["performance"] |= {"outbox": {"alert": 200_000}, "outbox_full": True}
+    found = judged(pipeline(applications=waiting)).states["application/performance"]
+    assert found.severity == "critical"
+    assert found.finding == (
+        "200,000 complex events of performance wait for queue alert: it takes no events, "
+        "and performance reads no more until it takes some."
+    )
 
 
 def test_a_silent_pipeline_is_not_reporting_and_its_figures_are_old():
