@@ -3,16 +3,36 @@
 from pathlib import Path
 from typing import Any
 
-from celery import Celery
-from celery.signals import heartbeat_sent
+from celery import Celery, Task
+from celery.signals import heartbeat_sent, setup_logging
 
 from queues import environment as variables
+from queues import logs
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
-app = Celery("weir")
+
+class LoggedTask(Task):  # type: ignore[type-arg]
+    """What a task logs says which one it is of."""
+
+    abstract = True
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self.request.id is None:  # called like a function
+            return super().__call__(*args, **options)
+        with logs.about(task=self.request.id):
+            return self.run(*args, **options)
+
+
+app = Celery("weir", task_cls=LoggedTask)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["workers"])
+
+
+@setup_logging.connect
+def as_every_process_logs(loglevel: int | None = None, **_: Any) -> None:
+    """In place of Celery's own lines."""
+    logs.configure(loglevel)
 
 
 @heartbeat_sent.connect

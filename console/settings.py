@@ -15,7 +15,7 @@ from console.accounts import identity_settings
 from console.embedded.local import EmbeddedServers
 from console.web.proxies import networks_of
 from queues import environment as variables
-from queues import keys
+from queues import keys, logs
 from queues.errors import BadInput
 from queues.private_files import keep_private, stored_secret
 
@@ -274,12 +274,4 @@ DEFAULT_FROM_EMAIL = variables.MAIL_FROM.text()
 WEIR_MAX_BODY_BYTES = 32 * 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = WEIR_MAX_BODY_BYTES
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}{of_request}: {message}", "style": "{"}},
-    "filters": {"request": {"()": "console.web.request_id.LoggedRequest"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request"]}},
-    "root": {"handlers": ["stderr"], "level": variables.LOG_LEVEL.text()},
-    "loggers": {"httpx": {"level": "WARNING"}, "axes": {"level": "WARNING"}},
-}
+LOGGING = logs.configuration()

@@ -63,6 +63,20 @@ class Switch(Variable):
         return text == "1" if text else default
 
 
+@dataclass(frozen=True)
+class OneOf(Variable):
+    """One of some words."""
+
+    words_known: tuple[str, ...] = ()
+
+    def choice(self, environment: Mapping[str, str] = PROCESS) -> str:
+        """Raises BadInput naming the variable."""
+        text = self.text(environment)
+        if text not in self.words_known:
+            raise BadInput(self.name, f"takes one of {', '.join(self.words_known)}.")
+        return text
+
+
 class WholeNumber(Variable):
     """A whole number from 0 on."""
 
@@ -205,7 +219,15 @@ SMTP_URL = Variable(
     secret=True,
 )
 MAIL_FROM = Variable("WEIR_MAIL_FROM", "who mails come from", "weir@localhost")
-LOG_LEVEL = Variable("WEIR_LOG_LEVEL", "what is logged: DEBUG, INFO, WARNING, ERROR", "INFO")
+LOG_LEVEL = OneOf(
+    "WEIR_LOG_LEVEL",
+    "what is logged: DEBUG, INFO, WARNING or ERROR, and worse",
+    "INFO",
+    words_known=("DEBUG", "INFO", "WARNING", "ERROR"),
+)
+LOG_FORMAT = OneOf(
+    "WEIR_LOG_FORMAT", "text: lines for people; json: an object a line", "text", words_known=("text", "json")
+)
 
 # The pipeline and Spark.
 SPARK_MASTER = Variable(

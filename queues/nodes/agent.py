@@ -17,7 +17,7 @@ from types import FrameType
 import redis
 
 from queues import environment as variables
-from queues import keys
+from queues import keys, logs
 from queues.errors import WeirError
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
@@ -211,7 +211,7 @@ def run(agent: Agent, stop: threading.Event) -> None:
 
 def main(arguments: list[str]) -> int:
     keep_private()
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
+    logs.configure()
     if len(arguments) != 1 or not variables.REDIS_URL.is_set():
         log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.nodes.agent NODE")
         return 2

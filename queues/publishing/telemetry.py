@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 from queues import environment as variables
+from queues import logs
 from queues.errors import BadInput, WeirError
 from queues.nodes.cadence import wait_seconds
 from queues.private_files import keep_private
@@ -216,7 +217,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
 
 def main() -> int:
     keep_private()
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
+    logs.configure()
     if not variables.REDIS_URL.is_set():
         log.error("REDIS_URL is missing; it takes the control server's URL, redis://host:port/0.")
         return 2

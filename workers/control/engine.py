@@ -32,6 +32,7 @@ from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law, resumed
 from controllers.framework.reason import ADVICE_ONLY, not_applied
 from controllers.framework.sensed import Counters, Sensed
+from queues import logs
 from queues.errors import BadInput, WeirError
 from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
@@ -88,11 +89,12 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
     loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], snapshot, now)]
     entries = []
     for loop in loops:
-        try:
-            entry = _tick(loop, plant, snapshot, now, control, in_force[loop.pk])
-        except Exception:
-            logger.exception("The tick of %s failed; it is tried again at its next interval.", loop.name)
-            continue
+        with logs.about(loop=loop.name):
+            try:
+                entry = _tick(loop, plant, snapshot, now, control, in_force[loop.pk])
+            except Exception:
+                logger.exception("The tick of %s failed; it is tried again at its next interval.", loop.name)
+                continue
         if entry is not None:
             entries.append(entry)
     return entries
@@ -147,7 +149,8 @@ def _tick(
         _finish_open(loop, plant, now)
         entry = _record(loop, snapshot, now, fence, in_force)
         if entry is not None:
-            _follow(entry, loop, plant, snapshot, now)
+            with logs.about(decision=entry.pk):
+                _follow(entry, loop, plant, snapshot, now)
         return entry
 
 

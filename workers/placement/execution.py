@@ -15,7 +15,7 @@ from typing import Any
 import redis
 from django.db import transaction
 
-from queues import projection
+from queues import logs, projection
 from queues.errors import BadInput, NodeUnavailable, WeirError
 from queues.models import Node
 from queues.nodes.node_state import OFFLINE
@@ -51,7 +51,8 @@ def advance(plan: Plan, control: redis.Redis, now: datetime) -> Plan:
     with Lease(control, f"plan:{plan.pk}", LEASE_SECONDS, at_least=plan.fence) as fence:
         if fence is not None:
             try:
-                _Step(plan.pk, fence, control, now).run()
+                with logs.about(plan=plan.pk):
+                    _Step(plan.pk, fence, control, now).run()
             except PlanOvertaken:
                 logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)
             except WeirError as error:

@@ -43,6 +43,7 @@ class InterEventWork(BatchWork):
     ) -> None:
         self._control_url, self._application, self._checkpoint = control_url, application, checkpoint
         self._store = StateStore(control, application.name)
+        self.ids = {"application": application.name}
         self._outbox, self._status = outbox, status
 
     def work(self, events: DataFrame, batch: int) -> None:

@@ -50,6 +50,7 @@ class ReplicaWork(BatchWork):
     ) -> None:
         self._plans, self._application, self._replica = plans, application, replica
         self._checkpoint, self._control, self._status = checkpoint, control, status
+        self.ids = {"application": application.name, "replica": replica}
         self._dispatches = Dispatches(control, application.name)
         self._results = ResultQueue(control, application.name)
         self._faults = FaultStore(control, application.name)

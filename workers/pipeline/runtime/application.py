@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from queues import environment as variables
-from queues import keys
+from queues import keys, logs
 from workers.host.environment import PIPELINE, PIPELINE_PREFIX, go_on_with, needed
 
 if __name__ == "__main__":
@@ -233,8 +233,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--reset", action="store_true", help="begin anew at the oldest events still waiting")
     given = parser.parse_args(arguments)
     keep_private()
-    logging.basicConfig(level=logging.INFO, format="{asctime} {levelname} {name}: {message}", style="{")
     try:
+        logs.configure()
         settings = Settings.of(variables.PROCESS)
         with redis.Redis.from_url(settings.control_url, socket_timeout=10.0) as control:
             settings = replace(settings, declaration=given.application or settings.declaration)

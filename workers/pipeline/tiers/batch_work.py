@@ -2,9 +2,11 @@
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
+from queues import logs
 from queues.errors import WeirError
 
 OURS = ("queues.errors.", "workers.")
@@ -24,13 +26,15 @@ class BatchWork(ABC):
     """
 
     failure: Exception | None = None
+    ids: Mapping[str, str] = {}  # of every line that a batch logs
 
     def __call__(self, events: DataFrame, batch: int) -> None:
-        try:
-            self.work(events, batch)
-        except Exception as error:
-            self.failure = error
-            raise BatchFailed(sentence(error)) from None
+        with logs.about(**self.ids, batch=batch):
+            try:
+                self.work(events, batch)
+            except Exception as error:
+                self.failure = error
+                raise BatchFailed(sentence(error)) from None
 
     @abstractmethod
     def work(self, events: DataFrame, batch: int) -> None:

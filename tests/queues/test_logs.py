@@ -1,0 +1,71 @@
+"""What a process logs: for people or for programs, with the ids of what it was at."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from queues import logs
+from queues.environment import LOG_FORMAT
+from queues.errors import BadInput
+
+
+def logged(form: str, program: str) -> list[str]:
+    """What a process that logs in this form writes."""
+    begin = (
+        "import logging\nfrom queues import logs\nlogs.configure()\nlog = logging.getLogger('weir.test')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", begin + program],
+        env={**os.environ, LOG_FORMAT.name: form},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr.splitlines()
+
+
+def test_a_line_for_people_says_what_it_is_about():
+    (line, plain) = logged(
+        "text",
+        "with logs.about(loop='flow/a'), logs.about(decision=12):\n    log.warning('%s waits', 'n1')\n"
+        "log.info('on')\n",
+    )
+    assert line.endswith("WARNING weir.test [loop flow/a, decision 12]: n1 waits")
+    assert plain.endswith("INFO weir.test: on")
+
+
+def test_a_line_for_programs_is_one_json_object_also_with_a_traceback():
+    (line,) = logged(
+        "json",
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n"
+        "    with logs.about(batch=3):\n        log.exception('a line\\nand more')\n",
+    )
+    found = json.loads(line)
+    assert (found["level"], found["logger"], found["message"]) == ("ERROR", "weir.test", "a line\nand more")
+    assert found["batch"] == "3" and found["error"].endswith("ZeroDivisionError: division by zero")
+    assert found["at"].endswith("Z") and found["pid"] > 0
+
+
+def test_what_is_logged_elsewhere_meanwhile_is_not_about_it(caplog):
+    caplog.handler.addFilter(logs.Ids())
+    with logs.about(plan=7):
+        other = threading.Thread(target=logging.getLogger("other").warning, args=("x",))
+        other.start()
+        other.join()
+        logging.getLogger("own").warning("y")
+    logging.getLogger("after").warning("z")
+    found = {record.name: record.ids for record in caplog.records}
+    assert found == {"other": {}, "own": {"plan": "7"}, "after": {}}
+
+
+@pytest.mark.parametrize("name, value", [("WEIR_LOG_FORMAT", "xml"), ("WEIR_LOG_LEVEL", "loud")])
+def test_an_unknown_form_or_level_is_refused_by_its_name(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadInput) as caught:
+        logs.configure()
+    assert caught.value.field == name
