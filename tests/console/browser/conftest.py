@@ -20,6 +20,9 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
+# A busy host paints late. What has to come soon says so where it is asked for.
+expect.set_options(timeout=20_000)
+
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:

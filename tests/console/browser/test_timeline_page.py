@@ -172,7 +172,7 @@ def test_labels_never_overprint_at_any_width(open_page, observer, served):
     page = open_page("/timeline/?minutes=15")
     for width in (1920, 1440, 1280, 1190, 1024, 390):
         page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate(OVERLAPPING) == [], width
+        until(lambda: page.evaluate(OVERLAPPING) == [], 10.0, 0.1)
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])

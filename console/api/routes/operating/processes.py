@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 
 from console.actions.queues import processes
 from console.api.answer.router import Router
@@ -39,7 +39,7 @@ def log(request: HttpRequest, process: str) -> dict[str, Any]:
     try:
         return {"process": process, "lines": processes.log_lines(actor, process)}
     except NoSupervisor as error:
-        raise RefusedError(409, "supervisor", str(error)) from None
+        raise Http404(str(error)) from None
 
 
 @router.post("/processes/{process}/restart", response=ProcessStatus, summary="Start a process again")
