@@ -48,6 +48,8 @@ NOTABLE = 0.05
 MOST_GAIN = 1e6
 # What was seen counts so much at the next check.
 SEEN_AGAIN = 0.8
+# A first share that could only be estimated counts so little beside one that was seen.
+ESTIMATED = 1e-3
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Latency that every path keeps for what is expected.", 1.0, 1e-9, 1e6),
     Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
@@ -105,7 +107,7 @@ MEMORY = (
     ),
     Parameter("service_seconds", "s", "There.", maximum=1e6, kind="numbers", required=True, most=REMEMBERED),
     Parameter("seen_per_second", "events/s", "At the source and here.", maximum=1e15, kind="numbers", most=2),
-    Parameter("waited", "flag", "Whether something did when it was last seen.", False, kind="flag"),
+    Parameter("waited", "flag", "Whether something did before it when last seen.", False, kind="flag"),
     Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
     Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
 )
@@ -173,11 +175,12 @@ class ParallelismJoint:
         names = operators_of(observation["paths"])
         if held := held_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
             return state, held
-        verdicts = dict[str, float]()
-        memory = {
-            name: _learn(parameters, state["operators"].get(name), observation, name, verdicts)
-            for name in names
-        }
+        verdicts, memory = dict[str, float](), dict[str, dict[str, Json]]()
+        for name in names:
+            passed = _passed(observation, memory, name)
+            memory[name] = _learn(
+                parameters, state["operators"].get(name), observation, name, passed, verdicts
+            )
         known = [_known(parameters, observation, name, memory[name]) for name in names]
         plan, needs = _planned(parameters, observation, known)
         current = np.asarray([each.row["tasks"] for each in known])
@@ -226,16 +229,35 @@ def _check_memory(row: Values, where: str) -> None:
         )
 
 
+def _passed(observation: Values, memory: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
+    """What gets through to an operator, events/s of the source, where something waits before it; None where
+    nothing does. What waits is always busy: it passes its capacity."""
+    rows, source = observation["operators"], observation["source_per_second"]
+    before = {each for path in observation["paths"] if name in path for each in path[: path.index(name)]}
+    waiting = [each for each in before if rows[each]["backlog_events"] > source]
+    passed = [
+        rows[each]["tasks"] / rows[each]["service_seconds"] / share
+        for each in waiting
+        if rows[each]["service_seconds"] > 0 and each in memory
+        if (share := _share(memory[each]["seen_per_second"]))
+    ]
+    return min([source, *passed]) if waiting else None
+
+
 def _learn(
-    parameters: Values, memory: Json, observation: Values, name: str, verdicts: dict[str, float]
+    parameters: Values,
+    memory: Json,
+    observation: Values,
+    name: str,
+    passed: float | None,
+    verdicts: dict[str, float],
 ) -> dict[str, Json]:
     """What is remembered of an operator from now on; `verdicts` gets a rescale's share of its gain."""
     row, source = observation["operators"][name], observation["source_per_second"]
     before = memory or NOTHING_LEARNT
     points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
     points = remember(points, int(row["tasks"]), row["service_seconds"])
-    waits = any(each["backlog_events"] > source for each in observation["operators"].values())
-    seen = _seen(before, row["rate_per_second"], source, waits)
+    seen = _seen(before, row["rate_per_second"], source, passed)
     blocked, expected = before["blocked_until_seconds"], before["expected"]
     if blocked is not None and observation["at_seconds"] >= blocked:
         blocked = None
@@ -247,20 +269,22 @@ def _learn(
         "tasks": [float(count) for count in points],
         "service_seconds": list(points.values()),
         "seen_per_second": seen,
-        "waited": waits,
+        "waited": passed is not None,
         "blocked_until_seconds": blocked,
         "expected": None,
     }
 
 
-def _seen(before: Mapping[str, Any], rate: float, source: float, waits: bool) -> list[float] | None:
-    """Events at the source and at the operator, the older the less they count. Where something waits, what
-    comes further down is what was let through; then what had piled up comes down; both say nothing. Nor does
-    a source that has been idle for so long that hardly anything is left of what was seen."""
+def _seen(before: Mapping[str, Any], rate: float, source: float, passed: float | None) -> list[float] | None:
+    """Events at the source and at the operator, the older the less they count. Where something waits before
+    it, what comes is what was let through; then what had piled up comes down; both say nothing, and only
+    where nothing else is known it is taken for a share of what passes. Nor does a source say anything that
+    has been idle for so long that hardly anything is left of what was seen."""
     seen = before["seen_per_second"]
     if not seen:
-        return [source, rate] if source >= LEAST_SEEN else None
-    if waits or before["waited"] or (seen[0] < LEAST_SEEN and source < LEAST_SEEN):
+        first = [source, rate] if passed is None else [passed * ESTIMATED, rate * ESTIMATED]
+        return first if first[0] >= LEAST_SEEN else None
+    if passed is not None or before["waited"] or (seen[0] < LEAST_SEEN and source < LEAST_SEEN):
         return list(seen)
     return [SEEN_AGAIN * old + new for old, new in zip(seen, (source, rate), strict=True)]
 

@@ -271,6 +271,34 @@ def test_what_was_let_through_in_an_overload_is_not_taken_for_what_is_offered():
     assert share(state) == pytest.approx(0.8, abs=0.01)
 
 
+def test_a_share_first_seen_behind_a_jam_is_one_of_what_gets_through_it():
+    """Taken for one of what is offered it was half of the true one for ever, as the jam never went: the tasks
+    that were too few seemed to suffice."""
+    rows = operators({"a": 5, "b": 5}, 1000.0, backlog=0.0)
+    # Of 1000/s that are offered the five tasks pass 500, and each makes .8 events.
+    rows["a"]["backlog_events"], rows["b"]["rate_per_second"] = 90_000.0, 400.0
+    state, _ = decide(observation(rows, 1000.0))
+    source, here = state["operators"]["b"]["seen_per_second"]
+    assert here / source == pytest.approx(0.8)
+    # It is a guess, which the first thing that is seen puts aside.
+    rows["a"]["backlog_events"], rows["b"]["rate_per_second"] = 0.0, 350.0
+    for _ in range(2):
+        state, _ = decide(observation(rows, 500.0), state)
+    source, here = state["operators"]["b"]["seen_per_second"]
+    assert here / source == pytest.approx(0.7, abs=0.001)
+
+
+def test_what_waits_at_an_operator_hides_nothing_of_what_it_is_offered():
+    rows = operators({"a": 5, "b": 5}, 500.0)
+    rows["b"]["rate_per_second"] = 300.0
+    state, _ = decide(observation(rows, 500.0))
+    rows["b"] |= {"rate_per_second": 450.0, "backlog_events": 90_000.0}
+    for _ in range(20):
+        state, _ = decide(observation(rows, 500.0), state)
+    source, here = state["operators"]["b"]["seen_per_second"]
+    assert here / source == pytest.approx(0.9, abs=0.01)
+
+
 def test_what_a_person_sets_holds_and_the_others_are_planned_around_it():
     rows = operators({"a": 5, "b": 5}, 700.0)
     _, decision = decide(observation(rows, 700.0), tasks_of={"a": 3})
