@@ -250,6 +250,10 @@ def test_two_managers_that_are_paused_and_killed_in_turn_never_decide_at_once(
 ):
     def pause_the_second(plant: RunningPlant) -> None:
         second_manager.suspend()
-        threading.Timer(1.5 * LEASE_SECONDS, second_manager.resume).start()
+        pauses.append(threading.Timer(1.5 * LEASE_SECONDS, second_manager.resume))
+        pauses[-1].start()
 
+    pauses: list[threading.Timer] = []
     survive(plant, [pause_the_second, kill_control, pause_the_second], random.Random(11), start_seconds)
+    for each in pauses:  # the fixture ends the second manager
+        each.join()
