@@ -79,7 +79,7 @@ def steadily(url: str) -> Iterator[list[int]]:
         thread.join()
 
 
-@pytest.mark.parametrize("what", ["pyspark.daemon", "python_streaming_source_runner"])
+@pytest.mark.parametrize("what", ["worker_daemon", "python_streaming_source_runner"])
 def test_workers_that_hang_are_told_of_and_a_new_start_loses_nothing(
     what, running, control_server, control, nodes
 ):
