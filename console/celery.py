@@ -4,23 +4,25 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
-from celery.signals import heartbeat_sent, setup_logging
+from celery.signals import before_task_publish, heartbeat_sent, setup_logging
 
 from queues import environment as variables
 from queues import logs
+from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 
 class LoggedTask(Task):  # type: ignore[type-arg]
-    """What a task logs says which one it is of."""
+    """What a task logs says which one it is of; its span belongs to the trace of who sent it."""
 
     abstract = True
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         if self.request.id is None:  # called like a function
             return super().__call__(*args, **options)
-        with logs.about(task=self.request.id):
+        parent = {name: self.request.get(name) for name in ("traceparent", "tracestate")}
+        with span(self.name, parent, task=self.request.id):
             return self.run(*args, **options)
 
 
@@ -33,6 +35,13 @@ app.autodiscover_tasks(["workers"])
 def as_every_process_logs(loglevel: int | None = None, **_: Any) -> None:
     """In place of Celery's own lines."""
     logs.configure(loglevel)
+
+
+@before_task_publish.connect
+def sent_within_a_trace(headers: dict[str, Any] | None = None, **_: Any) -> None:
+    """The task's span becomes a part of what sends it: a request, a tick, another task."""
+    if headers is not None:
+        carry(headers)
 
 
 @heartbeat_sent.connect

@@ -96,6 +96,7 @@ MIDDLEWARE = [
     "console.web.head.HeadOfTheApi",
     "console.web.response_headers.ResponseHeaders",
     "console.web.request_id.RequestId",
+    "console.web.traced.traced",
     "console.web.problem.Problems",
     "console.audit.refusals.refusals_recorded",
     "console.input.boundary.Boundary",
@@ -244,6 +245,7 @@ if not SECURE_HSTS_INCLUDE_SUBDOMAINS:
 # Static files answer our own pages only; WhiteNoise would allow any site to read them.
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 # Numbers of the plant by /metrics without a token: for a scraper on this very machine.
+_read(variables.OTLP_ENDPOINT.address)  # a malformed one is refused at the start
 WEIR_METRICS_LOOPBACK = _read(lambda: variables.METRICS_LOOPBACK.is_on(not WEIR_PRODUCTION))
 WEIR_LIVE_SOCKETS_PER_PERSON = _read(variables.LIVE_SOCKETS_PER_PERSON.whole)
 WEIR_LIVE_SOCKETS = _read(variables.LIVE_SOCKETS.whole)

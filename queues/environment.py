@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from queues.errors import BadInput
 
@@ -103,6 +104,22 @@ class Seconds(Variable):
                 self.name, f"takes seconds from {LEAST_SECONDS:g} to {MOST_SECONDS:g}, not {text[:40]!r}"
             )
         return value
+
+
+class Address(Variable):
+    """Where a service stands, http:// or https://, without user and password."""
+
+    def address(self, environment: Mapping[str, str] = PROCESS) -> str:
+        """Raises BadInput naming the variable. Never quoted: what is malformed may hold a password."""
+        text = self.text(environment)
+        try:
+            parts = urlsplit(text)
+            well_formed = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            well_formed = False
+        if text and (not well_formed or "@" in parts.netloc):
+            raise BadInput(self.name, "takes an address such as http://collector:4318, without user.")
+        return text
 
 
 # The plant on this machine.
@@ -229,6 +246,36 @@ LOG_FORMAT = OneOf(
     "WEIR_LOG_FORMAT", "text: lines for people; json: an object a line", "text", words_known=("text", "json")
 )
 
+
+# Traces and metrics to an OpenTelemetry collector: OpenTelemetry's own names, which its library reads, too.
+OTLP_ENDPOINT = Address(
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "the collector that traces and metrics are sent to (OTLP over HTTP): http://collector:4318",
+    unset="none: nothing is sent",
+)
+OTLP_HEADERS = Variable(
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "headers for the collector: authorization=Bearer%20…,other=…",
+    secret=True,
+)
+OTLP_CERTIFICATE = Variable(
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    "the file of the authority that signed the collector's certificate",
+    unset="those that Python knows",
+)
+OTLP_SERVICE = Variable("OTEL_SERVICE_NAME", "the service's name at the collector", "weir")
+OTLP_RESOURCE = Variable(
+    "OTEL_RESOURCE_ATTRIBUTES", "what else is said of every process: deployment.environment=test,…"
+)
+OTLP_SAMPLER = Variable(
+    "OTEL_TRACES_SAMPLER",
+    "which traces are sent: all, or with parentbased_traceidratio a share",
+    "parentbased_always_on",
+)
+OTLP_SAMPLER_SHARE = Variable(
+    "OTEL_TRACES_SAMPLER_ARG", "the share, from 0 to 1, for parentbased_traceidratio", unset="1"
+)
+
 # The pipeline and Spark.
 SPARK_MASTER = Variable(
     "SPARK_MASTER",
@@ -271,6 +318,7 @@ DECLARED: tuple[Variable, ...] = tuple(each for each in globals().values() if is
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
 SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers and plants
 PIPELINE_PREFIX = "WEIR_PIPELINE_"
+OTLP_PREFIX = "OTEL_"  # of OpenTelemetry's library, which reads more of them than are declared here
 
 # What Spark sets for the processes that it starts.
 SPARK_CALLBACK_PORT = "PYTHON_WORKER_FACTORY_PORT"

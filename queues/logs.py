@@ -12,6 +12,7 @@ the ids of what the process was at.
 | `loop`, `decision` | a loop's tick, and its entry in the ledger |
 | `plan` | a plan that is being executed |
 | `application`, `replica`, `batch` | a batch of the pipeline; no replica: of its second tier |
+| `trace` | the trace at an OpenTelemetry collector, where one is set (`workers.observability`) |
 """
 
 import logging
@@ -32,6 +33,11 @@ from queues import environment as variables
 _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default=MappingProxyType({}))
 # Of these nobody wants to hear what goes well.
 CHATTY = ("httpx", "axes")
+
+
+def ids() -> Mapping[str, str]:
+    """What this thread or task is at."""
+    return _IDS.get()
 
 
 @contextmanager

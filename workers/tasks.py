@@ -25,6 +25,7 @@ from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.coordination.connections import connection, control_server
 from workers.documents.snapshot import Snapshot
+from workers.observability.spans import note
 from workers.pipeline.declaration import versions
 from workers.placement import draining, execution, plans, recovery
 from workers.plants.published import NotObserved, PublishedPlant
@@ -40,6 +41,7 @@ BATCH_PRIORITY = 7  # consumers of most queues go first
 @shared_task(name="workers.tasks.consume", ignore_result=True)
 def consume(queue: str, node: str, worker_id: str) -> None:
     """One short-lived worker at one container; see `workers.consumer.worker`."""
+    note({"weir.queue": queue, "weir.node": node})
     line = CompletionReporter.of(current_task.request.hostname)
     reporter = WorkReporter(control_server(), queue, node, worker_id, line)
     if not reporter.begin(time.time()):

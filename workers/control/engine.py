@@ -32,7 +32,6 @@ from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law, resumed
 from controllers.framework.reason import ADVICE_ONLY, not_applied
 from controllers.framework.sensed import Counters, Sensed
-from queues import logs
 from queues.errors import BadInput, WeirError
 from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
@@ -41,6 +40,7 @@ from workers.control.parts.kind import Proposer
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override
+from workers.observability.spans import note, span
 from workers.plants.plant import Plant
 from workers.steering import overrides, stopped
 from workers.steering.scope import active_loops
@@ -80,7 +80,8 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
     An error in one loop stops no other: it is logged, and the loop's tick records nothing. Raises what
     `observe` raises.
     """
-    snapshot = plant.observe()
+    with span("observe"):
+        snapshot = plant.observe()
     overrides.expire_due(now, control)
     if not _too_old(snapshot, now):
         ledger.judge_due(now, snapshot)
@@ -89,7 +90,7 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
     loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], snapshot, now)]
     entries = []
     for loop in loops:
-        with logs.about(loop=loop.name):
+        with span("tick", loop=loop.name):
             try:
                 entry = _tick(loop, plant, snapshot, now, control, in_force[loop.pk])
             except Exception:
@@ -149,7 +150,8 @@ def _tick(
         _finish_open(loop, plant, now)
         entry = _record(loop, snapshot, now, fence, in_force)
         if entry is not None:
-            with logs.about(decision=entry.pk):
+            note({"weir.decision": entry.pk})
+            with span("act", decision=entry.pk):
                 _follow(entry, loop, plant, snapshot, now)
         return entry
 
@@ -176,9 +178,10 @@ def _record(
     law, kind = catalog.law(loop.law), kind_of(loop.law)
     setting = _held(effective(loop, law, in_force, now), stopped.why_held(loop.target, snapshot))
     before = _state(loop, law, setting)
-    sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
-    guarded = _decide(law, setting, before, sensed, now)
-    with transaction.atomic():
+    with span("decide"):
+        sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
+        guarded = _decide(law, setting, before, sensed, now)
+    with span("record"), transaction.atomic():
         # The greatest number wins: a tick that lost its lease on the way finds its own refused, and leaves no
         # trace.
         ours = Loop.objects.filter(pk=loop.pk, fence__lt=fence)

@@ -6,7 +6,7 @@ can't leak what it was never given.
 |---|---|
 | every process | EVERYWHERE, and what begins with a prefix of EVERYWHERE_PREFIXES |
 | Spark: driver's Java, executors, Python workers, master and worker of a cluster | no more than that |
-| the pipeline | besides, PIPELINE and WEIR_PIPELINE_… |
+| the pipeline | besides, PIPELINE, WEIR_PIPELINE_… and OTEL_… |
 | Spark's process of batch jobs | besides, WEIR_SPARK_SECRET and WEIR_PIPELINE_… (its declaration) |
 | the lab's simulation | no more than everywhere |
 """
@@ -48,6 +48,7 @@ PIPELINE = frozenset(
     each.name for each in (variables.REDIS_URL, variables.DATA, variables.NODE_LOGIN, variables.SPARK_SECRET)
 )
 PIPELINE_PREFIX = variables.PIPELINE_PREFIX
+PIPELINE_PREFIXES = (PIPELINE_PREFIX, variables.OTLP_PREFIX)
 
 
 def python_path(root: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import redis
 from django.db import transaction
 
-from queues import logs, projection
+from queues import projection
 from queues.errors import BadInput, NodeUnavailable, WeirError
 from queues.models import Node
 from queues.nodes.node_state import OFFLINE
@@ -25,6 +25,7 @@ from queues.topology import Topology
 from workers.coordination.connections import connection
 from workers.coordination.leases import Lease
 from workers.models import Plan
+from workers.observability.spans import span
 from workers.placement import moves, plans
 from workers.placement.move_forecast import STEPS_PER_SECOND
 from workers.placement.transfer import Route, Transferred
@@ -51,7 +52,7 @@ def advance(plan: Plan, control: redis.Redis, now: datetime) -> Plan:
     with Lease(control, f"plan:{plan.pk}", LEASE_SECONDS, at_least=plan.fence) as fence:
         if fence is not None:
             try:
-                with logs.about(plan=plan.pk):
+                with span("advance plan", plan=plan.pk):
                     _Step(plan.pk, fence, control, now).run()
             except PlanOvertaken:
                 logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)

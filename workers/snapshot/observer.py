@@ -1,5 +1,5 @@
 """Makes one snapshot a second, and publishes it: stored, as a row of history, and to the web processes; and
-keeps it, if it is given a recorder.
+keeps it, if it is given a recorder, and shows it to `sent`, which must not wait for anything.
 
 It observes .2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
 observers may run; the one that holds the lease publishes, the other takes over within LEASE_SECONDS when it
@@ -56,8 +56,10 @@ class Observer:
         plant: Plant,
         clock: Callable[[], float] = time.time,
         recorder: Recorder | None = None,
+        sent: Callable[[Snapshot], None] | None = None,
     ) -> None:
         self._control, self._plant, self._clock, self._recorder = control, plant, clock, recorder
+        self._sent = sent
         self._lease = Lease(control, "observer", LEASE_SECONDS)
         self._before: Snapshot | None = None
         self._in_trouble = False
@@ -82,6 +84,8 @@ class Observer:
         # Last: what is live must not wait for a disk that is full or slow.
         if self._recorder is not None:
             self._recorder.add(snapshot.at or self._clock(), stored)
+        if self._sent is not None:
+            self._sent(snapshot)
         return snapshot
 
     def run(self, stop: threading.Event) -> None:

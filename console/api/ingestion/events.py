@@ -23,6 +23,7 @@ from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
 from queues.events.arrow_stream import read_events
 from queues.events.lines import EventLines, gathered
 from queues.publishing.client import Client, Published
+from workers.observability.spans import note, span
 
 router = Router(tags=["events"])
 # The last two are what a plain `curl --data-binary` and a client that says nothing send.
@@ -81,8 +82,11 @@ def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status[An
     body = body_of(request)
     events = 0
     try:
-        answer = read(client, queue, body, strict)
-        events = answer.value["published"] + answer.value["rejected"]
+        with span("publish"):
+            note({"weir.queue": queue, "weir.body_bytes": len(body)})
+            answer = read(client, queue, body, strict)
+            events = answer.value["published"] + answer.value["rejected"]
+            note({"weir.events": events})
         return answer
     finally:
         # Also what was refused has cost its reading.

@@ -2,14 +2,17 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from workers.coordination.connections import control_server
+from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import LoadForecasts
 from workers.history.snapshot_archive import Recorder
+from workers.observability import spans
 from workers.plants.foreign.watch import PlantWatch
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.observer import Observer
@@ -28,4 +31,15 @@ class Command(BaseCommand):
         plant = LocalPlant(
             control, others=PlantWatch(), forecasts=LoadForecasts.of(control, settings.WEIR_DATA)
         )
-        Observer(control, plant, recorder=Recorder(settings.WEIR_DATA)).run(stop)
+        Observer(control, plant, recorder=Recorder(settings.WEIR_DATA), sent=_to_the_collector()).run(stop)
+
+
+def _to_the_collector() -> Callable[[Snapshot], None] | None:
+    """What sends the figures of /metrics, where a collector is set."""
+    if not spans.on():
+        return None
+    # Who sets no collector does not pay for what speaks to one.
+    from console.pages.health.exposition import SnapshotCollector
+    from workers.observability.figures import FiguresSender
+
+    return FiguresSender(lambda snapshot: SnapshotCollector(snapshot).collect()).add

@@ -1,7 +1,7 @@
 """The pipeline process: `python -m workers.pipeline.runtime.application [--application FILE] [--reset]`.
 
 What it reads of the environment is in `queues.environment`: REDIS_URL, WEIR_DATA (the checkpoint is kept in
-its folder `pipeline`), SPARK_MASTER and WEIR_PIPELINE_….
+its folder `pipeline`), SPARK_MASTER, WEIR_PIPELINE_… and OTEL_….
 
 Of the environment it keeps these and what `workers.host.environment` names: no key of the console, no
 password of the database.
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from queues import environment as variables
 from queues import keys, logs
-from workers.host.environment import PIPELINE, PIPELINE_PREFIX, go_on_with, needed
+from workers.host.environment import PIPELINE, PIPELINE_PREFIXES, go_on_with, needed
 
 if __name__ == "__main__":
     # Before anything large is imported, since it begins again: without the keys that it was started with.
-    go_on_with(needed(variables.PROCESS, PIPELINE, (PIPELINE_PREFIX,)))
+    go_on_with(needed(variables.PROCESS, PIPELINE, PIPELINE_PREFIXES))
 
 import redis
 from py4j.protocol import Py4JError
@@ -235,6 +235,7 @@ def main(arguments: list[str]) -> int:
     keep_private()
     try:
         logs.configure()
+        variables.OTLP_ENDPOINT.address()
         settings = Settings.of(variables.PROCESS)
         with redis.Redis.from_url(settings.control_url, socket_timeout=10.0) as control:
             settings = replace(settings, declaration=given.application or settings.declaration)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from queues import logs
 from queues.errors import WeirError
+from workers.observability.spans import span
 
 OURS = ("queues.errors.", "workers.")
 WRAPPING = ("java.", "org.", "py4j.", "scala.", "pyspark.")
@@ -26,10 +26,10 @@ class BatchWork(ABC):
     """
 
     failure: Exception | None = None
-    ids: Mapping[str, str] = {}  # of every line that a batch logs
+    ids: Mapping[str, str] = {}  # of every line that a batch logs, and of its span
 
     def __call__(self, events: DataFrame, batch: int) -> None:
-        with logs.about(**self.ids, batch=batch):
+        with span("batch", **self.ids, batch=batch):
             try:
                 self.work(events, batch)
             except Exception as error:

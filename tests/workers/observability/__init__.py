@@ -1,0 +1,1 @@
+"""What is sent to a collector, and that nothing waits for one."""

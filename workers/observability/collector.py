@@ -1,0 +1,140 @@
+"""The OpenTelemetry collector: what spans and metrics are sent to, by OTLP over HTTP.
+
+Where it stands is said in the environment (OTEL_EXPORTER_OTLP_ENDPOINT), by the administrator of the host and
+by no page; so it may stand on this very host, as the mail server may. As with addresses that people type
+(`workers.host.egress`), redirects are not followed and proxies of the environment are not asked.
+
+Nothing waits for it: `workers.observability.unsent` holds what is to be sent.
+"""
+
+import atexit
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from queues import environment as variables
+from workers.observability.unsent import Unsent
+
+SEND_SECONDS = 5.0
+END_SECONDS = 1.0  # what a process that ends waits for a collector at most
+# `Unsent` says, once a minute, what these would say at every try.
+logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+
+
+def session() -> requests.Session:
+    """Follows no redirect, and asks neither a proxy nor .netrc."""
+    made = requests.Session()
+    made.trust_env = False
+    made.max_redirects = 0
+    return made
+
+
+def resource() -> Resource:
+    """Which process this is, as its log lines say; and what OTEL_RESOURCE_ATTRIBUTES adds."""
+    return Resource.create(
+        {
+            "service.name": variables.OTLP_SERVICE.text(),
+            "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
+            "host.name": socket.gethostname(),
+            "process.pid": os.getpid(),
+            "weir.process": Path(sys.argv[0]).stem or "python",
+        }
+    )
+
+
+def metrics_sender() -> "MetricsSender":
+    """One for this process."""
+    return MetricsSender(OTLPMetricExporter(session=session(), timeout=SEND_SECONDS))
+
+
+class MetricsSender:
+    """Callable: sends, and answers whether it was taken."""
+
+    def __init__(self, exporter: OTLPMetricExporter) -> None:
+        self._exporter = exporter
+
+    def __call__(self, data: MetricsData) -> bool:
+        return self._exporter.export(data) is MetricExportResult.SUCCESS
+
+
+class _IntoUnsent(SpanProcessor):
+    """Each span that is sampled, when it ends."""
+
+    def __init__(self, unsent: Unsent[ReadableSpan]) -> None:
+        self._unsent = unsent
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if span.context is not None and span.context.trace_flags.sampled:
+            self._unsent.put(span)
+
+
+class Collector:
+    """Spans of this process, and where they wait to be sent."""
+
+    def __init__(self, unsent: Unsent[ReadableSpan]) -> None:
+        self.unsent = unsent
+        self._provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
+        self._provider.add_span_processor(_IntoUnsent(unsent))
+        self._tracer = self._provider.get_tracer("weir")
+        self._format = TraceContextTextMapPropagator()
+
+    @classmethod
+    def connected(cls) -> "Collector":
+        """As the environment says. What waits when the process ends is sent, within END_SECONDS."""
+        exporter = OTLPSpanExporter(session=session(), timeout=SEND_SECONDS)
+
+        def send(spans: Sequence[ReadableSpan]) -> bool:
+            return exporter.export(spans) is SpanExportResult.SUCCESS
+
+        made = cls(Unsent("spans", send))
+        atexit.register(made.unsent.end, END_SECONDS)
+        return made
+
+    @contextmanager
+    def span(
+        self, name: str, attributes: Mapping[str, str], parent: Mapping[str, Any] | None
+    ) -> Iterator[str]:
+        """Answers the trace's id. What is raised within is the span's status, by its type alone."""
+        context = None if parent is None else self._format.extract(_texts(parent))
+        with self._tracer.start_as_current_span(
+            name,
+            context,
+            attributes=dict(attributes),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield trace.format_trace_id(span.get_span_context().trace_id)
+            except BaseException as error:
+                span.set_status(trace.StatusCode.ERROR, type(error).__name__)
+                raise
+
+    def note(self, attributes: Mapping[str, str | int | float | bool], name: str) -> None:
+        span = trace.get_current_span()
+        span.set_attributes(dict(attributes))
+        if name:
+            span.update_name(name)
+
+    def carry(self, headers: MutableMapping[str, Any]) -> None:
+        self._format.inject(headers)
+
+
+def _texts(parent: Mapping[str, Any]) -> dict[str, str]:
+    """Its header names in lower case, and only what W3C's Trace Context reads."""
+    found = {name.lower(): value for name, value in parent.items()}
+    return {name: found[name] for name in ("traceparent", "tracestate") if isinstance(found.get(name), str)}

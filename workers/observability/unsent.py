@@ -1,0 +1,98 @@
+"""What waits to be sent to a collector: bounded, sent by a thread of its own, and counted where it is not."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST = 2048
+BATCH = 512
+EVERY_SECONDS = 2.0
+COMPLAIN_SECONDS = 60.0
+logger = logging.getLogger("weir.observability")
+
+
+class Unsent(Generic[T]):
+    """`put` never waits: beyond `most` the oldest gives way. What gave way or was not taken is `dropped`, and
+    logged once a minute.
+
+    send: answers whether a batch was taken; whatever it raises counts as not taken.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        send: Callable[[Sequence[T]], bool],
+        *,
+        most: int = MOST,
+        batch: int = BATCH,
+        every_seconds: float = EVERY_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._send, self._monotonic = what, send, monotonic
+        self._most, self._batch, self._every_seconds = most, batch, every_seconds
+        self._waiting: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._unsaid, self._said_at = 0, -COMPLAIN_SECONDS
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._run, name=f"unsent {what}", daemon=True)
+        self._thread.start()
+
+    def put(self, item: T) -> None:
+        with self._changed:
+            if len(self._waiting) >= self._most:
+                self._waiting.popleft()
+                self._drop(1)
+            self._waiting.append(item)
+            if len(self._waiting) >= self._batch:
+                self._changed.notify()
+
+    def end(self, seconds: float) -> None:
+        """Send what waits, for so long at most; what is left then is lost with the process."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while batch := self._next():
+            try:
+                taken = self._send(batch)
+            except Exception:
+                taken = False
+            with self._changed:
+                if not taken:
+                    self._drop(len(batch))
+                self._complain()
+
+    def _next(self) -> list[T]:
+        """The oldest that wait, once there is a batch of them or it is time; none when it has ended."""
+        with self._changed:
+            while not self._ended:
+                due = self._changed.wait_for(self._is_due, self._every_seconds)
+                if due or self._waiting:
+                    break
+            return [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+
+    def _is_due(self) -> bool:
+        return self._ended or len(self._waiting) >= self._batch
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        self._unsaid += count
+
+    def _complain(self) -> None:
+        now = self._monotonic()
+        if self._unsaid and now - self._said_at >= COMPLAIN_SECONDS:
+            logger.warning(
+                "%d %s were dropped (%d since the start): the collector is away, too slow or refuses them.",
+                self._unsaid,
+                self._what,
+                self.dropped,
+            )
+            self._unsaid, self._said_at = 0, now
