@@ -298,7 +298,8 @@ PIPELINE_ROOM = Key(
     "weir:pipeline:room:{app}",
     "hash",
     "pipeline → pipeline",
-    "`used_bytes`; `in_flight_events`: dispatched, no result yet; `events`, `bytes`, `published:…`",
+    "`used_bytes`; `in_flight_events`: dispatched, no result yet; `events`, `bytes`; `published:…`, "
+    "`attempt:…` of each replica",
 )
 PIPELINE_RESULT = Key(
     "weir:pipeline:result:{app}:{replica}:{tick}",

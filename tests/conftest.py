@@ -43,6 +43,7 @@ ON_A_PLANT = ("tests/plant/", "tests/production/", "tests/workers/", "tests/queu
 # Long, and each of them by itself: they measure nothing, and any process may take any.
 BY_THEMSELVES = (
     SCENARIOS,
+    "tests/protocols/",
     "tests/controllers/test_unseen_documents.py",
     "tests/security/test_fuzz.py",
     "tests/workers/pipeline/matching/",

@@ -123,10 +123,12 @@ class Segment:
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
-    def retry(self, claimed: Claimed, delay_seconds: float) -> bool:
-        """Let a block wait `delay_seconds` and then be claimed again. False when it is gone already."""
+    def retry(self, claimed: Claimed, worker: str, delay_seconds: float) -> bool:
+        """Let a block wait `delay_seconds` and then be claimed again. False when it is not the worker's any
+        more: it is gone, or another has it.
+        """
         with self.errors():
-            return bool(self.script("retry", claimed.entry_id, round(delay_seconds * 1000)))
+            return bool(self.script("retry", claimed.entry_id, worker, round(delay_seconds * 1000)))
 
     def dead_letter(
         self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]
@@ -134,8 +136,8 @@ class Segment:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
 
         One step, whole or not at all. Rows of the block that are not given were handled. When the entry is
-        gone already (another worker ended it), nothing is moved. Raises `BadInput` when a row's id is null:
-        cut rows from `Block.explicit()`.
+        not the worker's any more (another has it, or has ended it), nothing is moved. Raises `BadInput` when
+        a row's id is null: cut rows from `Block.explicit()`.
         """
         letters = letters_of(rows)
         with self.errors():
@@ -335,7 +337,8 @@ def _errors(node: redis.Redis) -> Iterator[None]:
     except redis.OutOfMemoryError as error:
         raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
     except redis.ResponseError as error:
-        if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "BUSY ")):
+        # MISCONF: its disk is full, or fails: it takes no writes until it is not.
+        if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "BUSY ", "MISCONF")):
             raise NodeUnavailable(f"{_address(node)} is not ready ({error}).") from error
         raise
 

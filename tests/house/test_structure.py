@@ -14,8 +14,14 @@ from tests.house import sources
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("queues", "controllers", "workers", "console")
 MOST_MODULES = 16  # of a folder; about a dozen is better
-# Their tests lie together: they share a running plant, or a browser.
-TOGETHER = ("tests/plant", "tests/production", "tests/security", "tests/console/browser")
+# Their tests lie together: they share a running plant, a browser, or how they explore.
+TOGETHER = (
+    "tests/plant",
+    "tests/production",
+    "tests/protocols",
+    "tests/security",
+    "tests/console/browser",
+)
 # A table keeps its name; and handlers that others wrote name what they are given.
 SHARED = {"Delivery"}
 NOT_OF_THE_CODE = (*TOGETHER, "tests/house")

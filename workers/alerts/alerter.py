@@ -34,21 +34,22 @@ class Alerter:
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
         self._gatherer = Gatherer(control)
-        self._lease = Lease(control, "alerter", LEASE_SECONDS, self._fence())
+        self._lease = Lease(control, "alerter", LEASE_SECONDS)
         self._dispatch_lease = Lease(control, "courier", DISPATCH_LEASE_SECONDS)
 
     def step(self, now: float, monotonic_seconds: float) -> AlertCheck | None:
         """One check; None while another has the lease."""
         # Gathered also without the lease: who takes over must have watched, to know ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)
-        if not _ours(self._lease):
+        # What was written last is read when it is taken: the control server may have come back empty since.
+        if not (self._lease.renew() or self._lease.acquire(self._fence())):
             return None
         assert self._lease.fence is not None
         return evaluator.check(evidence, self._lease.fence)
 
     def deliver(self) -> int:
         """Bundle and send; 0 while another has the lease."""
-        if not _ours(self._dispatch_lease):
+        if not (self._dispatch_lease.renew() or self._dispatch_lease.acquire()):
             return 0
         return dispatcher.deliver(lambda: datetime.now(UTC), self._dispatch_lease.renew)
 
@@ -89,7 +90,3 @@ class Alerter:
     def _fence() -> int:
         watch = AlertWatch.objects.filter(pk=1).first()
         return watch.fence if watch else 0
-
-
-def _ours(lease: Lease) -> bool:
-    return lease.renew() or lease.acquire() is not None

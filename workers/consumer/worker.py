@@ -180,8 +180,8 @@ class Consumer:
 
     def _put_off(self, block: Claimed, at_least_seconds: float = 0.0) -> None:
         delay_seconds = self._backoff.delay_seconds(block.block_id, block.tries)
-        self._segment.retry(block, max(delay_seconds, at_least_seconds))
-        self._tally.failed += 1
+        if self._segment.retry(block, self._worker_id, max(delay_seconds, at_least_seconds)):
+            self._tally.failed += 1
 
     def _dead_letter(self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]]) -> None:
         if not poison:  # the last try went well after all, part by part
@@ -189,7 +189,7 @@ class Consumer:
             return
         removed = self._segment.dead_letter(block, self._worker_id, poison)
         if not removed.blocks:
-            return  # another worker ended this block meanwhile, and counted it
+            return  # another worker has this block meanwhile, or has ended it: it counts
         dead = sum(rows.num_rows for rows, _ in poison)
         self._tally.dead += dead
         self._tally.events += removed.events - dead

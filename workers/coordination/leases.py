@@ -26,11 +26,14 @@ class Lease:
         self._at_least = at_least
         self._token = secrets.token_hex(16)
 
-    def acquire(self) -> int | None:
-        """The fencing number, greater than all before; None while another holds the lease."""
+    def acquire(self, at_least: int = 0) -> int | None:
+        """The fencing number, greater than all before and than `at_least`; None while another holds the
+        lease. Whoever holds it already, and may not have heard of it, is given its number again.
+        """
         places = (self._key, self._fence_key)
+        passed = max(self._at_least, at_least)
         fence = self._control.eval(
-            script("lease/acquire"), 2, *places, self._token, self._milliseconds, self._at_least
+            script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed
         )
         self.fence = int(fence) or None
         return self.fence

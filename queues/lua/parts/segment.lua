@@ -20,6 +20,11 @@ local function grouped()
   -- Answers BUSYGROUP when it is there already.
   redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
 end
+-- Whether a worker holds an entry: one that was paused and overtaken may say nothing about it any more.
+local function is_held(id, worker)
+  local mine = redis.pcall('XPENDING', stream, group, id, id, 1, worker)
+  return mine[1] ~= nil and mine[1][1] == id
+end
 -- Removes one entry and counts it, if it is still there: whoever comes second counts nothing.
 local function remove(id)
   local entry = redis.call('XRANGE', stream, id, id)[1]

@@ -3,12 +3,14 @@
 -- ARGV    batch, places, then for each place: its name, its state, when it is due (µs) or ''; then two
 --         counted lists of name and blob: between, outbox; then 1, late events, how many, the most to
 --         keep, or 0
--- Answer  1, or 0 when a later batch has written
-local batch, count, at = ARGV[1], tonumber(ARGV[2]), 3
+-- Answer  1 (also when the batch was written before: nothing is written twice), or 0 when a later batch has
+local batch, count, at, written = ARGV[1], tonumber(ARGV[2]), 3, false
 for i = 0, count - 1 do
-  local stored = redis.call('HGET', KEYS[1], ARGV[at + 3 * i] .. ':batch')
-  if stored and tonumber(stored) > tonumber(batch) then return 0 end
+  local stored = tonumber(redis.call('HGET', KEYS[1], ARGV[at + 3 * i] .. ':batch') or '-1')
+  if stored > tonumber(batch) then return 0 end
+  written = written or stored == tonumber(batch)
 end
+if written then return 1 end
 for i = 1, count do
   local place = ARGV[at]
   redis.call('HSET', KEYS[1], place, ARGV[at + 1], place .. ':batch', batch)

@@ -7,8 +7,7 @@
 local held = {}
 for i = 3, #ARGV do
   -- Only what is still this worker's: a worker that was paused must not steal its entry back.
-  local mine = redis.pcall('XPENDING', stream, group, ARGV[i], ARGV[i], 1, ARGV[2])
-  if mine[1] and mine[1][1] == ARGV[i] then
+  if is_held(ARGV[i], ARGV[2]) then
     redis.call('XCLAIM', stream, group, ARGV[2], 0, ARGV[i], 'JUSTID')
     held[#held + 1] = ARGV[i]
   end

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Lets an entry wait, to be claimed again when it is due.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, id, ms to wait
--- Answer  1, or 0 when it is gone
+-- ARGV    group, id, worker, ms to wait
+-- Answer  1, or 0 when it is gone or another worker has it
 -- include parts/segment
+if not is_held(ARGV[2], ARGV[3]) then return 0 end
 -- The entry moves to a consumer of its own, so that the worker that ends holds nothing; tries are kept.
 local moved = redis.pcall('XCLAIM', stream, group, 'retry', 0, ARGV[2], 'JUSTID')
 if moved.err or #moved == 0 then return 0 end
-redis.call('ZADD', retry, now_ms() + tonumber(ARGV[3]), ARGV[2])
+redis.call('ZADD', retry, now_ms() + tonumber(ARGV[4]), ARGV[2])
 return 1

@@ -61,7 +61,7 @@ def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
     segment = Segment(node, "alert")
     segment.publish(blocks_of(40, 8))
     (first, *_) = segment.claim("a worker", 10, 60)
-    segment.retry(first, 30)
+    segment.retry(first, "a worker", 30)
     segment.dead_letter(segment.claim("another", 8, 60)[0], "another", [])
     target = fresh("node").client()
     assert servers.load(target, of(node, on_nodes=True)) > 2

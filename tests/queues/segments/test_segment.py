@@ -8,6 +8,7 @@ from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.events.block import Block, decode
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Removed, Segment
+from tests.protocols.exploring import age_segment
 from tests.queues.samples import batch_of, blocks_of
 from tests.servers import Server
 from tests.waiting import until
@@ -103,9 +104,9 @@ def test_a_paused_worker_does_not_steal_its_block_back(segment):
 def test_a_failed_block_waits_for_its_time_and_comes_first_then(segment):
     segment.publish(blocks_of(8))
     failed = segment.claim("w1", 4, MINUTE)[0]
-    assert segment.retry(failed, MINUTE)
+    assert segment.retry(failed, "w1", MINUTE)
     assert [each.entry_id for each in segment.claim("w2", 4, 0.0)] != [failed.entry_id]
-    assert segment.retry(failed, 0.0)
+    age_segment(segment.node, segment.queue, 60)
     again = segment.claim("w2", 4, MINUTE)[0]
     assert (again.entry_id, again.tries) == (failed.entry_id, 2)
     assert segment.measure()["retry_blocks"] == 0
@@ -114,7 +115,7 @@ def test_a_failed_block_waits_for_its_time_and_comes_first_then(segment):
 def test_a_block_that_waits_for_its_retry_is_not_taken_for_abandoned(segment):
     segment.publish(blocks_of(4))
     (failed,) = segment.claim("w1", 100, MINUTE)
-    segment.retry(failed, MINUTE)
+    segment.retry(failed, "w1", MINUTE)
     assert segment.claim("w2", 100, 0.0) == []
     assert segment.measure()["retry_blocks"] == 1
 
@@ -123,7 +124,7 @@ def test_a_retry_of_an_acknowledged_block_is_refused(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
-    assert not segment.retry(claimed, 0.0)
+    assert not segment.retry(claimed, "w1", 0.0)
     assert segment.claim("w2", 100, 0.0) == []
 
 
@@ -144,6 +145,17 @@ def test_burying_a_block_that_another_worker_ended_moves_nothing(segment):
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
     assert segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removed(0, 0)
+    assert DeadLetters(segment).read() == []
+
+
+def test_a_worker_that_was_overtaken_neither_puts_a_block_off_nor_gives_it_up(segment):
+    segment.publish(blocks_of(4))
+    (late,) = segment.claim("late", 100, MINUTE)
+    (again,) = segment.claim("w2", 100, 0.0)
+    assert not segment.retry(late, "late", MINUTE)
+    assert segment.dead_letter(late, "late", [(late.block().explicit(), "bad")]) == Removed(0, 0)
+    assert segment.keep_alive("w2", [again.entry_id]) == [again.entry_id]
+    assert segment.acknowledge([again.entry_id]) == Removed(4, 1)
     assert DeadLetters(segment).read() == []
 
 
@@ -208,7 +220,7 @@ def test_a_full_node_refuses_a_flush_as_a_whole_and_can_still_be_emptied(segment
         segment.publish(blocks_of(8))
     assert segment.counters()["inserted_events"] == 8
     claimed = segment.claim("w1", 4, MINUTE)[0]
-    assert segment.retry(claimed, 0.0)
+    assert segment.retry(claimed, "w1", 0.0)
     (claimed,) = segment.claim("w1", 4, MINUTE)
     segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "bad")])
     assert segment.acknowledge([each.entry_id for each in segment.claim("w1", 100, MINUTE)]) == Removed(4, 1)
@@ -227,8 +239,7 @@ def test_what_was_stored_survives_kill_9_of_the_node(nodes: dict[str, Server]):
     segment = Segment(server.client(), "alert")
     segment.publish(blocks_of(8))
     segment.claim("w1", 4, MINUTE)
-    until(lambda: segment.node.info("persistence")["aof_pending_bio_fsync"] == 0)
-    server.kill()
+    server.kill_written()
     with pytest.raises(NodeUnavailable):
         segment.claim("w2", 100, 0.0)
     server.start()

@@ -63,6 +63,8 @@ def test_a_control_server_that_came_back_empty_stops_nobody(control):
         alerter.step(now + at, 100.0 + at)
     control.flushall()
     publish(control, lost(), 2)
+    assert alerter.step(now + 7, 107.0) is not None, "nor whoever has run all the time"
+    alerter.close()
     assert Alerter(control).step(now + 9, 109.0) is not None
 
 

@@ -273,7 +273,8 @@ class Paced:
                 break
             self.tick = each.tick
             blob = Blob("b", "source", -1, 0, 0, each.events, each.events * self.EVENT_BYTES)
-            self.results.publish(Result("iap1", each.tick, None, (blob,)), each.events)
+            attempt = self.results.begin("iap1", each.tick)
+            self.results.publish(Result("iap1", each.tick, None, (blob,)), attempt, each.events)
         self._match(capacity)
         self.free.append(self.ROOM_BYTES - self.results.room().used_bytes)
 

@@ -54,6 +54,16 @@ def test_a_control_server_that_came_back_empty_does_not_fence_everybody_out(cont
     assert Lease(control, "loop:2", 30).acquire() == 1
 
 
+def test_who_holds_a_lease_and_never_heard_of_it_is_given_its_number_again(control):
+    lease = Lease(control, "loop:1", 30)
+    lease.acquire()
+    lease.fence = None  # the answer was lost
+    control.pexpire("weir:lease:loop:1", 500)
+    assert lease.acquire() == 1
+    assert control.pttl("weir:lease:loop:1") > 15_000
+    assert Lease(control, "loop:1", 30).acquire() is None
+
+
 def test_a_fencing_number_stays_exact_when_it_is_great(control):
     assert Lease(control, "loop:1", 30, at_least=10**15).acquire() == 10**15 + 1
 

@@ -19,11 +19,13 @@ _PROPERTY = "weir.portion"
 
 @dataclass(frozen=True)
 class BatchAssignment:
-    """tick: of the batch. tasks: the ranges of each. ahead_us: how far ahead of the clock an event may be.
-    cut: whether results are cut by key groups. shedder: what is dropped. criteria: name → value.
+    """tick: of the batch. attempt: at it, as the result queue knows it. tasks: the ranges of each. ahead_us:
+    how far ahead of the clock an event may be. cut: whether results are cut by key groups. shedder: what is
+    dropped. criteria: name → value.
     """
 
     tick: int
+    attempt: str
     tasks: tuple[tuple[Range, ...], ...]
     ahead_us: int
     cut: bool
@@ -33,13 +35,14 @@ class BatchAssignment:
     def to_text(self) -> str:
         shed = [getattr(self.shedder, each.name) for each in fields(Shedder)]
         tasks = [[astuple(part) for part in task] for task in self.tasks]
-        return json.dumps([self.tick, tasks, self.ahead_us, self.cut, shed, dict(self.criteria)])
+        criteria = dict(self.criteria)
+        return json.dumps([self.tick, self.attempt, tasks, self.ahead_us, self.cut, shed, criteria])
 
     @classmethod
     def from_text(cls, text: str) -> "BatchAssignment":
-        tick, tasks, ahead_us, cut, shed, criteria = json.loads(text)
+        tick, attempt, tasks, ahead_us, cut, shed, criteria = json.loads(text)
         ranges = tuple(tuple(Range(*part) for part in task) for task in tasks)
-        return cls(tick, ranges, ahead_us, cut, Shedder(*shed), criteria)
+        return cls(tick, attempt, ranges, ahead_us, cut, Shedder(*shed), criteria)
 
     def attach(self, spark: SparkContext) -> None:
         """To the jobs that this thread submits from now on."""

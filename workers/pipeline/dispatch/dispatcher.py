@@ -65,6 +65,7 @@ class Dispatcher:
         self._trimmed: dict[str, str] = {}
         self._paused: dict[str, pausing.Pause] = {}
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
+        self._unheard: Cursor | None = None  # of a dispatch whose answer was lost
         self.admitted_events = 0
         self.stall_reason: str | None = None
         self.skipped: tuple[str, ...] = ()
@@ -81,6 +82,7 @@ class Dispatcher:
         answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
         stored, topology_text, *found = answer
         self._paused = pausing.read(self._queues, found)
+        self._recall()
         controls = self._controls(stored)
         topology = Topology.from_json(topology_text)
         room, now = self._results.room(), self._monotonic()
@@ -138,11 +140,20 @@ class Dispatcher:
             self._quiet_since = self._dispatched_at = now
         assignments, owed = divide(start, end, admitted, controls.shares_of(self._replicas), self._clock())
         end = replace(end, owed=owed)
+        self._unheard = end
         self._dispatches.commit(start, end, assignments)
-        self.cursor = end
+        self.cursor, self._unheard = end, None
         events = sum(each.events for each in assignments.values())
         self.admitted_events += events
         return events
+
+    def _recall(self) -> None:
+        """Go on behind a dispatch whose answer was lost, if it was handed out: it is nobody else's."""
+        if self._unheard is not None:
+            stored = self._dispatches.cursor()
+            if stored is not None and stored.to_document() == self._unheard.to_document():
+                self.cursor = stored
+            self._unheard = None
 
     def _controls(self, stored: bytes | None) -> Controls:
         try:

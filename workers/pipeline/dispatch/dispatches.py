@@ -44,7 +44,9 @@ class Dispatches:
         return Cursor.from_document(json.loads(text)) if text else None
 
     def commit(self, start: Cursor, end: Cursor, assignments: Mapping[str, Assignment]) -> None:
-        """Whole or not at all. Raises Overtaken when the cursor is not at `start` any more."""
+        """Whole or not at all, and once: the same again changes nothing. Raises DispatcherOvertaken when the
+        cursor is at neither.
+        """
         places = [self._cursor, self._room, *(self._stream(name) for name in assignments)]
         documents = [json.dumps(each.to_document()) for each in assignments.values()]
         events = sum(each.events for each in assignments.values())

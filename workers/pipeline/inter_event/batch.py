@@ -48,6 +48,8 @@ class InterEventWork(BatchWork):
 
     def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
+        # Only now is the batch before done for good: an attempt at it that goes on needs nothing any more.
+        self._store.forget_between(batch - 1)
         spark = events.sparkSession.sparkContext
         combined = Combined.from_document(self._checkpoint.offset(batch))
         counts: dict[str, OperatorCount] = {}
@@ -57,7 +59,6 @@ class InterEventWork(BatchWork):
             for count in _run(spark, self._level(batch, combined, level), groups):
                 worked.append(count)
                 counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
-        self._store.forget_between(batch)
         self._outbox.try_publish()
         seconds = time.monotonic() - started
         at = time.monotonic()

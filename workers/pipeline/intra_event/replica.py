@@ -62,14 +62,16 @@ class ReplicaWork(BatchWork):
         if not given:
             return  # published before: whatever is there counts, and nothing is done twice
         arrived = sum(each.events for each in given)
-        self._results.abandon(self._replica, tick)
+        attempt = self._results.begin(self._replica, tick)
+        if attempt is None:
+            return
         for table in self._application.tables:
             table.refresh()
-        rows, passed = self._plans.run(self._assignment(tick, given))
+        rows, passed = self._plans.run(self._assignment(tick, attempt, given))
         retained = sum(row["kept"] for row in rows)
         blobs = tuple(Blob(*row[:7]) for row in rows if row["name"])
         result = Result(self._replica, tick, given[0].watermark_us, blobs)
-        if self._results.publish(result, arrived):
+        if self._results.publish(result, attempt, arrived):
             counts = rule_counts(self._application.rules, passed, arrived, retained)
             now = time.monotonic()
             made = (batch, arrived, retained, result.size_bytes, now - started, counts)
@@ -82,13 +84,13 @@ class ReplicaWork(BatchWork):
         published = self._results.room().published.get(self._replica, 0)
         return [each for each in self._dispatches.after(self._replica, published) if each.tick <= tick]
 
-    def _assignment(self, tick: int, given: list[Assignment]) -> BatchAssignment:
+    def _assignment(self, tick: int, attempt: str, given: list[Assignment]) -> BatchAssignment:
         """The batch's ranges on as many tasks as it is worth, at most `parallelism`."""
         controls = given[-1].controls
         tasks = on_tasks(nodes_of(PLANNING_SECONDS), self._ranges(given), controls.parallelism)
         cut = sum(each.events for each in given) >= CUT_ROWS
         criteria = {**self._application.controls.criteria, **controls.criteria}
-        return BatchAssignment(tick, tasks, controls.ahead_us, cut, controls.shedder, criteria)
+        return BatchAssignment(tick, attempt, tasks, controls.ahead_us, cut, controls.shedder, criteria)
 
     def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
         topology = Topology.from_json(self._control.get(keys.TOPOLOGY))

@@ -38,6 +38,7 @@ class ResultWriter:
     application: str
     replica: str
     tick: int
+    attempt: str
     graph: Graph
     cut: bool
     shedder: Shedder = field(default_factory=Shedder)
@@ -54,7 +55,8 @@ class ResultWriter:
         assert task is not None  # Spark calls it within a task
         blobs, data = self.blobs(parts, task.partitionId())
         if data:
-            ResultQueue(control_of(self.control_url), self.application).put(self.replica, self.tick, data)
+            queue = ResultQueue(control_of(self.control_url), self.application)
+            queue.put(self.replica, self.tick, self.attempt, data)
         yield _told(blobs, kept, to_text(shed))
 
     def wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:

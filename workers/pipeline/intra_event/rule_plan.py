@@ -75,9 +75,8 @@ class RulePlans:
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             control_url, name, replica, graph = written
             portion = BatchAssignment.of_this_job()
-            writer = ResultWriter(
-                control_url, name, replica, portion.tick, graph, portion.cut, portion.shedder
-            )
+            batch = (portion.tick, portion.attempt, graph, portion.cut, portion.shedder)
+            writer = ResultWriter(control_url, name, replica, *batch)
             return writer(batches)
 
         return write

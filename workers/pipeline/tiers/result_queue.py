@@ -1,32 +1,39 @@
 """The bounded queue between the two tiers, on the control server: what the replicas' rules have let through.
 
 A replica's batch writes its rows as Arrow blobs and then publishes them, all at once and once only: a batch
-that is worked again after it was published changes nothing. A blob stays until the watermark has passed its
-last row, so the queue is also the combiner's reorder buffer. Its bytes are bounded by what is dispatched, so
-that nothing ever waits in the middle of a batch and nothing is dropped.
+that is worked again after it was published changes nothing. An attempt that was thought dead, and goes on
+when another has begun, is refused: what both have cut differently never mixes. A blob stays until the
+watermark has passed its last row, so the queue is also the combiner's reorder buffer. Its bytes are bounded
+by what is dispatched, so that nothing ever waits in the middle of a batch and nothing is dropped.
 
 | key | type | holds |
 |---|---|---|
 | `weir:pipeline:result:{app}:{replica}:{tick}` | hash | blob name → Arrow stream |
 | `weir:pipeline:results:{app}` | stream | `d`: a `Result` (JSON), when it was published |
-| `weir:pipeline:room:{app}` | hash | `used_bytes`, `in_flight_events`, `events`, `bytes`, `published:…` |
+| `weir:pipeline:room:{app}` | hash | `used_bytes`, `in_flight_events`, `events`, `bytes`, `published:…` … |
 """
 
 import json
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import redis
-from redis.typing import EncodableT, FieldT
+from redis.typing import EncodableT
 
 from queues import keys
+from queues.errors import WeirError
 from queues.lua.script import script
 from queues.redis_types import Entries, Fields
 from workers.pipeline.events.arrow_blob import decode
 
 ASSUMED_BYTES = 120.0  # of an event in the queue, before any was measured
+
+
+class AttemptOvertaken(WeirError):  # noqa: N818
+    """Another attempt at the batch has begun, or has published it: this one leaves no trace."""
 
 
 class Blob(NamedTuple):
@@ -102,27 +109,44 @@ class ResultQueue:
         self._control, self._application = control, application
         self._results = keys.PIPELINE_RESULTS.of(application)
         self._room = keys.PIPELINE_ROOM.of(application)
+        self._begin = control.register_script(script("pipeline/begin_result"))
+        self._put = control.register_script(script("pipeline/put_result"))
         self._publish = control.register_script(script("pipeline/publish_result"))
         self._release = control.register_script(script("pipeline/release_result"))
-        self._abandon = control.register_script(script("pipeline/abandon_result"))
 
-    def put(self, replica: str, tick: int, blobs: dict[str, bytes]) -> None:
-        """Blobs of a batch that is not published yet; nobody sees them."""
-        if blobs:
-            mapping: dict[FieldT, EncodableT] = {name: data for name, data in blobs.items()}  # noqa: C416
-            self._control.hset(self._blobs(replica, tick), mapping=mapping)
-
-    def abandon(self, replica: str, tick: int) -> None:
-        """What an attempt at this batch that died has left. One that was thought dead may have published it
-        meanwhile: then it stays.
+    def begin(self, replica: str, tick: int) -> str | None:
+        """An attempt at a batch: its name, which `put` and `publish` take; None when the batch is published.
+        What one before has left is deleted.
         """
-        self._abandon(keys=[self._room, self._blobs(replica, tick)], args=[replica, tick])
+        attempt = secrets.token_hex(8)
+        places = [self._room, self._blobs(replica, tick)]
+        return attempt if self._begin(keys=places, args=[replica, tick, attempt]) else None
 
-    def publish(self, result: Result, events: int) -> bool:
-        """False when it was published before. events: worked by the batch, before its rules."""
+    def put(self, replica: str, tick: int, attempt: str, blobs: dict[str, bytes]) -> None:
+        """Blobs of a batch that is not published yet; nobody sees them. Raises AttemptOvertaken."""
+        if not blobs:
+            return
+        written: list[EncodableT] = [replica, attempt, *(part for blob in blobs.items() for part in blob)]
+        if not self._put(keys=[self._room, self._blobs(replica, tick)], args=written):
+            raise _overtaken(replica, tick)
+
+    def publish(self, result: Result, attempt: str, events: int) -> bool:
+        """False when it was published before. events: worked by the batch, before its rules. Raises
+        AttemptOvertaken.
+        """
         document = json.dumps(result.to_document())
-        written: list[EncodableT] = [result.replica, result.tick, events, result.size_bytes, document]
-        return bool(self._publish(keys=[self._room, self._results], args=written))
+        written: list[EncodableT] = [
+            result.replica,
+            result.tick,
+            attempt,
+            events,
+            result.size_bytes,
+            document,
+        ]
+        answer = int(self._publish(keys=[self._room, self._results], args=written))
+        if answer < 0:
+            raise _overtaken(result.replica, result.tick)
+        return bool(answer)
 
     def after(self, entry_id: str) -> list[Result]:
         """Published behind an entry, in the order of publishing."""
@@ -170,3 +194,7 @@ class ResultQueue:
 
     def _blobs(self, replica: str, tick: int | str) -> str:
         return keys.PIPELINE_RESULT.of(self._application, replica, tick)
+
+
+def _overtaken(replica: str, tick: int) -> AttemptOvertaken:
+    return AttemptOvertaken(f"another attempt at batch {tick} of {replica} has begun; this one ends.")

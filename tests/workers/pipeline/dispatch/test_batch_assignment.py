@@ -58,7 +58,7 @@ def test_a_small_batch_is_worked_by_one_task():
 def test_a_portion_is_the_same_when_it_has_travelled():
     tasks = on_tasks(*filled([200, 200]), 2)
     portion = BatchAssignment(
-        7, tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01, "key"), {"slow": 2.5}
+        7, "3f", tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01, "key"), {"slow": 2.5}
     )
     assert BatchAssignment.from_text(portion.to_text()) == portion
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import redis
 
 from queues import keys, pausing
 from queues.publishing.client import Client
@@ -10,7 +11,7 @@ from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
-from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
+from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
 
 REPLICAS = ("iap1", "iap2")
 
@@ -59,7 +60,8 @@ def work(control, size_bytes: int = 0) -> None:
         if assigned := dispatches.after(name, results.room().published.get(name, 0)):
             blobs = (Blob("b", "source", -1, 0, 0, 1, size_bytes),)
             result = Result(name, assigned[-1].tick, assigned[0].watermark_us, blobs)
-            results.publish(result, sum(each.events for each in assigned))
+            attempt = results.begin(name, result.tick)
+            results.publish(result, attempt, sum(each.events for each in assigned))
 
 
 def test_everything_is_dispatched_once_by_shares(dispatcher, publish, control):
@@ -229,13 +231,47 @@ def test_a_node_that_can_not_be_read_is_told_and_the_others_go_on(dispatcher, pu
 
 def test_what_was_published_meanwhile_is_not_abandoned(control):
     results = ResultQueue(control, "app")
-    results.put("iap1", 3, {"b": b"rows"})
-    results.abandon("iap1", 3)
+    results.put("iap1", 3, results.begin("iap1", 3), {"b": b"rows"})
+    attempt = results.begin("iap1", 3)
     assert not control.exists("weir:pipeline:result:app:iap1:3")
-    results.put("iap1", 3, {"b": b"rows"})
-    results.publish(Result("iap1", 3, None, ()), 1)
-    results.abandon("iap1", 3)
+    results.put("iap1", 3, attempt, {"b": b"rows"})
+    results.publish(Result("iap1", 3, None, ()), attempt, 1)
+    assert results.begin("iap1", 3) is None
     assert control.exists("weir:pipeline:result:app:iap1:3")
+
+
+def test_an_attempt_that_was_overtaken_adds_nothing_and_publishes_nothing(control):
+    results = ResultQueue(control, "app")
+    old, new = results.begin("iap1", 3), results.begin("iap1", 3)
+    results.put("iap1", 3, new, {"b": b"rows"})
+    with pytest.raises(AttemptOvertaken):
+        results.put("iap1", 3, old, {"b": b"rows cut otherwise"})
+    with pytest.raises(AttemptOvertaken):
+        results.publish(Result("iap1", 3, None, ()), old, 1)
+    assert results.publish(Result("iap1", 3, None, ()), new, 1)
+    with pytest.raises(AttemptOvertaken):
+        results.put("iap1", 3, new, {"c": b"too late"})
+    assert control.hgetall("weir:pipeline:result:app:iap1:3") == {b"b": b"rows"}
+
+
+def test_a_dispatch_whose_answer_was_lost_is_handed_out_once_and_stops_nobody(
+    dispatcher, publish, control, times, monkeypatch
+):
+    commit = dispatcher._dispatches.commit
+
+    def unheard(*arguments):
+        commit(*arguments)
+        raise redis.TimeoutError("nothing heard")
+
+    publish(3_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatcher._dispatches, "commit", unheard)
+        with pytest.raises(redis.TimeoutError):
+            dispatcher.step()
+    publish(3_000)
+    times.now += 1.0
+    assert dispatcher.step() == 3_000
+    assert sum(given(control).values()) == 6_000
 
 
 def test_a_full_result_queue_whose_rows_wait_for_event_time_lets_a_block_through_at_a_time(

@@ -51,11 +51,13 @@ class Tier:
     def publish(self, rows: pa.RecordBatch, watermark_us: int | None, cut: bool = True) -> None:
         """A replica's result; watermark_us: how far event time was settled before it."""
         self.tick += 1
-        writer = ResultWriter("", APPLICATION, "iap1", self.tick, self.graph, cut, self.controls.shedder)
+        attempt = self.results.begin("iap1", self.tick)
+        batch = (self.tick, attempt, self.graph, cut, self.controls.shedder)
+        writer = ResultWriter("", APPLICATION, "iap1", *batch)
         parts = {route: [wanted] for route, wanted in writer.wanted(rows, self.shed)}
         blobs, data = writer.blobs(parts, 0)
-        self.results.put("iap1", self.tick, data)
-        self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), rows.num_rows)
+        self.results.put("iap1", self.tick, attempt, data)
+        self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), attempt, rows.num_rows)
 
     def plan(self, watermark_us: int | None) -> bool:
         arrived = self.results.after(self.offset.taken)
@@ -180,6 +182,17 @@ def test_a_batch_older_than_the_state_is_refused_and_changes_nothing(control):
         store.load(["op/3"], 4)
     assert store.load(["op/3"], 5) is None
     assert store.load(["op/3", "op/4"], 6) == {"op/3": b"new"}
+
+
+def test_a_batch_that_was_written_is_not_written_again_by_an_attempt_that_was_thought_dead(control):
+    store = StateStore(control, APPLICATION)
+    late = pa.record_batch({"id": ["e1"]})
+    made = WrittenState({"op/3": (b"new", None)}, outbox={"alert|5/op/3/0/1": late}, late=late)
+    store.write(5, made)
+    store.published(["alert|5/op/3/0/1"])
+    store.write(5, made)
+    assert store.outputs(10) == {}
+    assert len(store.late(10)) == 1
 
 
 def test_a_pattern_that_was_changed_starts_anew(control):

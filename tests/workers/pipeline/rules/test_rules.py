@@ -197,16 +197,15 @@ def filled(control_server, nodes, plant_topology):
 def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_server, control, filled):
     application = application_of_text(PLANNED, SHIPPED.parent)
     plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
+    results = ResultQueue(control, "planned")
     for tick in (1, 2):
-        portion = BatchAssignment(
-            tick, (filled[:1], filled[1:]), 60_000_000, False, Shedder(), {"least": 3 * tick}
-        )
+        batch = (tick, results.begin("iap1", tick), (filled[:1], filled[1:]))
+        portion = BatchAssignment(*batch, 60_000_000, False, Shedder(), {"least": 3 * tick})
         plan = plans.plan(2)
         emitted, passed = plans.run(portion)
         assert plans.plan(2) is plan
         assert (sum(row["kept"] for row in emitted), passed) == (4 if tick == 1 else 0, {"noise": 8})
         blobs = [Blob(*row[:7]) for row in emitted if row["name"]]
-        results = ResultQueue(control, "planned")
         rows = results.read(Result("iap1", tick, None, tuple(blobs)), [blob.name for blob in blobs])
         found = sorted(name for batch in rows for name in batch.column("id").to_pylist())
         assert found == (["e0", "e3", "e6", "e9"] if tick == 1 else [])

@@ -1,0 +1,8 @@
+-- Begins an attempt at a batch: what one before has left is deleted, and that one may add nothing any more.
+-- KEYS    room, blobs
+-- ARGV    replica, tick, attempt
+-- Answer  1, or 0 when the batch was published
+if tonumber(redis.call('HGET', KEYS[1], 'published:' .. ARGV[1]) or '0') >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], 'attempt:' .. ARGV[1], ARGV[3])
+redis.call('DEL', KEYS[2])
+return 1
