@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 from console.accounts import identity_settings
+from console.connections import broker
 from console.embedded.local import EmbeddedServers
+from console.storage import database_address
 from console.web.proxies import networks_of
 from queues import environment as variables
 from queues import keys, logs
@@ -140,14 +141,16 @@ _SQLITE = {
     "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL",
 }
 _DATABASE_URL = variables.DATABASE_URL.text() or f"sqlite:///{WEIR_DATA / 'weir.sqlite3'}"
-DATABASES = {"default": dj_database_url.parse(_DATABASE_URL)}
+DATABASES = {"default": _read(lambda: database_address.settings_of(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
 # Celery: strict priorities on Redis (0 is served first), one broker database for all roles.
-CELERY_BROKER_URL = REDIS_URL
+_BROKER = _read(lambda: broker.settings_of(REDIS_URL))
+CELERY_BROKER_URL = _BROKER.url
+CELERY_BROKER_TRANSPORT = _BROKER.transport
 CELERY_RESULT_BACKEND = None
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "control"
@@ -163,6 +166,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "sep": ":",
     "global_keyprefix": keys.CELERY,
     "visibility_timeout": 3600,
+    **_BROKER.options,
 }
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1.0

@@ -129,7 +129,7 @@ DATA = Folder(
 DATABASE_URL = Variable("DATABASE_URL", "the console's database", unset="SQLite in WEIR_DATA", secret=True)
 REDIS_URL = Variable(
     "REDIS_URL",
-    "the control server: broker, leases, live state",
+    "the control server: broker, leases, live state; redis://…, or sentinel://user:password@host1,host2/NAME/0",
     unset="that of ./run's plant in WEIR_DATA",
     secret=True,
 )

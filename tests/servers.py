@@ -19,6 +19,7 @@ class Server:
     config: ServerConfig
     process: subprocess.Popen[bytes] | None = None
     clients: list[redis.Redis] = field(default_factory=list)
+    settings: tuple[str, ...] = ()  # further lines of its configuration file
 
     @cached_property
     def keeper(self) -> redis.Redis:
@@ -36,8 +37,11 @@ class Server:
 
     def start(self) -> "Server":
         """Start and wait until it answers, its data loaded."""
+        line = command(self.config)
+        with Path(line[-1]).open("a") as file:
+            file.writelines(self.settings)
         self.process = subprocess.Popen(
-            command(self.config), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+            line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
         )
         with self.client() as client:
             until(client.ping, 20)

@@ -18,7 +18,7 @@ def until(condition: Callable[[], T], seconds: float = 10.0, every_seconds: floa
         except (OSError, ConnectionError) as error:
             last_error = error
         except Exception as error:
-            if type(error).__module__.split(".")[0] != "redis":
+            if not any(each.__module__.split(".")[0] == "redis" for each in type(error).__mro__):
                 raise
             last_error = error
         time.sleep(every_seconds)

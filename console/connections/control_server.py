@@ -6,6 +6,7 @@ import redis
 from django.conf import settings
 
 from queues import keys
+from queues.control.connection import connect
 from workers.documents.snapshot import Snapshot
 
 TIMEOUT_SECONDS = 2.0
@@ -18,9 +19,7 @@ def control() -> redis.Redis:
 
 @functools.lru_cache(maxsize=4)
 def _client(url: str) -> redis.Redis:
-    return redis.Redis.from_url(
-        url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
-    )
+    return connect(url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None)
 
 
 def latest_snapshot() -> Snapshot | None:

@@ -22,6 +22,7 @@ from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues import environment as variables
+from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
@@ -132,7 +133,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
     for url in urls:
         while True:
             try:
-                redis.Redis.from_url(url, socket_timeout=1.0).ping()
+                connect(url, socket_timeout=1.0).ping()
                 break
             except redis.RedisError as error:
                 if time.monotonic() > deadline:

@@ -12,7 +12,6 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import orjson
-import redis.asyncio
 from django.conf import settings
 from redis.exceptions import RedisError
 
@@ -20,6 +19,7 @@ from console.live.listener import Listener
 from console.live.message import LiveMessage
 from console.live.view import WHOLE, View
 from queues import keys
+from queues.control.connection import connected
 
 TOPIC = "plant"
 SILENT_AFTER_SECONDS = 3.0
@@ -28,6 +28,8 @@ JOIN_SECONDS = 3.0  # a socket waits so long for the first check of the control 
 # From page to page a browser has no socket for a second or two; it goes on from what it has if we do.
 LINGER_SECONDS = 60.0
 RECENT_MESSAGES = 10
+ANSWER_SECONDS = 2.0
+SUBSCRIBED_ANEW_SECONDS = 10.0
 Position = tuple[int, float]
 
 
@@ -118,14 +120,21 @@ class Fanout:
 
     async def _follow(self) -> None:
         """Subscribe first and read the stored snapshot after, so that no message falls in between."""
-        client = redis.asyncio.Redis.from_url(self._url, socket_connect_timeout=TICK_SECONDS)
-        async with client, client.pubsub() as subscription:
+        async with (
+            connected(
+                self._url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=TICK_SECONDS
+            ) as client,
+            client.pubsub() as subscription,
+        ):
             await subscription.subscribe(keys.LIVE)
             self._load(cast(bytes | None, await client.get(keys.SNAPSHOT)))
             self._ready.set()
-            while True:
+            said_at = self._monotonic()
+            # Whom nothing reaches any more may listen to a server that is primary no longer.
+            while self._monotonic() - said_at < SUBSCRIBED_ANEW_SECONDS:
                 message = await subscription.get_message(ignore_subscribe_messages=True, timeout=TICK_SECONDS)
                 if message is not None and message["type"] == "message":
+                    said_at = self._monotonic()
                     self._take(orjson.loads(message["data"]))
                 self._tell_silence()
 

@@ -4,6 +4,7 @@ A check reads and changes nothing. Servers are asked only INFO and TIME, which e
 checks' may ask (`queues.nodes.server_roles`). What is said of a fault goes through `without_secrets`.
 """
 
+import re
 import shutil
 import sys
 import tempfile
@@ -11,9 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-import orjson
 import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -28,15 +28,22 @@ from console.pages.health import readiness
 from console.storage.append_only import TABLE
 from queues import environment as variables
 from queues import keys
+from queues.control.acknowledged import COPIES
+from queues.control.address import sentinels_of
 from queues.errors import WeirError
 from queues.private_files import OTHERS
+from queues.redis_types import Fields
+from queues.stored_document import decoded
 from queues.topology import Topology
 from workers.coordination.connections import connection as node_connection
+from workers.documents.hosts import ReportedHost
 from workers.host.java import find_java_home
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
 OLDEST_SERVER = (7, 0)
 MOST_CLOCK_SECONDS = 60.0
+REPORTS_SECONDS = 30.0
+REPLICA = re.compile(r"slave\d+")  # as INFO calls it
 LEAST_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
 SHORTEST_SECRET, FEWEST_CHARACTERS = 12, 5
 AUDIT_SECONDS = 20.0
@@ -177,12 +184,34 @@ def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
 
 
 def worker_hosts() -> Iterator[Symptom]:
-    """A report from the future shows a clock; one from the past may just as well be of a host that ended."""
-    for name, stored in control().hgetall(keys.HOSTS).items():
-        ahead_seconds = orjson.loads(stored).get("at", 0.0) - time.time()
-        if ahead_seconds > 0:
-            host = name.decode() if isinstance(name, bytes) else name
-            yield from clock(f"worker host {host}", ahead_seconds)
+    """The clock of each that reports, by what it found the control server's to be."""
+    seconds, _ = control().time()
+    for name, stored in cast(Fields, control().hgetall(keys.HOSTS)).items():
+        host = decoded(ReportedHost, stored, "host")
+        if abs(host.at - (host.ahead_seconds or 0.0) - seconds) < REPORTS_SECONDS:  # else it has ended
+            yield from clock(f"worker host {name.decode()}", host.ahead_seconds or 0.0)
+
+
+def fail_over() -> Iterator[Symptom]:
+    """Of a control server behind sentinels: that enough replicas follow it, and that the sentinels answer."""
+    found = sentinels_of(settings.REDIS_URL)
+    if found is None:
+        return
+    about = control().info("replication").items()
+    online = [row for name, row in about if REPLICA.fullmatch(name) and row["state"] == "online"]
+    if len(online) < COPIES:
+        text = "No replica follows the control server: what has to be kept twice is refused."
+        yield Symptom("error", text, "Start the replicas; check masteruser and masterauth.", "control server")
+    elif len(online) == COPIES:
+        text = f"{COPIES} replica follows the control server; when it ends, too, nothing is accepted."
+        yield Symptom("warning", text, "Start the server that is missing.", "control server")
+    for host, port in found.hosts:
+        try:
+            with redis.Redis(host, port, **found.sentinel_options) as sentinel:
+                sentinel.ping()
+        except redis.RedisError as error:
+            text = f"The sentinel at {host}:{port} does not answer: {error}"
+            yield Symptom("warning", text, "Start it: a fail-over needs most of them.", f"{host}:{port}")
 
 
 def processes() -> Iterator[Symptom]:
@@ -211,6 +240,7 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
     "data folder": (data_folder, "Set WEIR_DATA to a folder of this user."),
     "database": (database, "Start the database; check DATABASE_URL."),
     "control server": (control_server, "Start it; check REDIS_URL, its user and password."),
+    "fail-over": (fail_over, "Start the sentinels and the control server; check REDIS_URL."),
     "nodes": (nodes, "Mend the topology: manage.py seed, or Settings."),
     "worker hosts": (worker_hosts, "Start the control server; check REDIS_URL."),
     "processes": (processes, "Start the database and the control server first."),

@@ -18,7 +18,8 @@ import redis
 
 from queues import environment as variables
 from queues import keys, logs
-from queues.errors import WeirError
+from queues.control import connection as control_connection
+from queues.errors import BadInput, WeirError
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
 from queues.nodes.login import logged_in
@@ -195,10 +196,10 @@ class Agent:
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that gives up before the next beat is due."""
-    return redis.Redis.from_url(
-        url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
-    )
+    """A client that gives up before the next beat is due. Raises BadInput naming REDIS_URL."""
+    timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
+    # A heartbeat that is lost with a primary is followed by the next.
+    return control_connection.connect(url, acknowledged=False, retry=None, **timeouts)
 
 
 def run(agent: Agent, stop: threading.Event) -> None:
@@ -222,7 +223,11 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    agent = Agent(arguments[0], connect(variables.REDIS_URL.text()))
+    try:
+        agent = Agent(arguments[0], connect(variables.REDIS_URL.text()))
+    except BadInput as error:
+        log.error("%s", error)
+        return 2
     run(agent, stop)
     agent.close()
     return 0

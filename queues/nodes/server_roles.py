@@ -15,7 +15,11 @@ environment holds: WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 charac
 | pipeline | reads what is Weir's; writes what is the pipeline's, and counts what it publishes | all queues |
 | health | PING, without a password | PING, without a password |
 
-Nobody may configure, save, flush, list all keys, load functions, or see other connections.
+With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has replicas and sentinels: it gets
+the users `replica` (follows it) and `sentinel` (watches it and says who is primary). `sentinel.acl`, then, is
+for the sentinels: each role may ask them who the primary is.
+
+Nobody else may configure, save, flush, list all keys, load functions, or see other connections.
 """
 
 import hashlib
@@ -29,10 +33,11 @@ from queues import keys
 from queues.errors import BadInput
 
 SHORTEST_PASSWORD = 32
+REPLICA, SENTINEL = "replica", "sentinel"
 HANDSHAKE = "+auth +hello +ping +select +client|setinfo +client|setname +client|id +command|info"
 SCRIPTS = "+eval +evalsha +script|load +script|exists"
 ROWS = (
-    f"+@read +@write +@transaction +@pubsub {SCRIPTS} "
+    f"+@read +@write +@transaction +@pubsub {SCRIPTS} +wait "
     "-@dangerous -@admin -function -fcall -fcall_ro +info +time +watch"
 )
 READ = "%R~weir:*"
@@ -90,40 +95,65 @@ ROLES = (
 )
 
 
+# Of a replicated control server, in the words of its documentation.
+FAILING_OVER = {
+    REPLICA: "+psync +replconf +ping",
+    SENTINEL: "&__sentinel__:hello +multi +exec +slaveof +ping +subscribe +publish +config|rewrite +role "
+    "+info +client|setname +client|kill +script|kill",
+}
+ASKING = "+auth +hello +ping +client|setinfo +client|setname +client|id +info +role"
+ASKING_SENTINELS = f"{ASKING} +sentinel|masters +sentinel|master +sentinel|get-master-addr-by-name"
+AMONG_SENTINELS = f"{ASKING} &* +subscribe +publish +sentinel"
+
+
 def variable(role: ServerRole) -> str:
     """The environment variable with a role's password."""
-    return f"{variables.PASSWORD_PREFIX}{role.name.upper()}"
+    return variable_of(role.name)
 
 
-def access_list(rights: Mapping[str, str], passwords: Mapping[str, str]) -> str:
+def variable_of(name: str) -> str:
+    """The environment variable with the password of a user."""
+    return f"{variables.PASSWORD_PREFIX}{name.upper()}"
+
+
+def access_list(rights: Mapping[str, str], passwords: Mapping[str, str], handshake: str = HANDSHAKE) -> str:
     """A server's ACL file: role → rights, role → password. The user `default` is off."""
     lines = ["user default off nopass resetkeys resetchannels -@all"]
     lines.append("user health on nopass resetkeys resetchannels -@all +ping")
     for name, right in rights.items():
         digest = hashlib.sha256(passwords[name].encode()).hexdigest()
-        lines.append(f"user {name} on #{digest} resetkeys resetchannels -@all {HANDSHAKE} {right}")
+        lines.append(f"user {name} on #{digest} resetkeys resetchannels -@all {handshake} {right}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """Each role's password. Raises BadInput naming the variable; the password is never quoted."""
+    """Each role's password, and those of replicas and sentinels where one of these is set. Raises BadInput
+    naming the variable; the password is never quoted.
+    """
     found: dict[str, str] = {}
-    for role in ROLES:
-        password = environment.get(variable(role), "")
+    fails_over = any(environment.get(variable_of(name)) for name in FAILING_OVER)
+    for name in (*(role.name for role in ROLES), *(FAILING_OVER if fails_over else ())):
+        password = environment.get(variable_of(name), "")
         if len(password) < SHORTEST_PASSWORD:
-            raise BadInput(variable(role), f"takes {SHORTEST_PASSWORD} or more random characters.")
+            raise BadInput(variable_of(name), f"takes {SHORTEST_PASSWORD} or more random characters.")
         if password in found.values():
-            raise BadInput(variable(role), "takes a password of its own, not another role's.")
-        found[role.name] = password
+            raise BadInput(variable_of(name), "takes a password of its own, not another role's.")
+        found[name] = password
     return found
 
 
 def files(environment: Mapping[str, str]) -> dict[str, str]:
-    """The two files by name. Raises BadInput."""
+    """The files by name; `sentinel.acl` where the control server fails over. Raises BadInput."""
     passwords = passwords_of(environment)
+    at_control = {role.name: role.control for role in ROLES}
+    at_node = {"node.acl": access_list({role.name: role.node for role in ROLES}, passwords)}
+    if REPLICA not in passwords:
+        return {"control.acl": access_list(at_control, passwords), **at_node}
+    asking = {**{role.name: "" for role in ROLES}, SENTINEL: AMONG_SENTINELS}
     return {
-        "control.acl": access_list({role.name: role.control for role in ROLES}, passwords),
-        "node.acl": access_list({role.name: role.node for role in ROLES}, passwords),
+        "control.acl": access_list({**at_control, **FAILING_OVER}, passwords),
+        **at_node,
+        "sentinel.acl": access_list(asking, passwords, ASKING_SENTINELS),
     }
 
 

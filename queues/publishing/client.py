@@ -19,6 +19,7 @@ import pyarrow as pa
 import redis
 
 from queues import keys, pausing
+from queues.control.connection import connect
 from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import logged_in
@@ -72,7 +73,8 @@ class Client:
         self.producer = producer
         self._clock, self._monotonic = clock, monotonic
         self._timeout_seconds = timeout_seconds
-        self._control = _connect(control_url, timeout_seconds)
+        # What it counts there is cumulative: a count that is lost with a primary is in the next one.
+        self._control = connect(control_url, acknowledged=False, **_failing_fast(timeout_seconds))
         self.ids = BlockIds()
         self._lock = threading.RLock()
         self._topology: Topology | None = None
@@ -215,7 +217,7 @@ class Client:
         with self._lock:
             known = self._nodes.get(name)
             if known is None or known[0] != url:
-                client = _connect(logged_in(url), self._timeout_seconds)
+                client = redis.Redis.from_url(logged_in(url), **_failing_fast(self._timeout_seconds))
                 known = self._nodes[name] = (url, client)
             return known[1]
 
@@ -340,12 +342,11 @@ class Publishing:
         return Published(events, self._blocks, dict(self._by_container), self._rerouted)
 
 
-def _connect(url: str, timeout_seconds: float) -> redis.Redis:
-    """A client that fails fast and never repeats a command by itself: what is repeated is decided here."""
-    return redis.Redis.from_url(
-        url,
-        socket_timeout=timeout_seconds,
-        socket_connect_timeout=timeout_seconds,
-        retry=None,
-        health_check_interval=0,
-    )
+def _failing_fast(timeout_seconds: float) -> dict[str, Any]:
+    """Options of a connection that never repeats a command by itself: what is repeated is decided here."""
+    return {
+        "socket_timeout": timeout_seconds,
+        "socket_connect_timeout": timeout_seconds,
+        "retry": None,
+        "health_check_interval": 0,
+    }

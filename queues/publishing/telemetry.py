@@ -228,7 +228,12 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    with Client(variables.REDIS_URL.text(), PRODUCER) as client:
+    try:
+        client = Client(variables.REDIS_URL.text(), PRODUCER)
+    except BadInput as error:
+        log.error("%s", error)
+        return 2
+    with client:
         run(client, HostTelemetry(socket.gethostname(), primary_address()), stop)
     return 0
 

@@ -16,7 +16,6 @@ from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import dispatcher
 from workers.alerts.evaluation import evaluator
 from workers.alerts.evaluation.check import AlertCheck
-from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
 logger = logging.getLogger(__name__)
@@ -32,7 +31,6 @@ class Alerter:
     """`step` is one check, `deliver` one delivery; `run` does both until it is stopped."""
 
     def __init__(self, control: redis.Redis) -> None:
-        self._control = control
         self._gatherer = Gatherer(control)
         self._lease = Lease(control, "alerter", LEASE_SECONDS)
         self._dispatch_lease = Lease(control, "courier", DISPATCH_LEASE_SECONDS)
@@ -41,8 +39,7 @@ class Alerter:
         """One check; None while another has the lease."""
         # Gathered also without the lease: who takes over must have watched, to know ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)
-        # What was written last is read when it is taken: the control server may have come back empty since.
-        if not (self._lease.renew() or self._lease.acquire(self._fence())):
+        if not self._checks():
             return None
         assert self._lease.fence is not None
         return evaluator.check(evidence, self._lease.fence)
@@ -86,7 +83,14 @@ class Alerter:
                     close_old_connections()
         connections.close_all()
 
-    @staticmethod
-    def _fence() -> int:
-        watch = AlertWatch.objects.filter(pk=1).first()
-        return watch.fence if watch else 0
+    def _checks(self) -> bool:
+        """Whether this alerter checks: it holds the lease, under a number that the database gave to nobody
+        else. A control server that was restored, or taken over by another, may count from an older one.
+        """
+        if self._lease.renew():
+            return True
+        fence = self._lease.acquire(evaluator.greatest_fence())
+        if fence is None or evaluator.claim(fence):
+            return fence is not None
+        self._lease.release()
+        return False

@@ -5,6 +5,7 @@ from functools import lru_cache
 import redis
 from django.conf import settings
 
+from queues.control.connection import connect
 from queues.nodes.login import logged_in
 
 TIMEOUT_SECONDS = 5.0
@@ -22,6 +23,12 @@ def connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redi
     )
 
 
-def control_server(timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
-    """The control server of the settings."""
-    return connection(settings.REDIS_URL, timeout_seconds)
+def control_server(timeout_seconds: float = TIMEOUT_SECONDS, acknowledged: bool = True) -> redis.Redis:
+    """The control server of the settings, the same way; see `connect` for `acknowledged`."""
+    return _control(settings.REDIS_URL, timeout_seconds, acknowledged)
+
+
+@lru_cache(maxsize=8)
+def _control(url: str, timeout_seconds: float, acknowledged: bool) -> redis.Redis:
+    timeouts = {"socket_timeout": timeout_seconds, "socket_connect_timeout": timeout_seconds}
+    return connect(url, acknowledged=acknowledged, retry=None, **timeouts)

@@ -35,9 +35,10 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
 
 
 class ReportedHost(WorkerHost, frozen=True, kw_only=True):
-    """at: seconds since 1970, by the host's clock."""
+    """at: seconds since 1970, by the host's clock, which is `ahead_seconds` ahead of the control server's."""
 
     at: float
+    ahead_seconds: float | None = None
 
 
 class HostStatus(WorkerHost, frozen=True, kw_only=True):

@@ -96,7 +96,7 @@ def _is_short(snapshot: Snapshot) -> bool:
 def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.Redis) -> bool:
     """Write down since when nodes are OFFLINE, and who has returned; False if a later recovery was there."""
     with transaction.atomic():
-        if not _ours(fence):
+        if not _claim(fence):
             return False
         for node in Node.objects.all():
             row = snapshot.nodes.get(node.name)
@@ -114,13 +114,20 @@ def note_offline(snapshot: Snapshot, now: datetime, fence: int, control: redis.R
     return True
 
 
-def _ours(fence: int) -> bool:
-    """Whether no later recovery was there: the greatest number wins, for good."""
-    row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
-    if row.recovery_fence > fence:
+def _claim(fence: int) -> bool:
+    """Make the number ours; False where it, or a greater one, was there. Two control servers that both take
+    themselves for the primary may give the same number to two recoveries: the database gives it to one.
+    """
+    if _greatest() >= fence:
         return False
     TopologyRevision.objects.filter(pk=1).update(recovery_fence=fence)
     return True
+
+
+def _greatest() -> int:
+    """The number of the last recovery. Nobody else writes before this transaction ends."""
+    row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+    return int(row.recovery_fence)
 
 
 def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
@@ -130,7 +137,7 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
     if running.exists():
         return None  # a plan on its way may bring what is short; what is lost waits for nobody else's
     with transaction.atomic():
-        if not _ours(fence):
+        if _greatest() != fence:
             return None
         topology = projection.read_database()
         # A node that is just returning, and is not heard for certain yet, gets nothing either.

@@ -1,11 +1,12 @@
 """Each Celery worker host reports to the control server once a second what it is and how busy it is.
 
 `weir:hosts`: host → {"role", "slots", "busy", "pid", "at", "resizable", "started_with", "trouble", "done",
-"reserved", "drained"}.
+"reserved", "drained", "ahead_seconds"}.
 `slots` are the pool's real processes, not what it was started with: a pool may be grown and shrunk while it
 runs, and the host follows the order that stands for it (`workers.pool.orders`). `done` is what its workers
 completed while all slots had work (`workers.pool.departures`). A host that is to be drained takes no new work
-(`workers.pool.intake`); `reserved` are the tasks that it has still to finish. The report runs on the worker's
+(`workers.pool.intake`); `reserved` are the tasks that it has still to finish. `ahead_seconds` is how
+far its clock was ahead of the control server's at the report before. The report runs on the worker's
 own timer: no thread more, one small exchange a second.
 """
 
@@ -44,9 +45,10 @@ class HostReport(bootsteps.StartStopStep):
 
     def __init__(self, parent: Any, **options: Any) -> None:
         self._entry: Any = None
-        self._control = control_server(WRITE_TIMEOUT_SECONDS)
+        self._control = control_server(WRITE_TIMEOUT_SECONDS, acknowledged=False)
         self._silent = False
         self._read_to = "0-0"
+        self._ahead_seconds = 0.0
         super().__init__(parent, **options)
 
     def start(self, parent: Any) -> None:
@@ -64,6 +66,7 @@ class HostReport(bootsteps.StartStopStep):
         self._departures.settle(time.monotonic(), self._pool.slots, others())
         document = report(parent.hostname, self._pool, self._departures, time.time())
         document["drained"] = self._intake.is_drained
+        document["ahead_seconds"] = self._ahead_seconds
         answer = self._attempt(lambda: self._exchange(parent.hostname, document))
         if answer is not None:
             self._follow(*answer)
@@ -77,7 +80,9 @@ class HostReport(bootsteps.StartStopStep):
             pipe.get(keys.POOL.of(hostname))
             pipe.get(keys.DRAIN.of(hostname))
             pipe.xrange(keys.DONE.of(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
-            _, stored, drain, entries = pipe.execute()
+            pipe.time()
+            _, stored, drain, entries, (seconds, microseconds) = pipe.execute()
+        self._ahead_seconds = round(document["at"] - seconds - microseconds / 1e6, 3)
         return stored, drain, entries
 
     def _follow(self, stored: bytes | None, drain: bytes | None, entries: list[Any]) -> None:

@@ -100,11 +100,19 @@ def test_a_clock_within_a_minute_is_well(control, monkeypatch) -> None:
     assert texts(doctor.control_server) == []
 
 
-def test_a_worker_host_that_reports_from_the_future_is_named(control) -> None:
-    control.hset(keys.HOSTS, "jobs@a", json.dumps({"at": time.time() + 600}))
-    control.hset(keys.HOSTS, "jobs@b", json.dumps({"at": time.time() - 1}))
-    (symptom,) = doctor.worker_hosts()
-    assert symptom.subject == "worker host jobs@a"
+def test_a_worker_host_whose_clock_is_off_is_named_whichever_way_and_one_that_ended_is_not(control) -> None:
+    now = time.time()
+    for name, at, ahead in (
+        ("jobs@ahead", now + 600, 600.0),
+        ("jobs@behind", now - 600, -600.0),
+        ("jobs@well", now - 1, 0.0),
+        ("jobs@ended", now - 3600, 0.0),
+    ):
+        control.hset(keys.HOSTS, name, json.dumps({"at": at, "ahead_seconds": ahead}))
+    found = {each.subject: each for each in doctor.worker_hosts()}
+    assert set(found) == {"worker host jobs@ahead", "worker host jobs@behind"}
+    assert "600 s behind" in found["worker host jobs@behind"].text
+    assert "NTP" in found["worker host jobs@behind"].remedy
 
 
 def test_a_guessable_secret_is_named_by_its_variable_only(monkeypatch) -> None:

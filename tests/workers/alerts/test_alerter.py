@@ -17,6 +17,7 @@ from tests.waiting import until
 from tests.workers.alerts.checks import lost, node, plant, rule, the_alert
 from tests.workers.alerts.receiving import hook
 from workers.alerts.alerter import Alerter
+from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Alert, Delivery
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,6 +67,18 @@ def test_a_control_server_that_came_back_empty_stops_nobody(control):
     assert alerter.step(now + 7, 107.0) is not None, "nor whoever has run all the time"
     alerter.close()
     assert Alerter(control).step(now + 9, 109.0) is not None
+
+
+def test_of_two_alerters_that_two_primaries_gave_one_number_the_second_checks_nothing(control, monkeypatch):
+    first, second = Alerter(control), Alerter(control)
+    publish(control, lost(), 1)
+    now = time.time()
+    seen = evaluator.greatest_fence()
+    assert first.step(now, 100.0) is not None
+    control.flushall()  # the other primary knows of no lease
+    publish(control, lost(), 1)
+    monkeypatch.setattr(evaluator, "greatest_fence", lambda: seen)  # it asked before the first had written
+    assert second.step(now, 100.0) is None
 
 
 def test_an_observer_that_falls_silent_is_an_alert_and_the_others_stay(control):

@@ -144,6 +144,15 @@ def test_a_recovery_that_was_paused_while_another_was_there_writes_nothing(plant
     assert TopologyRevision.objects.get().recovery_fence == 9
 
 
+def test_of_two_recoveries_with_one_number_the_second_writes_nothing(plant):
+    """Two servers that both take themselves for the primary count from the same number."""
+    snapshot = plant.pass_seconds(5, silent=("n3",))
+    assert recovery.note_offline(snapshot, plant.now, 9, plant.control)
+    Node.objects.update(offline_since=None)
+    assert not recovery.note_offline(snapshot, plant.now, 9, plant.control)
+    assert Node.objects.get(name="n3").offline_since is None
+
+
 def test_only_one_recovery_works_at_a_time(plant):
     snapshot = plant.pass_seconds(5, silent=("n3",))
     with Lease(plant.control, "recovery", 5.0):

@@ -61,6 +61,17 @@ def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
                 yield Subject(rule, excused(condition, reading, evidence))
 
 
+def greatest_fence() -> int:
+    """The greatest fencing number of a check so far."""
+    return AlertWatch.objects.filter(pk=1).values_list("fence", flat=True).first() or 0
+
+
+def claim(fence: int) -> bool:
+    """Have the checks to come under this number; False where somebody has had it, or a greater one."""
+    AlertWatch.objects.get_or_create(pk=1)
+    return bool(AlertWatch.objects.filter(pk=1, fence__lt=fence).update(fence=fence))
+
+
 @transaction.atomic
 def check(evidence: Evidence, fence: int) -> AlertCheck:
     """Move every alert on by the evidence. Raises Overtaken, and then nothing was written."""

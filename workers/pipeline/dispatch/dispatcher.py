@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-import redis
-
 from queues import keys, pausing
+from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import Topology
@@ -50,7 +49,7 @@ class Dispatcher:
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._control = redis.Redis.from_url(control_url, socket_timeout=5.0)
+        self._control = connect(control_url, socket_timeout=5.0)
         self._nodes = Nodes(timeout_seconds=1.0)
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
         self._controls_key = keys.PIPELINE_CONTROLS.of(application)

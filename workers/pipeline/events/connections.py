@@ -6,6 +6,7 @@ from functools import cache
 
 import redis
 
+from queues.control.connection import connect
 from workers.pipeline.events.containers import READ_BYTES, Nodes
 
 CONTROL_TIMEOUT_SECONDS = 10.0
@@ -14,7 +15,7 @@ CONTROL_TIMEOUT_SECONDS = 10.0
 @cache
 def control_of(url: str) -> redis.Redis:
     """The control server, for the life of this process. Safe in threads, and after a fork."""
-    return redis.Redis.from_url(url, socket_timeout=CONTROL_TIMEOUT_SECONDS, socket_read_size=READ_BYTES)
+    return connect(url, socket_timeout=CONTROL_TIMEOUT_SECONDS, socket_read_size=READ_BYTES)
 
 
 @cache

@@ -29,6 +29,7 @@ if __name__ == "__main__":
 import redis
 from py4j.protocol import Py4JError
 
+from queues.control.connection import connect
 from queues.errors import BadInput, WeirError
 from queues.private_files import keep_private
 from workers.documents.pipeline import PipelineOrder
@@ -237,7 +238,7 @@ def main(arguments: list[str]) -> int:
         logs.configure()
         variables.OTLP_ENDPOINT.address()
         settings = Settings.of(variables.PROCESS)
-        with redis.Redis.from_url(settings.control_url, socket_timeout=10.0) as control:
+        with connect(settings.control_url, socket_timeout=10.0) as control:
             settings = replace(settings, declaration=given.application or settings.declaration)
             process = PipelineProcess(settings, _declared(settings.declaration, control), control)
             signal.signal(signal.SIGTERM, process.stop)

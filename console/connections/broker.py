@@ -1,0 +1,36 @@
+"""Where Celery's broker is: on the control server, by whatever form its address has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from queues.control.address import sentinels_of
+
+TRANSPORT = "console.connections.broker_transport:AcknowledgedTransport"
+# A primary that vanished without a word is left after BRPOP's 10 s and at most twice this.
+HEALTH_SECONDS = 2
+SOCKET_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """What differs by address. transport: kombu's own for the URL where it is None."""
+
+    url: str
+    transport: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def settings_of(url: str) -> BrokerSettings:
+    """Raises BadInput naming REDIS_URL."""
+    found = sentinels_of(url)
+    if found is None:
+        return BrokerSettings(url)
+    options = {
+        "master_name": found.name,
+        "sentinel_kwargs": found.sentinel_options,
+        "socket_timeout": SOCKET_SECONDS,
+        "socket_connect_timeout": SOCKET_SECONDS,
+        "health_check_interval": HEALTH_SECONDS,
+    }
+    return BrokerSettings(found.broker_url, TRANSPORT, options)

@@ -1,0 +1,68 @@
+"""What DATABASE_URL says: SQLite's file, a PostgreSQL server, or several of which one takes writes.
+
+    postgres://user:password@host1:5432,host2:5432/weir
+
+Of several, libpq takes the first that accepts writes (`target_session_attrs=read-write`), each time it
+connects. Django connects anew for each request and task, so a stand-by that was promoted is found by itself.
+"""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import dj_database_url
+
+from queues import environment as variables
+from queues.errors import BadInput
+
+POSTGRESQL = "django.db.backends.postgresql"
+DEFAULT_PORT = "5432"
+# A server that vanished is given up after these; without them a query on it waits a quarter of an hour.
+PATIENCE: dict[str, Any] = {
+    "connect_timeout": 3,
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+
+
+def settings_of(url: str) -> dict[str, Any]:
+    """An entry of DATABASES. Raises BadInput naming DATABASE_URL; the address is never quoted."""
+    hosts = _hosts(url)
+    try:
+        found: dict[str, Any] = dict(dj_database_url.parse(_with_first(url, hosts)))
+    except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError):
+        raise _refused("takes postgres://user:password@host:5432/name, or sqlite:///file.") from None
+    if found["ENGINE"] != POSTGRESQL:
+        if len(hosts) > 1:
+            raise _refused("takes several hosts for PostgreSQL only.")
+        return found
+    given = found.get("OPTIONS", {})
+    if len(hosts) > 1:
+        found["HOST"], found["PORT"] = (",".join(each) for each in zip(*map(_place, hosts), strict=True))
+        given = {"target_session_attrs": "read-write", **given}
+    found["OPTIONS"] = {**PATIENCE, **given}
+    return found
+
+
+def _hosts(url: str) -> list[str]:
+    return urlsplit(url).netloc.rpartition("@")[2].split(",")
+
+
+def _with_first(url: str, hosts: list[str]) -> str:
+    """The same with one host, which is all that the parser knows."""
+    parts = urlsplit(url)
+    login, at, _ = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{login}{at}{hosts[0]}").geturl() if len(hosts) > 1 else url
+
+
+def _place(host: str) -> tuple[str, str]:
+    name, _, port = host.partition(":")
+    port = port or DEFAULT_PORT
+    if not name or not (port.isascii() and port.isdigit()):
+        raise _refused("takes several servers as host:port, separated by commas.")
+    return name, port
+
+
+def _refused(message: str) -> BadInput:
+    return BadInput(variables.DATABASE_URL.name, message)

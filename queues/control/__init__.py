@@ -1,0 +1,1 @@
+"""The control server: its address, and connections that find it again after a fail-over."""

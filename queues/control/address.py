@@ -1,0 +1,107 @@
+"""What REDIS_URL says: one server, or the sentinels that know which server is the primary now.
+
+    redis://user:password@host:6379/0
+    sentinel://user:password@host1:26379,host2:26379,host3:26379/NAME/0
+
+The second names sentinels, in any order, and the name under which they watch the control server. User and
+password are those of both: `queues.nodes.server_roles` gives a role the same at servers and sentinels.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from queues import environment as variables
+from queues.errors import BadInput
+
+SENTINEL = "sentinel"
+SINGLE = ("redis", "rediss", "unix")
+SENTINEL_PORT = 26379
+# One that does not answer is passed over: the others know as much.
+SENTINEL_SECONDS = 0.5
+MOST_DATABASE = 15
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+FORM = "sentinel://user:password@host1:26379,host2:26379/NAME/0"
+
+
+@dataclass(frozen=True)
+class Sentinels:
+    """The sentinels of a replicated control server. `hosts`: (host, port) each; `name`: what they call it."""
+
+    hosts: tuple[tuple[str, int], ...]
+    name: str
+    database: int = 0
+    user: str | None = None
+    password: str | None = None
+
+    @property
+    def login(self) -> dict[str, Any]:
+        """As redis-py takes it; nothing where there is none."""
+        given = {"username": self.user, "password": self.password}
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def sentinel_options(self) -> dict[str, Any]:
+        """How redis-py asks a sentinel."""
+        timeouts = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
+        return {**self.login, **timeouts, "retry": None}
+
+    @property
+    def broker_url(self) -> str:
+        """As kombu's sentinel transport takes it: an address a sentinel."""
+        login = ""
+        if self.password:
+            login = f"{quote(self.user or '', safe='')}:{quote(self.password, safe='')}@"
+        return ";".join(f"sentinel://{login}{host}:{port}/{self.database}" for host, port in self.hosts)
+
+
+def sentinels_of(url: str) -> Sentinels | None:
+    """The sentinels of an address; None where it names one server itself. Raises BadInput naming REDIS_URL;
+    the address is never quoted, as it may hold a password.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in SINGLE:
+        return None
+    if parts.scheme != SENTINEL:
+        raise _refused(f"begins with redis://, rediss:// or unix://, or is {FORM}.")
+    login, _, places = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    name, database = _name(parts)
+    return Sentinels(
+        _hosts(places),
+        name,
+        database,
+        unquote(user) or None,
+        unquote(password) or None,
+    )
+
+
+def _hosts(places: str) -> tuple[tuple[str, int], ...]:
+    hosts: list[tuple[str, int]] = []
+    for place, part in enumerate(places.split(","), 1):
+        found = _HOST.fullmatch(part)
+        port = int(found[2] or SENTINEL_PORT) if found else 0
+        if found is None or not 0 < port < 2**16:
+            raise _refused(f"takes sentinels as host:port, separated by commas; sentinel {place} is none.")
+        if (found[1].strip("[]"), port) in hosts:
+            raise _refused(f"names sentinel {place} twice; each must be one of its own.")
+        hosts.append((found[1].strip("[]"), port))
+    return tuple(hosts)
+
+
+def _name(parts: SplitResult) -> tuple[str, int]:
+    """The name that the sentinels watch, and the number of the database."""
+    name, _, database = parts.path.lstrip("/").partition("/")
+    if not _NAME.fullmatch(name):
+        raise _refused(f"names what the sentinels watch behind the hosts: {FORM}.")
+    if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MOST_DATABASE):
+        raise _refused(f"takes a database from 0 to {MOST_DATABASE} behind the name {name}.")
+    if parts.query or parts.fragment:
+        raise _refused("takes nothing behind the database.")
+    return name, int(database or 0)
+
+
+def _refused(message: str) -> BadInput:
+    return BadInput(variables.REDIS_URL.name, message)

@@ -1,0 +1,42 @@
+"""What DATABASE_URL may say."""
+
+import pytest
+
+from console.storage.database_address import settings_of
+from queues.errors import BadInput
+
+
+def test_one_server_is_given_up_soon():
+    found = settings_of("postgres://weir:secret@database:5432/weir?sslmode=require")
+    assert (found["HOST"], found["PORT"], found["NAME"]) == ("database", 5432, "weir")
+    assert found["OPTIONS"]["sslmode"] == "require"
+    assert found["OPTIONS"]["connect_timeout"] == 3
+    assert "target_session_attrs" not in found["OPTIONS"]
+
+
+def test_of_several_the_one_that_takes_writes_is_meant():
+    found = settings_of("postgres://weir:s%40cret@a:5433,b/weir?connect_timeout=9")
+    assert (found["HOST"], found["PORT"]) == ("a,b", "5433,5432")
+    assert found["PASSWORD"] == "s@cret"
+    assert found["OPTIONS"]["target_session_attrs"] == "read-write"
+    assert found["OPTIONS"]["connect_timeout"] == 9
+
+
+def test_a_file_stays_a_file(tmp_path):
+    assert settings_of(f"sqlite:///{tmp_path}/a,b")["NAME"] == f"{tmp_path}/a,b"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://weir:secret@a:1,:2/weir",
+        "postgres://weir:secret@a:1,b:secret/weir",
+        "postgres://weir:secret@a:secret/weir",
+        "unknown://weir:secret@a/weir",
+        "mysql://weir:secret@a,b/weir",
+    ],
+)
+def test_what_is_none_is_refused_by_name_and_never_quoted(url):
+    with pytest.raises(BadInput, match="DATABASE_URL") as refused:
+        settings_of(url)
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,46 @@
+"""What REDIS_URL may say."""
+
+import pytest
+
+from queues.control.address import sentinels_of
+from queues.errors import BadInput
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:6379/0", "rediss://user:word@host/0", "unix:///tmp/s"])
+def test_an_address_of_one_server_names_no_sentinels(url):
+    assert sentinels_of(url) is None
+
+
+def test_sentinels_are_read_with_the_name_the_database_and_the_login():
+    found = sentinels_of("sentinel://web:s%40cret@a:1,b,[::1]:3/control/2")
+    assert found.hosts == (("a", 1), ("b", 26379), ("::1", 3))
+    assert (found.name, found.database) == ("control", 2)
+    assert found.login == {"username": "web", "password": "s@cret"}
+
+
+def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
+    found = sentinels_of("sentinel://web:s%40cret@a:1,b:2/control")
+    assert found.broker_url == "sentinel://web:s%40cret@a:1/0;sentinel://web:s%40cret@b:2/0"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://secret@a/control", "begins with redis://"),
+        ("secret", "begins with redis://"),
+        ("sentinel://u:secret@a:1,b:x/control/0", "sentinel 2 is none"),
+        ("sentinel://u:secret@a:1,,b:1/control/0", "sentinel 2 is none"),
+        ("sentinel://u:secret@a:70000/control/0", "sentinel 1 is none"),
+        ("sentinel://u:secret@a:1,b:1,a:1/control/0", "names sentinel 3 twice"),
+        ("sentinel://u:secret@a:1", "names what the sentinels watch"),
+        ("sentinel://u:secret@a:1/0 0/0", "names what the sentinels watch"),
+        ("sentinel://u:secret@a:1/control/x", "a database from 0 to 15"),
+        ("sentinel://u:secret@a:1/control/16", "a database from 0 to 15"),
+        ("sentinel://u:secret@a:1/control/0?timeout=secret", "nothing behind the database"),
+    ],
+)
+def test_what_is_none_is_refused_by_name_and_never_quoted(url, said):
+    with pytest.raises(BadInput, match="REDIS_URL") as refused:
+        sentinels_of(url)
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value)
