@@ -39,6 +39,8 @@ hypothesis_settings.load_profile("weir")
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
+# A long proof that says nothing else hangs after so long; three share two cores whose speed varies.
+LONG_SECONDS = 1_200
 ON_A_PLANT = ("tests/plant/", "tests/production/", "tests/workers/", "tests/queues/")
 # Long, and each of them by itself: they measure nothing, and any process may take any.
 BY_THEMSELVES = (
@@ -72,6 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         long = item.get_closest_marker("slow") or item.get_closest_marker("faults")
         if item.nodeid.startswith("tests/controllers/") and not item.nodeid.startswith(SCENARIOS):
             item.add_marker("law")
+        if long and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONG_SECONDS))
         if long and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BY_THEMSELVES):
             item.add_marker("alone")
     yield
