@@ -33,6 +33,15 @@ class IndexedMove:
 
 
 @dataclass(frozen=True)
+class _Cells:
+    """A container each: its queue, its node, its points."""
+
+    queue: npt.NDArray[np.int64]
+    node: npt.NDArray[np.int64]
+    points: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Allocation:
     """Nodes (arrays over nodes) and queues (sequences over queues) at one instant; never changed in place."""
 
@@ -47,6 +56,14 @@ class Allocation:
     points: tuple[Mapping[int, int], ...]
 
     @cached_property
+    def _cells(self) -> "_Cells":
+        """The containers, an array a column, in the order of `containers`."""
+        rows = [
+            (queue, node, points) for queue, held in enumerate(self.points) for node, points in held.items()
+        ]
+        return _Cells(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
+
+    @cached_property
     def available(self) -> Flags:
         """Nodes that may receive points."""
         return ~(self.drained | self.offline)
@@ -54,23 +71,18 @@ class Allocation:
     @cached_property
     def rate_per_point(self) -> Floats:
         """Load of one point of each queue [rate per point]."""
-        per_point = np.zeros(len(self.queues))
-        for queue, held in enumerate(self.points):
-            if self.rate[queue] < NEGLIGIBLE_PER_SECOND:
-                continue
-            heard = sum(points for node, points in held.items() if not self.offline[node])
-            per_point[queue] = self.rate[queue] / (heard or sum(held.values()) or 1)
-        return per_point
+        cells, count = self._cells, len(self.queues)
+        held = np.bincount(cells.queue, weights=cells.points, minlength=count)
+        heard = np.bincount(cells.queue, weights=cells.points * ~self.offline[cells.node], minlength=count)
+        per_point = self.rate / np.where(heard > 0, heard, np.maximum(held, 1.0))
+        return np.asarray(np.where(self.rate < NEGLIGIBLE_PER_SECOND, 0.0, per_point))
 
     @cached_property
     def loads(self) -> Floats:
         """Load per node [unit of the rates]."""
-        loads = np.zeros(len(self.nodes))
-        for queue, held in enumerate(self.points):
-            for node, points in held.items():
-                if not self.offline[node]:
-                    loads[node] += self.rate_per_point[queue] * points
-        return loads
+        cells = self._cells
+        each = self.rate_per_point[cells.queue] * cells.points * ~self.offline[cells.node]
+        return np.asarray(np.bincount(cells.node, weights=each, minlength=len(self.nodes)), dtype=float)
 
     @cached_property
     def held(self) -> tuple[Mapping[int, int], ...]:

@@ -53,12 +53,15 @@ class Board:
     totals: Floats = field(init=False)
     moved: dict[tuple[int, int, int], int] = field(default_factory=dict)
     gave: dict[int, set[int]] = field(default_factory=dict)
+    returns: dict[tuple[int, int], list[int]] = field(default_factory=dict)  # queue and source → targets
 
     def __post_init__(self) -> None:
         self.loads = self.start.loads.copy()
         self.points = [dict(held) for held in self.start.points]
         self.held = [dict(held) for held in self.start.held]
         self.totals = np.array([float(sum(held.values())) for held in self.held])
+        for queue, source, target in self.rules.returns:
+            self.returns.setdefault((queue, source), []).append(target)
 
     @property
     def room(self) -> Floats:
@@ -283,11 +286,7 @@ def _most(board: Board, target: int, per_point: float) -> int:
 def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
     """Receivers worth a check: the holders, and of the others the tightest that fits and the roomiest."""
     room = board.room
-    if board.rules.returns:
-        for target in range(len(room)):
-            if (queue, donor, target) in board.rules.returns:
-                room[target] = -1.0
-    room[[donor, *board.gave.get(queue, ())]] = -1.0
+    room[[donor, *board.gave.get(queue, ()), *board.returns.get((queue, donor), ())]] = -1.0
     targets = [node for node in board.points[queue] if room[node] > 0]
     room[list(board.points[queue])] = -1.0
     roomiest = int(np.argmax(room))

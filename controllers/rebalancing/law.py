@@ -25,7 +25,7 @@ nothing knew which of them caused the load (Table 4.1; its second row should rea
 band is LinkedIn Cruise Control's rule for the distribution of load over brokers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,7 +146,7 @@ def check_observation(parameters: Values, observation: Values, where: str) -> No
         _check_queue(parameters, queue, names, f"{where}.queues[{at}]")
 
 
-def _check_queue(parameters: Values, queue: Values, names: Sequence[str], where: str) -> None:
+def _check_queue(parameters: Values, queue: Values, names: Collection[str], where: str) -> None:
     for node in queue["containers"]:
         if node not in names:
             raise BadInput(f"{where}.containers.{node}", f"is no node; the nodes are {', '.join(names)}")
@@ -163,17 +163,17 @@ def _check_queue(parameters: Values, queue: Values, names: Sequence[str], where:
         )
 
 
-def _different(rows: Sequence[Values], where: str) -> list[str]:
+def _different(rows: Sequence[Values], where: str) -> Collection[str]:
     """The names of the rows, which must be one or more and all different."""
     names = [row["name"] for row in rows]
     if not names:
         raise BadInput(where, "takes at least one")
-    seen: set[str] = set()
+    seen: dict[str, None] = {}
     for at, name in enumerate(names):
         if name in seen:
             raise BadInput(f"{where}[{at}].name", f"{name} is there twice; names must differ")
-        seen.add(name)
-    return names
+        seen[name] = None
+    return seen
 
 
 def check_thresholds(parameters: Values) -> None:

@@ -22,7 +22,7 @@ What was proposed on the same plant and was not approved is `declined`: it is no
 emptied by `rebalancing`, as if drained, and is IDLE then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -227,14 +227,14 @@ def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
     return max(loads, default=0.0), float(plant.loads[node])
 
 
-def restoring_moves(plant: Allocation, gone: Sequence[int]) -> list[IndexedMove]:
+def restoring_moves(plant: Allocation, gone: Collection[int]) -> list[IndexedMove]:
     """The points of lost nodes to nodes that are there, each queue with its minimum of containers again.
 
     A queue below its minimum with nothing to restore (its nodes came back, or new ones came) shares out what
     it holds: each new container gets an equal part of all its points.
     """
     moves: list[IndexedMove] = []
-    loads = plant.loads.copy()
+    loads, gone = plant.loads.copy(), frozenset(gone)
     for queue, held in enumerate(plant.points):
         lost = {node: points for node, points in held.items() if node in gone}
         heard = {node: float(points) for node, points in held.items() if plant.available[node]}
@@ -269,9 +269,14 @@ def _shared_out(
 
 def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: int) -> list[int]:
     """Nodes that get a new container, so that the queue has its minimum again: the least loaded."""
-    free = [int(node) for node in np.flatnonzero(plant.available) if int(node) not in heard]
-    free.sort(key=lambda node: (loads[node] / plant.capacity[node], node))
-    return free[: max(0, minimum - len(heard))]
+    missing = minimum - len(heard)
+    if missing <= 0:
+        return []
+    free = plant.available.copy()
+    free[list(heard)] = False
+    nodes = np.flatnonzero(free)
+    by_load = np.argsort(loads[nodes] / plant.capacity[nodes], kind="stable")
+    return [int(node) for node in nodes[by_load[:missing]]]
 
 
 def _decision(

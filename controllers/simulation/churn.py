@@ -1,0 +1,214 @@
+"""The lab's scenario `churn`: a large plant whose nodes come and go, balanced every five minutes.
+
+`nodes` nodes hold `containers` containers, two a queue. The queues' rates follow Zipf's law with exponent
+0.7, none so great that its containers could not be carried, and a day-long sine (or a trace) between `valley`
+and 1; each minute has `noise` of its own. At the peak the plant is filled to `fill` of what its nodes carry
+without being BUSY. BUSY is 350, TOOBUSY 450 events/s.
+
+Each hour a share `leaving` of the nodes is drained, gone half an hour later, and a new node takes the place
+after another half; a share `failing` stops at once, with what it holds, and is replaced in the same way.
+While a node is silent its queues' other containers carry its load, as the splitter routes around it.
+
+A decision sees the mean of the last four measurements. What a law takes for one is no part of what is
+simulated, and differs from run to run: `decision_seconds_worst` and `_mean`, of the processor.
+
+toobusy_node_minutes   minutes in which a node was TOOBUSY, summed over nodes
+of_failures            those among them of a node that carried for a silent one, before the next decision
+points_moved           for balance and for nodes that are drained; `points_restored` are made again, not moved
+moved_share            points moved in an hour, of all there are
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from controllers.framework.parameter import Parameter
+from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove
+from controllers.rebalancing.node_scaling import restoring_moves
+from controllers.rivals.greedy_band import GreedyBand
+from controllers.simulation.model import arrivals
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.queues import BUSY, MEASUREMENTS, TOOBUSY, Balancer, OurLaws, shares, with_idle
+from queues.points import TOTAL
+
+DECISION_MINUTES, DAY_MINUTES, HOUR_MINUTES = 5, 24 * 60, 60
+NOTICE_MINUTES, ABSENT_MINUTES = 30, 30
+# A node that was silent at two decisions in a row is given up, as by the law `node_scaling`.
+LOST_MINUTES = 2 * DECISION_MINUTES
+ZIPF_EXPONENT, HOLDERS = 0.7, 2
+# Of what its containers' nodes carry without being BUSY a queue needs no more than this.
+GREATEST_QUEUE = 0.7
+SETTINGS = (
+    Parameter("nodes", "nodes", "There are at most.", 1_000, 4, 10_000, "integer"),
+    Parameter("containers", "containers", "Of all queues, two each.", 5_000, 4, 100_000, "integer"),
+    Parameter("hours", "h", "How long it lasts; the peak is in the middle.", 6, 1, 168, "integer"),
+    Parameter("fill", "share of BUSY", "The plant is filled to it at the peak.", 0.8, 0.01, 1),
+    Parameter("valley", "share of the peak", "The load half a day before it.", 0.5, 0, 1),
+    Parameter("noise", "share of the rate", "Standard deviation of each minute's rate.", 0.05, 0, 1),
+    Parameter("leaving", "share an hour", "Nodes that are drained, and replaced.", 0.02, 0, 1),
+    Parameter("failing", "share an hour", "Nodes that stop at once, and are replaced.", 0.002, 0, 1),
+)
+
+
+@dataclass
+class ComingAndGoing:
+    """Which nodes are there: each drains until one minute, or is away until one."""
+
+    drains_until: Floats
+    away_until: Floats
+    away_since: Floats
+
+    @classmethod
+    def of(cls, nodes: int) -> "ComingAndGoing":
+        """All are there."""
+        return cls(np.full(nodes, np.inf), np.full(nodes, -np.inf), np.full(nodes, np.inf))
+
+    def step(self, minute: int, settings: Mapping[str, Any], chance: np.random.Generator) -> None:
+        """Who is due goes and comes; then chance strikes those that are there."""
+        self._leave(self.drains_until <= minute, minute)
+        self.away_since[self.away_until <= minute] = np.inf
+        there = np.flatnonzero(np.isinf(self.drains_until) & (self.away_until <= minute))
+        share = DECISION_MINUTES / HOUR_MINUTES
+        drained = chance.random(len(there)) < settings["leaving"] * share
+        failed = chance.random(len(there)) < settings["failing"] * share
+        self.drains_until[there[drained & ~failed]] = minute + NOTICE_MINUTES
+        self._leave(np.isin(np.arange(len(self.away_until)), there[failed]), minute)
+
+    def _leave(self, who: Flags, minute: int) -> None:
+        self.drains_until[who] = np.inf
+        self.away_until[who] = minute + ABSENT_MINUTES
+        self.away_since[who] = minute
+
+    def seen(self, plant: Allocation, minute: int) -> Allocation:
+        """The plant as it is at an instant, with those that are drained and those that are silent."""
+        return with_idle(
+            replace(plant, drained=np.isfinite(self.drains_until), offline=self.away_until > minute)
+        )
+
+    def given_up(self, minute: int) -> frozenset[int]:
+        """Nodes that have been silent for too long."""
+        return frozenset(np.flatnonzero(minute - self.away_since >= LOST_MINUTES).tolist())
+
+
+@dataclass
+class _Tally:
+    """What the hours add up to."""
+
+    moved: int = 0
+    restored: int = 0
+    moves: int = 0
+    toobusy: int = 0
+    of_failures: int = 0
+    worst: Floats = field(default_factory=lambda: np.zeros(0))
+    seconds: list[float] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+
+
+def at_first(settings: Mapping[str, Any], seed: int) -> Allocation:
+    """Each queue in two halves on two nodes drawn at random, at its rate of the peak."""
+    nodes, queues = int(settings["nodes"]), int(settings["containers"]) // HOLDERS
+    chance = generator(seed, "start")
+    weights = 1 / np.arange(1, queues + 1) ** ZIPF_EXPONENT
+    rates = weights / weights.sum() * nodes * BUSY * settings["fill"]
+    none = np.zeros(nodes, dtype=bool)
+    held = (chance.choice(nodes, HOLDERS, replace=False).tolist() for _ in range(queues))
+    return Allocation(
+        nodes=tuple(f"n{index + 1}" for index in range(nodes)),
+        capacity=np.ones(nodes),
+        drained=none,
+        offline=none,
+        idle=none,
+        queues=tuple(f"q{index + 1}" for index in range(queues)),
+        rate=np.minimum(rates, HOLDERS * BUSY * GREATEST_QUEUE),
+        minimum=(HOLDERS,) * queues,
+        points=tuple(dict.fromkeys(pair, TOTAL // HOLDERS) for pair in held),
+    )
+
+
+def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
+    """Load per minute as a share of the peak's, which is in the middle."""
+    minutes = int(settings["hours"]) * HOUR_MINUTES
+    if trace is not None:
+        return arrivals.resampled(trace, minutes)
+    from_peak = (np.arange(minutes) - minutes / 2) / DAY_MINUTES
+    return np.asarray(settings["valley"] + (1 - settings["valley"]) * (1 + np.cos(2 * np.pi * from_peak)) / 2)
+
+
+def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
+    """One law. Who comes and goes, and what arrives, is the same for all laws of a seed."""
+    plant = at_first(settings, seed)
+    shape = profile(settings, trace)[:, None] * plant.rate[None, :]
+    rates = arrivals.noisy(shape, settings["noise"], generator(seed, "noise"))
+    who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
+    there, tally = ComingAndGoing.of(len(plant.nodes)), _Tally()
+    members, chance = generator(seed, "members"), generator(seed, law)
+    for minute in range(0, len(rates), DECISION_MINUTES):
+        mean = rates[max(0, minute - MEASUREMENTS) : max(1, minute)].mean(axis=0)
+        plant = there.seen(replace(plant, rate=mean), minute)
+        plant = _restored(plant, there.given_up(minute), tally)
+        plant = with_idle(plant.after(_decided(who, plant, chance, tally)))
+        there.step(minute, settings, members)
+        _count(there.seen(plant, minute), rates[minute : minute + DECISION_MINUTES], tally)
+    return _outcome(tally, settings)
+
+
+def _restored(plant: Allocation, gone: frozenset[int], tally: _Tally) -> Allocation:
+    """The points of nodes that were given up are made again elsewhere, whatever the law."""
+    moves = restoring_moves(plant, gone) if gone else []
+    tally.restored += sum(move.points for move in moves)
+    return with_idle(plant.after(moves))
+
+
+def _decided(
+    who: Balancer, plant: Allocation, chance: np.random.Generator, tally: _Tally
+) -> list[IndexedMove]:
+    began = time.process_time()
+    moves = [move for part in who.decide(plant, chance) for move in part]
+    tally.seconds.append(time.process_time() - began)
+    tally.moved += sum(move.points for move in moves)
+    tally.moves += len(moves)
+    return moves
+
+
+def _count(plant: Allocation, rates: Floats, tally: _Tally) -> None:
+    """The minutes until the next decision, with those that have gone since."""
+    heard = shares(plant)
+    heard[:, plant.offline] = 0.0
+    silent = 1 - heard.sum(axis=1)
+    carried = heard / np.where(silent < 1, 1 - silent, 1.0)[:, None]
+    over = rates @ carried >= TOOBUSY
+    heirs = (heard[silent > 1e-9] > 0).any(axis=0)
+    tally.toobusy += int(over.sum())
+    tally.of_failures += int(over[:, heirs].sum())
+    tally.used.append(int((~plant.idle & ~plant.offline).sum()))
+    tally.worst = np.append(tally.worst, (rates @ carried).max(axis=1))
+
+
+def _outcome(tally: _Tally, settings: Mapping[str, Any]) -> ScenarioOutcome:
+    points = int(settings["containers"]) // HOLDERS * TOTAL
+    metrics = {
+        "toobusy_node_minutes": tally.toobusy,
+        "of_failures": tally.of_failures,
+        "points_moved": tally.moved,
+        "moved_share": round(tally.moved / points / float(settings["hours"]), 6),
+        "moves": tally.moves,
+        "points_restored": tally.restored,
+        "nodes_used_mean": round(float(np.mean(tally.used)), 3),
+        "decision_seconds_worst": round(max(tally.seconds), 3),
+        "decision_seconds_mean": round(float(np.mean(tally.seconds)), 3),
+    }
+    return ScenarioOutcome(metrics, {"worst_node_per_second": tally.worst})
+
+
+SCENARIO = Scenario(
+    "churn",
+    "A plant of a thousand nodes that come and go.",
+    ("rebalancing", "greedy-band"),
+    SETTINGS,
+    ("toobusy_node_minutes", "of_failures", "points_moved", "moved_share", "decision_seconds_worst"),
+    run,
+    {"greedy-band": ("rebalancing", {"goal": "band"})},
+)

@@ -1,0 +1,72 @@
+"""The lab's large plant whose nodes come and go."""
+
+import numpy as np
+import pytest
+
+from controllers.rebalancing.allocation import Allocation
+from controllers.simulation.churn import SCENARIO, ComingAndGoing, at_first, profile
+from queues.points import TOTAL
+
+SMALL = {"nodes": 60, "containers": 300, "hours": 3}
+FIGURES = ("decision_seconds_worst", "decision_seconds_mean")
+
+
+def metrics(law: str = "rebalancing", seed: int = 1, **settings):
+    return SCENARIO.run(law, SCENARIO.read_settings(settings), seed, None).metrics
+
+
+def test_nodes_that_are_drained_leave_nothing_behind_and_no_node_is_toobusy():
+    found = metrics(**SMALL, leaving=0.1, failing=0)
+    assert found["points_restored"] == 0 and found["points_moved"] > 0
+    assert found["toobusy_node_minutes"] == 0
+
+
+def test_what_a_node_held_that_stopped_is_made_again():
+    found = metrics(**SMALL, leaving=0, failing=0.1)
+    assert found["points_restored"] > 0
+    assert found["toobusy_node_minutes"] == found["of_failures"]
+
+
+def test_a_rule_that_moves_whole_containers_leaves_nodes_toobusy_where_ours_leaves_none():
+    ours, theirs = (metrics(law, **SMALL, failing=0) for law in ("rebalancing", "greedy-band"))
+    assert ours["toobusy_node_minutes"] == 0 < theirs["toobusy_node_minutes"]
+
+
+def test_a_run_is_the_same_again_from_the_same_seed_but_for_what_its_decisions_took():
+    first, again = (metrics(**SMALL) for _ in range(2))
+    assert all(first[name] == again[name] for name in first if name not in FIGURES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_node_is_drained_before_it_goes_and_somebody_new_comes_in_its_place(seed):
+    there, chance = ComingAndGoing.of(50), np.random.default_rng(seed)
+    plant = at_first(SCENARIO.read_settings({"nodes": 50, "containers": 200}), seed)
+    settings, absent = {"leaving": 0.5, "failing": 0.1}, 0
+    for minute in range(5, 600, 5):
+        there.step(minute, settings, chance)
+        now = there.seen(plant, minute)
+        assert not (now.drained & now.offline).any()
+        absent += int(now.offline.sum())
+    there.step(700, {"leaving": 0.0, "failing": 0.0}, chance)
+    there.step(800, {"leaving": 0.0, "failing": 0.0}, chance)
+    assert absent and not there.seen(plant, 800).offline.any()
+
+
+def test_at_first_each_queue_has_two_halves_and_none_is_too_great_for_its_nodes():
+    plant: Allocation = at_first(SCENARIO.read_settings({"nodes": 100, "containers": 500}), 3)
+    assert len(plant.queues) == 250
+    assert all(list(held.values()) == [TOTAL // 2] * 2 for held in plant.points)
+    assert plant.rate.max() <= 2 * 350 * 0.7 and plant.rate.sum() <= 100 * 350 * 0.8
+
+
+def test_the_peak_is_in_the_middle_and_the_valley_half_a_day_from_it():
+    shape = profile(SCENARIO.read_settings({"hours": 24, "valley": 0.3}), None)
+    assert shape.argmax() == 12 * 60 and shape.max() == 1 and shape[0] == pytest.approx(0.3)
+
+
+@pytest.mark.slow
+def test_a_thousand_nodes_of_five_thousand_containers_have_no_toobusy_minute_but_where_a_node_stopped():
+    found = metrics()
+    assert found["toobusy_node_minutes"] == found["of_failures"]
+    # Of a large plant no greater part moves than of a small one.
+    assert found["moved_share"] <= 1.1 * metrics(nodes=200, containers=1_000)["moved_share"]
