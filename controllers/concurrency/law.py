@@ -6,7 +6,8 @@ none fits. Both see only times between completions, idle time excluded, and deci
 enough (`controllers.concurrency.throughput`).
 
 In the steady state the next exploration begins after `steady_seconds`, or when the throughput has changed by
-`change` and by more than chance would.
+`change` and by more than chance would. Before that a step more is tried now and then, since a pool at its
+knee does not notice that there is more to be had (`controllers.concurrency.trial`).
 
 What can't be decided on is held, and says so: nothing was processed, one sample, samples without any time
 between them, or a pool that has not become what it was set to. A pool that stays so for `patience`
@@ -15,7 +16,9 @@ number outside the range.
 
 Three pools or more share fairly only if they explore at about the same time (Tang, 3.3). So explorations are
 numbered: who begins one takes the next number, and who is steady and hears of a greater number (`epoch`)
-begins, too. Who explores already counts as the newest.
+begins, too. Who explores already counts as the newest. While others explore, too, the explorer walks as TCC:
+points that are measured one after the other, each with the others elsewhere, lie on no curve (three pools
+rested with 13, 2 and 2 threads, where TCC has 5 each). Only who aims at the peak has nobody to consider.
 
 A pool that is not steered (`steered` false: the loop advises, say) is only measured where it is; when an
 exploration would be due, its first step is the advice. As soon as it is steered, the law explores.
@@ -25,7 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from controllers.concurrency import explorer, tcc
+from controllers.concurrency import explorer, tcc, trial
 from controllers.concurrency.explorer import CurveSearch
 from controllers.concurrency.memory import (
     STATE,
@@ -39,8 +42,9 @@ from controllers.concurrency.memory import (
 from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import Measurement, ThroughputSample
+from controllers.concurrency.trial import Origin, Trial
 from controllers.design.friendliness import least_q, least_w
-from controllers.framework.decision import Decision, Json
+from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import because, counted, no_action
@@ -48,6 +52,8 @@ from queues.errors import BadInput
 
 # How surely the throughput must differ before a change is believed: a chance of 0.1 % in each check.
 CHANGE_Z = 3.3
+# A pool that has changed its size warms up and is measured anew: then its effect shows.
+EFFECT_SECONDS = 30.0
 
 
 class Concurrency:
@@ -116,12 +122,15 @@ LAW: Law = Concurrency()
 def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, Decision]:
     exploration, threads = memory.exploration, int(seen["threads"])
     if not memory.followed:
-        if exploration.threads != _into_range(parameters, exploration.threads):
+        if memory.threads != _into_range(parameters, memory.threads):
             return _moved_into_range(parameters, memory)
-        if threads != exploration.threads:
+        if threads != memory.threads:
             return _refused(parameters, memory, threads, seen["trouble"])
+    memory = _walking(parameters, memory, seen)
     memory = replace(memory, sample=memory.sample.with_more(seen["interdeparture_seconds"]), refused=0)
     now = memory.sample.measured(threads)
+    if memory.origin is None and now is not None:
+        memory = replace(memory, origin=Origin(threads, now.throughput_per_second))
     called = _called(memory, seen)
     if (now is None or memory.sample.count < 2) and not called:
         return memory, Decision(None, no_action(_no_rate(memory.sample)), _terms(memory, None), "samples")
@@ -140,6 +149,21 @@ def _followed(parameters: Values, memory: Memory, threads: int, steered: bool) -
     if memory.exploration.phase == "steady" and memory.exploration.threads == threads:
         return replace(memory, followed=True)
     return resting(parameters, memory, threads)
+
+
+def _shares(parameters: Values, seen: Values) -> bool:
+    """Whether other pools explore that may use the same."""
+    return seen["epoch"] is not None and parameters["aim"] != "peak"
+
+
+def _walking(parameters: Values, memory: Memory, seen: Values) -> Memory:
+    """The memory, with a search that has just begun as a walk where others explore, too."""
+    search = memory.exploration
+    if not isinstance(search, CurveSearch) or search.phase == "steady" or not _shares(parameters, seen):
+        return memory
+    return replace(
+        memory, exploration=Cycle("base", search.threads, steps=search.steps), sample=ThroughputSample()
+    )
 
 
 def _called(memory: Memory, seen: Values) -> bool:
@@ -163,10 +187,14 @@ def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decis
     exploration = memory.exploration
     threads = _into_range(parameters, exploration.threads)
     after = replace(
-        memory, exploration=replace(exploration, threads=threads), sample=ThroughputSample(), refused=0
+        memory,
+        exploration=replace(exploration, threads=threads),
+        sample=ThroughputSample(),
+        refused=0,
+        trial=replace(memory.trial, threads=0),
     )
     allowed = f"{parameters['minimum']} to {parameters['maximum']}"
-    cause = f"{counted(exploration.threads, 'thread')} are outside the range of {allowed}"
+    cause = f"{counted(memory.threads, 'thread')} are outside the range of {allowed}"
     return after, _act(after, exploration.phase, _set(threads, cause), "range")
 
 
@@ -174,12 +202,12 @@ def _refused(parameters: Values, memory: Memory, threads: int, error: str | None
     """The pool has other threads than it was set to: it is asked again, and in the end believed."""
     exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
-    differs = f"{counted(threads, 'thread')}, and was set to {exploration.threads}{why}"
+    differs = f"{counted(threads, 'thread')}, and was set to {memory.threads}{why}"
     if refused < parameters["patience"]:
-        reason = _set(exploration.threads, f"the pool has {differs}; it is asked again")
+        reason = _set(memory.threads, f"the pool has {differs}; it is asked again")
         return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
     limit = memory.limit
-    if threads < exploration.threads and threads >= parameters["minimum"]:
+    if threads < memory.threads and threads >= parameters["minimum"]:
         limit = threads
     held = _into_range(_limited(parameters, limit), max(1, threads))
     # No step was made, so there is none to compare: what can be added has been.
@@ -225,7 +253,31 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
     reason = _set(
         following.threads, _at(exploration, now), before=before, remarks=[f"next phase: {following.phase}"]
     )
+    if following.phase == "steady":
+        return _settled(parameters, after, reason, now)
     return after, _act(after, following.phase, reason, None, now)
+
+
+def _settled(parameters: Values, memory: Memory, reason: str, now: Measurement) -> tuple[Memory, Decision]:
+    """The exploration is over: what its end should bring is compared with where it began."""
+    threads, origin = memory.exploration.threads, memory.origin
+    grown = origin is not None and threads >= trial.step_from(parameters, origin.threads)
+    after = replace(memory, trial=replace(memory.trial.ended(grown), began_at=0.0))
+    return after, replace(_act(after, "steady", reason, None, now), expected=_expected(memory))
+
+
+def _expected(memory: Memory) -> Expected | None:
+    """More threads than before are there for throughput, fewer for what they cost."""
+    rest, origin = memory.exploration, memory.origin
+    if origin is None or rest.threads == origin.threads:
+        return None
+    if rest.threads < origin.threads:
+        fewer = float(origin.threads - rest.threads)
+        return Expected("threads", "down", fewer, EFFECT_SECONDS, before=float(origin.threads))
+    gain = rest.steady_per_second - origin.per_second
+    if gain <= 0:
+        return None
+    return Expected("throughput_per_second", "up", gain, EFFECT_SECONDS, before=origin.per_second)
 
 
 def _steady(
@@ -236,6 +288,8 @@ def _steady(
         why = "another host explores, and hosts that share a resource explore together"
         return _exploring_again(parameters, memory, now, why, False, seen)
     assert now is not None
+    if memory.trial.threads:
+        return _tried(parameters, memory, now)
     if memory.followed and seen["steered"]:
         return _exploring_again(parameters, memory, now, "the loop steers the pool from now on", True, seen)
     seconds = seen["seconds"]
@@ -247,15 +301,55 @@ def _steady(
     differs = checked and _has_changed(parameters, exploration, now)
     changed = differs and exploration.doubted
     if not changed and exploration.steady_seconds < parameters["steady_seconds"]:
-        # Each check measures afresh, so that a change does not drown in what was before; only a check that
-        # differs is repeated together with the next.
-        sample = ThroughputSample() if checked and not differs else memory.sample
-        after = replace(memory, exploration=replace(exploration, doubted=differs), sample=sample)
-        cause = "throughput differs, and is checked once more" if differs else "throughput is steady"
-        return after, Decision(None, no_action(cause, remarks=[_at(exploration, now)]), _terms(after, now))
+        memory = replace(memory, exploration=replace(exploration, doubted=differs))
+        alone = seen["steered"] and not _shares(parameters, seen)
+        if alone and checked and not differs and trial.is_due(parameters, memory.trial, exploration):
+            return _trying(parameters, memory, now)
+        return _resting(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = f"throughput went {was:.4g} → {is_now:.4g}/s" if changed else "the next exploration is due"
     return _exploring_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
+
+
+def _resting(memory: Memory, now: Measurement, checked: bool, differs: bool) -> tuple[Memory, Decision]:
+    # Each check measures afresh, so that a change does not drown in what was before; only a check that
+    # differs is repeated together with the next.
+    after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
+    cause = "throughput differs, and is checked once more" if differs else "throughput is steady"
+    reason = no_action(cause, remarks=[_at(memory.exploration, now)])
+    return after, Decision(None, reason, _terms(after, now))
+
+
+def _trying(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
+    """A step more, for as long as it takes to know what it brings."""
+    tried = trial.begun(parameters, memory.trial, memory.exploration)
+    after = replace(memory, trial=tried, sample=ThroughputSample())
+    cause = "a step more is tried, as throughput alone does not show that there is more to be had"
+    reason = _set(
+        tried.threads, cause, before=memory.exploration.threads, remarks=[_at(memory.exploration, now)]
+    )
+    return after, _act(after, "trial", reason, None, now)
+
+
+def _tried(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
+    rest, tried = memory.exploration, memory.trial.threads
+    needed = math.ceil(trial.needed_samples(parameters, rest, now))
+    at = f"{now.throughput_per_second:.4g}/s with {counted(tried, 'thread')} that are tried"
+    if now.samples < needed:
+        reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[at])
+        return memory, Decision(None, reason, _terms(memory, now), "samples")
+    gain = now.throughput_per_second / rest.steady_per_second - 1
+    asked = trial.asked_share(parameters, rest.threads, tried)
+    brought = f"{at} against {rest.steady_per_second:.4g}/s: {gain:+.1%}, and {asked:.1%} is asked"
+    if not trial.is_worth(parameters, rest, now):
+        after = replace(memory, trial=memory.trial.ended(grown=False), sample=ThroughputSample())
+        return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
+    following = trial.upwards(parameters, rest, now)
+    origin = Origin(rest.threads, rest.steady_per_second)
+    fruitless = Trial(fruitless=memory.trial.fruitless)
+    after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin)
+    reason = _set(following.threads, brought, before=tried, remarks=[f"next phase: {following.phase}"])
+    return after, _act(after, following.phase, reason, None, now)
 
 
 def _exploring_again(
@@ -264,15 +358,23 @@ def _exploring_again(
     """The first step of the next exploration; of a pool that nobody steers it is advice, and it rests on."""
     heard = int(seen["epoch"] or 0)
     epoch = heard if _called(memory, seen) else max(memory.epoch, heard) + 1
-    after = Memory(_begun_again(parameters, memory.exploration, changed), epoch=epoch)
-    before, remarks = memory.exploration.threads, [] if now is None else [_at(memory.exploration, now)]
+    rest = memory.exploration
+    after = Memory(
+        _begun_again(parameters, rest, changed, seen),
+        epoch=epoch,
+        trial=Trial(fruitless=memory.trial.fruitless),
+        origin=None
+        if now is None or memory.trial.threads
+        else Origin(now.threads, now.throughput_per_second),
+    )
+    before, remarks = rest.threads, [] if now is None else [_at(rest, now)]
     reason = _set(after.exploration.threads, why, before=before, remarks=remarks)
     decision = _act(after, after.exploration.phase, reason, None, now)
     return (after if seen["steered"] else resting(parameters, memory, memory.exploration.threads)), decision
 
 
-def _begun_again(parameters: Values, exploration: Exploration, changed: bool) -> Exploration:
-    if parameters["method"] == "tcc":
+def _begun_again(parameters: Values, exploration: Exploration, changed: bool, seen: Values) -> Exploration:
+    if parameters["method"] == "tcc" or _shares(parameters, seen):
         return tcc.exploring_from(parameters, exploration.threads, exploration.steps)
     if isinstance(exploration, CurveSearch):
         return explorer.explored_again(parameters, exploration, changed)
@@ -298,8 +400,8 @@ def _at(exploration: Exploration, now: Measurement) -> str:
 def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
     exploration = memory.exploration
     terms: dict[str, Json] = {
-        "phase": exploration.phase,
-        "threads": exploration.threads,
+        "phase": "trial" if memory.trial.threads else exploration.phase,
+        "threads": memory.threads,
         "steps": exploration.steps,
         "throughput_per_second": None if now is None else now.throughput_per_second,
         "measured_threads": None if now is None else now.threads,
@@ -316,6 +418,6 @@ def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
 def _act(
     after: Memory, phase: str, reason: str, limited_by: str | None, now: Measurement | None = None
 ) -> Decision:
-    threads = after.exploration.threads
+    threads = after.threads
     action = {"threads": threads, "phase": phase}
     return Decision(action, reason, _terms(after, now), limited_by, raw=float(threads))

@@ -14,6 +14,7 @@ from controllers.concurrency.throughput import (
     check_sample,
     sample_from,
 )
+from controllers.concurrency.trial import ORIGIN, TRIAL, Origin, Trial, origin_from, trial_from
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
@@ -33,6 +34,8 @@ STATE = (
     Parameter("limit", "threads", "Of the pool; null: not known.", None, 1, MOST_THREADS, "integer"),
     Parameter("epoch", "explorations", "Of all hosts together.", 0, 0, 1e9, "integer"),
     Parameter("followed", "flag", "Whether nobody steered the pool.", False, kind="flag"),
+    Parameter("trial", "trial", "Of a step more, while steady.", kind="object", or_null=True, items=TRIAL),
+    Parameter("origin", "pool", "When the exploration began.", kind="object", or_null=True, items=ORIGIN),
 )
 
 
@@ -47,7 +50,8 @@ def check_state(state: Values, where: str) -> None:
 class Memory:
     """`exploration` is under way, `sample` of its present number of threads; `refused` observations in a row
     found another pool than was asked for, which in the end is its `limit`. `epoch` numbers the explorations
-    of all hosts together; `followed`: the pool was not steered at the last observation."""
+    of all hosts together; `followed`: the pool was not steered at the last observation. `trial` is of a step
+    more in the steady state, `origin` the pool when its exploration began; None while it is not measured."""
 
     exploration: Exploration
     sample: ThroughputSample = field(default_factory=ThroughputSample)
@@ -55,6 +59,13 @@ class Memory:
     limit: int | None = None
     epoch: int = 0
     followed: bool = False
+    trial: Trial = field(default_factory=Trial)
+    origin: Origin | None = None
+
+    @property
+    def threads(self) -> int:
+        """How many the pool is to have: those that are tried, or those of the exploration."""
+        return self.trial.threads or self.exploration.threads
 
     def to_json(self) -> Json:
         """As the law's state."""
@@ -66,13 +77,20 @@ class Memory:
             "limit": self.limit,
             "epoch": self.epoch,
             "followed": self.followed,
+            "trial": self.trial.to_json(),
+            "origin": None if self.origin is None else self.origin.to_json(),
         }
 
 
 def memory_from(document: Mapping[str, Any]) -> Memory:
     """The memory that `to_json` made a document of."""
-    rest = {key: value for key, value in document.items() if key not in ("machine", "sample")}
-    return Memory(_exploration(document["machine"]), sample_from(document["sample"]), **rest)
+    rest = {
+        **document,
+        "trial": trial_from(document.get("trial")),
+        "origin": origin_from(document.get("origin")),
+        "sample": sample_from(document["sample"]),
+    }
+    return Memory(_exploration(rest.pop("machine")), **rest)
 
 
 def _exploration(document: Mapping[str, Any]) -> Exploration:

@@ -27,6 +27,7 @@ PARAMETERS = (
     ),
     Parameter("max_factor", "times", "Samples in the max state over those of a step.", 2.0, 1, 100),
     Parameter("steady_seconds", "s", "Until the next exploration.", 300.0, 1, 1e7),
+    Parameter("trial_seconds", "s", "Until a step more is tried in the steady state; 0: never.", 0.0, 0, 1e7),
     Parameter("change", "share of the throughput", "A change that calls for one at once.", 0.2, 0.01, 10),
     Parameter(
         "patience", "observations", "A pool that refuses longer is at its limit.", 5, 1, 1_000, "integer"

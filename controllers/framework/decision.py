@@ -9,16 +9,18 @@ Json = Any
 
 @dataclass(frozen=True)
 class Expected:
-    """What should come of an action: `metric` moves in `direction` by `amount` (its unit) in time."""
+    """What should come of an action: `metric` moves in `direction` by `amount` (its unit) in time. `before`:
+    what it is compared with, where that is not the metric when the action is taken."""
 
     metric: str
     direction: Literal["up", "down"]
     amount: float
     within_seconds: float
+    before: float | None = None
 
     def to_json(self) -> dict[str, Json]:
         """A plain object, as the ledger keeps it."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def _compete(plant: SimulatedEngines, settings: Mapping[str, Any], now: float) -
 
 def _check(plant: SimulatedEngines, hands: list[Hand], last: list[float], now: float, together: bool) -> None:
     """Every law sees the times between its pool's completions, and how far the explorations were before."""
-    epoch = max(hand.epoch for hand in hands) if together else None
+    epoch = max(hand.epoch for hand in hands) if together and len(hands) > 1 else None
     for at, (hand, pool) in enumerate(zip(hands, plant.engine.pools, strict=True)):
         times = [last[at], *pool.completions]
         gaps = np.diff(times).tolist()

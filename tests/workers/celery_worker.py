@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
 import psutil
 import redis
 
@@ -18,19 +19,32 @@ START_SECONDS = 60.0
 
 @dataclass
 class CeleryWorker:
-    """`celery -A console.celery worker -Q jobs` against a control server, with its own data folder."""
+    """`celery -A console.celery worker -Q jobs` against a control server, with its own data folder.
+
+    machine: what it calls the host that it runs on, so that several may run on this one.
+    """
 
     control: redis.Redis
     url: str
     data: Path
     slots: int = 1
     queues: str = "jobs"
+    machine: str = "%h"
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "CeleryWorker":
         """Start, and wait until the host has reported itself."""
         environment = {**os.environ, "REDIS_URL": self.url, "WEIR_DATA": str(self.data)}
-        arguments = ["-Q", self.queues, "-n", "jobs@%h", "--pool", "prefork", "-c", str(self.slots)]
+        arguments = [
+            "-Q",
+            self.queues,
+            "-n",
+            f"jobs@{self.machine}",
+            "--pool",
+            "prefork",
+            "-c",
+            str(self.slots),
+        ]
         celery = [sys.executable, "-m", "celery", "-A", "console.celery", "worker", *arguments]
         log = (self.data / "celery.log").open("ab")
         self.process = subprocess.Popen(
@@ -42,9 +56,14 @@ class CeleryWorker:
             start_new_session=True,
         )
         log.close()
-        self.control.delete(keys.HOSTS)
-        until(lambda: self.control.hlen(keys.HOSTS), START_SECONDS)
+        until(self.reports, START_SECONDS)
         return self
+
+    def reports(self) -> bool:
+        """Whether it has reported, in this life."""
+        assert self.process is not None
+        rows = (orjson.loads(row) for row in self.control.hvals(keys.HOSTS))
+        return any(row["pid"] == self.process.pid for row in rows)
 
     def kill(self) -> None:
         """kill -9 to the host and all its pool processes at once."""

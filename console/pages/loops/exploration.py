@@ -208,9 +208,11 @@ def _sentence(
 
 
 def present_state(loop: Loop) -> PresentState:
-    machine = ((loop.state or {}).get("law") or {}).get("machine") or {}
+    law = (loop.state or {}).get("law") or {}
+    machine, trial = law.get("machine") or {}, law.get("trial") or {}
     last: Any = loop.entries.order_by("-at", "-id").values_list("observation", flat=True).first() or {}
-    return PresentState(machine.get("phase"), last.get("threads") or machine.get("threads"))
+    phase = "trial" if trial.get("threads") else machine.get("phase")
+    return PresentState(phase, last.get("threads") or machine.get("threads"))
 
 
 def measured(loop: Loop) -> list[MeasuredThreads]:

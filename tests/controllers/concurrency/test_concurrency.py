@@ -1,5 +1,6 @@
 """The concurrency law: TCC's machine, the fitted explorer, and what is held."""
 
+import itertools
 import json
 import math
 
@@ -289,6 +290,80 @@ def test_the_limit_of_a_pool_is_forgotten_with_the_next_exploration():
     assert state["limit"] is None
     _, threads = at_rest(parameters, state)
     assert threads > 4
+
+
+def steps(parameters, state, capacity, seconds=5.0):
+    """Each decision with the threads it was made at, for as long as somebody takes them."""
+    while True:
+        threads = state["trial"]["threads"] or state["machine"]["threads"]
+        per_second = min(threads, capacity)
+        state, decision = look(parameters, state, threads, [1 / per_second] * 60, seconds=seconds)
+        yield threads, decision, state
+
+
+@pytest.mark.parametrize("method", ["tcc", "explorer"])
+def test_a_capacity_that_rises_is_found_by_trying_a_step_more_though_throughput_stayed(method):
+    parameters = read(method=method, steady_seconds=1e6, trial_seconds=20.0)
+    state, rested = at_rest(parameters)
+    assert rested <= 9
+    seen = itertools.islice(steps(parameters, state, 24), 60)
+    found = ((decision, after) for _, decision, after in seen if after["machine"]["phase"] == "steady")
+    decision, grown = next(each for each in found if each[1]["machine"]["threads"] > rested)
+    assert 20 <= grown["machine"]["threads"] <= 30
+    assert decision.expected.metric == "throughput_per_second" and decision.expected.direction == "up"
+    assert decision.expected.before == pytest.approx(min(rested, 24))
+
+
+def test_a_trial_that_brings_nothing_is_taken_back_and_the_next_waits_twice_as_long():
+    parameters = read(steady_seconds=1e6, trial_seconds=20.0)
+    state, rested = at_rest(parameters)
+    tried = []
+    for look_number, (threads, decision, _) in enumerate(itertools.islice(steps(parameters, state, 8), 100)):
+        assert threads in (rested, math.ceil(rested * 1.25))
+        if decision.action and decision.action["phase"] == "trial":
+            tried.append(look_number)
+    waits = [later - sooner for sooner, later in itertools.pairwise(tried)]
+    assert len(tried) >= 4 and all(later >= 1.8 * sooner for sooner, later in itertools.pairwise(waits))
+
+
+def test_nothing_is_tried_where_the_range_ends_nor_while_nobody_steers_the_pool():
+    parameters = read(steady_seconds=1e6, trial_seconds=20.0, maximum=8)
+    state, rested = at_rest(parameters, capacity=20)
+    assert rested == 8
+    assert all(threads == 8 for threads, _, _ in itertools.islice(steps(parameters, state, 20), 40))
+    parameters = read(steady_seconds=1e6, trial_seconds=20.0)
+    state, rested = at_rest(parameters)
+    for _ in range(40):
+        state, decision = look(parameters, state, rested, [1 / rested] * 60, seconds=5.0, steered=False)
+        assert decision.action is None
+
+
+def test_a_pool_that_refuses_a_trial_is_at_its_limit_and_tries_no_more():
+    parameters = read(steady_seconds=1e6, trial_seconds=20.0, patience=2)
+    state, rested = at_rest(parameters)
+    for _ in range(60):
+        state, decision = look(parameters, state, rested, [1 / rested] * 60, seconds=5.0, trouble="no memory")
+    assert state["limit"] == rested and state["trial"]["threads"] == 0 and decision.action is None
+
+
+def test_a_pool_that_is_to_be_smaller_promises_so_many_threads_less_than_it_began_with():
+    parameters = read(method="explorer", start=32)
+    state = LAW.initial_state(parameters)
+    while state["machine"]["phase"] != "steady":
+        threads = state["machine"]["threads"]
+        state, decision = look(parameters, state, threads, [1 / min(threads, 8)] * 60)
+    assert decision.expected.metric == "threads" and decision.expected.direction == "down"
+    assert decision.expected.before == 32
+    assert decision.expected.amount == 32 - state["machine"]["threads"]
+
+
+def test_a_state_of_an_older_weir_knows_no_trial_and_is_taken():
+    parameters = read()
+    old = {
+        key: value for key, value in LAW.initial_state(parameters).items() if key not in ("trial", "origin")
+    }
+    after, _ = look(parameters, old, 1, [1.0] * 60)
+    assert after["trial"]["threads"] == 0
 
 
 def test_a_refusal_names_what_the_pool_says_of_it():

@@ -89,3 +89,9 @@ def test_four_engines_that_explore_together_share_alike():
     )
     assert max(abs(share - 0.25) for share in together) <= 0.02
     assert max(abs(share - 0.25) for share in apart) > 0.05
+
+
+@pytest.mark.slow
+def test_pools_that_search_by_a_curve_share_alike_where_they_use_the_same():
+    shares = [metrics("explorer", seed, servers=3)["share"] for seed in (1, 2, 3)]
+    assert max(abs(share - 1 / 3) for share in shares) <= 0.03

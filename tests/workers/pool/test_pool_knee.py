@@ -7,7 +7,7 @@ import pytest
 
 from tests.workers.pool.pool_plant import HOST, Plant
 from tests.workers.pool.simulated_host import SimulatedHost
-from workers.models import Loop
+from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
 TICK_SECONDS = 5.0
@@ -74,6 +74,26 @@ def test_a_service_that_can_more_is_followed_when_it_is_time_to_explore(control)
     while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
         run.tick()
     assert 9 <= max(first, run.until_rest(180.0)) <= 15
+
+
+def test_a_service_that_can_more_is_noticed_by_a_trial_long_before_it_is_time(control):
+    run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=3600.0)
+    rested = run.until_rest(120.0)
+    run.host.capacity = 12
+    while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
+        run.tick()
+        assert run.seconds < 400
+    assert 9 <= run.until_rest(180.0) <= 15 and rested <= 5
+
+
+def test_what_a_pool_size_was_expected_to_bring_is_judged(control):
+    run = Run(control, SimulatedHost(2, 8, 0.1))
+    run.until_rest(120.0)
+    for _ in range(8):
+        run.tick()
+    (judged,) = LedgerEntry.objects.exclude(expected=None)
+    assert judged.expected["metric"] == "throughput_per_second" and judged.verdict == "effective"
+    assert judged.outcome["change"] == pytest.approx(judged.expected["amount"], rel=0.25)
 
 
 def test_a_pool_that_has_no_work_stays_as_it_is_in_the_middle_of_an_exploration(control):

@@ -81,7 +81,8 @@ def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     row = snapshot.hosts.get(target.get("host", ""))
     if row is None:
         return None
-    return {"throughput_per_second": row.done.per_second if row.done else None, "node_state": None}
+    per_second = row.done.per_second if row.done else None
+    return {"throughput_per_second": per_second, "threads": row.slots, "node_state": None}
 
 
 def measured(target: Document, snapshot: Snapshot, row: HostStatus | None, now_seconds: float) -> Measured:
@@ -137,7 +138,8 @@ KIND = LoopKind(
     # A sample is the mean of several completions (`workers.pool.departures`): fewer of them say as much.
     # Points that are known to 2 % show a step's 14 % well, and a pool is not at a size that is only tried for
     # longer.
-    parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02},
+    # A step more is tried each minute at first: what the workers call may have grown.
+    parameters={"method": "explorer", "initial_samples": 16, "probe_error": 0.02, "trial_seconds": 60.0},
     # Hosts report each second, and what they report is checked each second.
     guard={"stale_seconds": 5.0},
     display=Display(
@@ -148,7 +150,16 @@ KIND = LoopKind(
         topics=(
             (
                 "Exploration",
-                ("start", "initial_samples", "most_samples", "max_factor", "change", "patience", "alpha"),
+                (
+                    "start",
+                    "initial_samples",
+                    "most_samples",
+                    "max_factor",
+                    "change",
+                    "trial_seconds",
+                    "patience",
+                    "alpha",
+                ),
             ),
             ("Steps of TCC", ("p", "q", "w", "r", "aim", "beta")),
             ("Curve", ("probe_error", "fit_tolerance", "verify_tolerance", "verifications", "peak_share")),

@@ -122,7 +122,7 @@ def _judged(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict
     metric = entry.expected["metric"]
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
         return {**outcome, "why": f"{metric} of the target is not measured any more"}, Verdict.INEFFECTIVE
-    change = after[metric] - before[metric]
+    change = after[metric] - entry.expected.get("before", before[metric])
     gained = change if entry.expected["direction"] == "up" else -change
     outcome |= {"change": change, "gained": gained}
     if metric in kind.cumulative and change < 0:

@@ -1,0 +1,117 @@
+"""Three real worker hosts whose handlers call one service: they explore together and share it alike; when it
+grows, they find out."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+import redis
+
+from queues import keys
+from queues.segments.segment import Segment
+from queues.topology import Topology
+from tests.servers import Server
+from tests.waiting import until
+from tests.workers.celery_worker import CeleryWorker
+from tests.workers.loops import ensured
+from tests.workers.pool.slow_service import SlowService, serving
+from tests.workers.samples import fill
+from workers.consumer.dispatch import send_workers
+from workers.consumer.work_report import waiting_to_run
+from workers.control.engine import tick_law
+from workers.models import LedgerEntry, Loop
+from workers.snapshot.local import LocalPlant
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(900)]
+MACHINES = ("a", "b", "c")
+# Long calls: three hosts and the service share this machine's cores, and must not be bound by them.
+SERVICE_SECONDS, CAPACITY = 0.3, 12
+BLOCK, BLOCKS_A_WORKER = 8, 4
+WAIT_SECONDS = 300.0
+
+
+class Rig:
+    """A queue that never runs dry, worked by three hosts, whose loops tick each second."""
+
+    def __init__(self, control: redis.Redis, topology: Topology, segment: Segment) -> None:
+        self.control, self.topology, self.segment = control, topology, segment
+        self.plant, self.numbers = LocalPlant(control), count()
+        self.newest: dict[str, LedgerEntry] = {}
+
+    def second(self) -> None:
+        time.sleep(1.0)
+        now = float(self.control.time()[0])
+        short = 100 - waiting_to_run(self.control, "alert", "n1", now)
+        if short > 0:
+            fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
+            ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
+            send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
+        for entry in tick_law("concurrency", self.plant, datetime.now(UTC), self.control):
+            self.newest[entry.loop.target["host"]] = entry
+
+    def all_rest(self) -> bool:
+        self.second()
+        return len(self.newest) == len(MACHINES) and all(
+            entry.terms.get("phase") == "steady" and entry.observation["threads"] == entry.terms["threads"]
+            for entry in self.newest.values()
+        )
+
+    def sizes(self) -> list[int]:
+        return [self.newest[f"jobs@{machine}"].observation["threads"] for machine in MACHINES]
+
+
+@pytest.fixture
+def service() -> SlowService:
+    return SlowService(CAPACITY, SERVICE_SECONDS)
+
+
+@pytest.fixture
+def rig(
+    control: redis.Redis,
+    broker: str,
+    nodes: dict[str, Server],
+    plant_topology: Topology,
+    tmp_path: Path,
+    service: SlowService,
+) -> Iterator[Rig]:
+    with ExitStack() as at_the_end:
+        url = at_the_end.enter_context(serving(service))
+        queue = replace(
+            plant_topology.queues["alert"],
+            handler="webhook",
+            handler_options={"url": url},
+            events_per_worker=BLOCK * BLOCKS_A_WORKER,
+        )
+        topology = replace(plant_topology, queues={**plant_topology.queues, "alert": queue})
+        control.set(keys.TOPOLOGY, topology.to_json())
+        for machine in MACHINES:
+            folder = tmp_path / machine
+            folder.mkdir()
+            host = CeleryWorker(control, broker, folder, slots=2, machine=machine).start()
+            at_the_end.callback(host.close)
+        yield Rig(control, topology, Segment(nodes["n1"].client(), "alert"))
+
+
+def test_three_hosts_explore_together_share_a_service_alike_and_find_that_it_has_grown(
+    rig: Rig, control: redis.Redis, service: SlowService
+) -> None:
+    for loop in ensured(control, ["concurrency"]):
+        parameters = {**loop.parameters, "steady_seconds": 120.0}
+        Loop.objects.filter(pk=loop.pk).update(mode="auto", interval_seconds=1.0, parameters=parameters)
+    until(rig.all_rest, WAIT_SECONDS, 0.0)
+    shared = rig.sizes()
+    assert max(shared) <= 1.5 * min(shared) + 1 and sum(shared) >= CAPACITY
+    service.change(3 * CAPACITY)
+    # Whoever notices first begins, and the others join.
+    until(lambda: rig.all_rest() and sum(rig.sizes()) >= 2 * CAPACITY, WAIT_SECONDS, 0.0)
+    grown = rig.sizes()
+    assert max(grown) <= 1.5 * min(grown) + 1
+    reasons = list(LedgerEntry.objects.values_list("reason", flat=True))
+    assert any("another host explores" in reason for reason in reasons)
+    judged = LedgerEntry.objects.exclude(expected=None).exclude(verdict="checking")
+    assert judged.filter(verdict="effective").exists()
