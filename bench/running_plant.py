@@ -37,10 +37,17 @@ def clean_environment() -> dict[str, str]:
 
 @dataclass
 class RunningPlant:
-    """Use as a context manager. `log` holds what ./run printed; `arguments` are further ones of ./run."""
+    """Use as a context manager. `log` holds what ./run printed; `arguments` are further ones of ./run.
+
+    launcher, manager: other words for ./run and manage.py, as an installed wheel has them; place: where they
+    are typed.
+    """
 
     log: list[str] = field(default_factory=list)
     arguments: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = (str(ROOT / "run"),)
+    manager: tuple[str, ...] = (str(ROOT / ".venv/bin/python"), "manage.py")
+    place: Path = ROOT
     url: str = ""
     password: str = ""
 
@@ -49,13 +56,13 @@ class RunningPlant:
         self.data = self.folder_of_data()
         self.started = time.monotonic()
         self.process = subprocess.Popen(
-            [str(ROOT / "run"), "--port", "0", "--data", str(self.data), *self.arguments],
+            [*self.launcher, "--port", "0", "--data", str(self.data), *self.arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
             env=clean_environment(),
-            cwd=ROOT,
+            cwd=self.place,
         )
         self._read_until_announced()
         # Somebody must go on reading, or the launcher stops at a full pipe.
@@ -153,13 +160,13 @@ class RunningPlant:
             self.manage_command(*arguments),
             capture_output=True,
             text=True,
-            cwd=ROOT,
+            cwd=self.place,
             env=self.environment(),
             timeout=timeout,
         )
 
     def manage_command(self, *arguments: str) -> list[str]:
-        return [str(ROOT / ".venv/bin/python"), "manage.py", *arguments]
+        return [*self.manager, *arguments]
 
     def environment(self) -> dict[str, str]:
         return {**clean_environment(), "WEIR_DATA": str(self.data)}

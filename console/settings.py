@@ -4,12 +4,12 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from console import release
 from console.accounts import identity_settings
 from console.connections import broker
 from console.embedded.local import EmbeddedServers
@@ -25,10 +25,8 @@ _T = TypeVar("_T")
 # Whoever reads the settings may write into WEIR_DATA: web, workers, beat and every command.
 keep_private()
 
-BASE_DIR = Path(__file__).resolve().parent.parent
-WEIR_DATA = (
-    variables.DATA.path() if variables.DATA.is_set() else BASE_DIR / variables.DATA.default
-).resolve()
+BASE_DIR = release.ROOT
+WEIR_DATA = release.data_folder()
 WEIR_PRODUCTION = variables.PRODUCTION.text() == "1"
 # A command typed beside a running ./run finds that plant by its data folder.
 REDIS_URL = variables.REDIS_URL.text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL

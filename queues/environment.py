@@ -124,7 +124,10 @@ class Address(Variable):
 
 # The plant on this machine.
 DATA = Folder(
-    "WEIR_DATA", "where a local plant keeps its database, node files, checkpoints and secrets", ".weir"
+    "WEIR_DATA",
+    "where a local plant keeps its database, node files, checkpoints and secrets",
+    ".weir",
+    unset=".weir in the checkout; of an installed wheel, .weir in the home folder",
 )
 DATABASE_URL = Variable("DATABASE_URL", "the console's database", unset="SQLite in WEIR_DATA", secret=True)
 REDIS_URL = Variable(

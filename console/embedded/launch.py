@@ -1,4 +1,4 @@
-"""`./run`: prepares the data folder, starts the plant and the console under a supervisor."""
+"""`./run`, and `weir run` of a wheel: prepares the data folder, starts the plant under a supervisor."""
 
 import argparse
 import fcntl
@@ -17,6 +17,7 @@ from typing import IO
 
 import redis
 
+from console import release
 from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
@@ -27,6 +28,7 @@ from queues.errors import BadInput
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
 
+PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
 DEFAULT_PORT = 8000
 ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
@@ -41,16 +43,18 @@ def say(text: str) -> None:
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(
-        prog="./run", description="Starts Weir on this machine; Ctrl-C stops it."
+        prog=PROGRAM, description="Starts Weir on this machine; Ctrl-C stops it."
     )
     parser.add_argument("--prepare", action="store_true", help="only install and migrate")
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
     )
     parser.add_argument(
-        "--data", type=Path, default=root / ".weir", help="where data is kept (default .weir)"
+        "--data",
+        type=Path,
+        default=release.data_folder(),
+        help="where data is kept (default: WEIR_DATA, else %(default)s)",
     )
     parser.add_argument(
         "--restore", type=Path, metavar="FILE", help="fill a new data folder from a backup (manage.py backup)"
@@ -72,7 +76,7 @@ def is_free(port: int) -> bool:
 def can_begin(data: Path, port: int) -> bool:
     """Whether the page's port is free, once what a killed launcher left has ended."""
     if ended := end_leftovers(data):
-        say(f"{ended} processes that an earlier ./run left were ended.")
+        say(f"{ended} processes that an earlier {PROGRAM} left were ended.")
     return is_free(port)
 
 
@@ -106,16 +110,27 @@ def migrate_and_collect() -> None:
     from django.core.management import call_command
 
     setup()
+    refuse_a_newer_database()
     call_command("migrate", verbosity=0, interactive=False)
     call_command("collectstatic", verbosity=0, interactive=False)
 
 
-def restored(backup: Path, root: Path) -> bool:
+def refuse_a_newer_database() -> None:
+    """What a newer version has written is not for this one to change."""
+    from console.storage.migrations import of_a_newer_version
+
+    if newer := of_a_newer_version():
+        raise SystemExit(
+            f"The database is of a newer Weir (it has {newer[0]}); install that version. Nothing was changed."
+        )
+
+
+def restored(backup: Path) -> bool:
     """Whether the plant is now as the backup has it; why not is on standard error. In a process of its own:
     it begins with the signing key of the backup.
     """
     say(f"Restoring {backup}")
-    command = [sys.executable, str(root / "manage.py"), "restore", str(backup)]
+    command = [sys.executable, str(release.ROOT / "manage.py"), "restore", str(backup)]
     return subprocess.run(command, check=False).returncode == 0
 
 
@@ -210,7 +225,7 @@ def close_to_others(data: Path) -> None:
         say(f"{mended.foreign} files in {data} belong to other users and were left as they are.")
 
 
-def archive_classes_later(data: Path, root: Path) -> None:
+def archive_classes_later(data: Path) -> None:
     """Spark's classes for quicker starts (`workers.pipeline.runtime.class_archive`): once, at the lowest
     priority, and not while a plant begins, which would begin later.
     """
@@ -224,7 +239,7 @@ def archive_classes_later(data: Path, root: Path) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                cwd=root,
+                cwd=release.ROOT,
                 preexec_fn=end_with_the_parent,
                 check=False,
             )
@@ -253,20 +268,19 @@ def main(arguments: list[str]) -> int:
         return 1
     for signum in STOPPING:
         signal.signal(signum, stop_on_signal)
-    root = Path(__file__).resolve().parents[2]
     servers = [] if options.prepare else embedded_servers(EmbeddedServers(data))
     if options.prepare:
         migrate_and_collect()
-        say(f"Prepared {data}; ./run starts the plant.")
+        say(f"Prepared {data}; {PROGRAM} starts the plant.")
         return 0
 
-    supervisor = Supervisor(data, root)
+    supervisor = Supervisor(data, release.ROOT)
     try:
         nodes = [pair.split("=", 1)[0] for pair in variables.NODES.words()]
         plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
         supervisor.start(servers, plant)
         wait_for_servers()
-        if options.restore and not restored(options.restore, root):
+        if options.restore and not restored(options.restore):
             return 1
         supervisor.start_pipeline()
         migrate_and_collect()
@@ -278,7 +292,7 @@ def main(arguments: list[str]) -> int:
         address = f"http://{'localhost' if options.host == '127.0.0.1' else options.host}:{port}/"
         write_address(lock, address)
         announce(address, password)
-        archive_classes_later(data, root)
+        archive_classes_later(data)
         for sentence in supervisor.events():
             say(sentence)
     except KeyboardInterrupt:

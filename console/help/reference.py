@@ -195,7 +195,7 @@ def scenarios() -> str:
 
 def commands() -> str:
     """What each command's module says of itself; it is read, not imported."""
-    folder = Path(settings.BASE_DIR) / "console" / "management" / "commands"
+    folder = Path(__file__).resolve().parents[1] / "management" / "commands"
     files = sorted(file for file in folder.glob("*.py") if file.stem != "__init__")
     told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
     rows = ((f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in told.items())

@@ -26,6 +26,7 @@ from console.connections.log_text import without_secrets
 from console.embedded.seeding import FIRST_LOGIN
 from console.pages.health import readiness
 from console.storage.append_only import TABLE
+from console.storage.migrations import of_a_newer_version
 from queues import environment as variables
 from queues import keys
 from queues.control.acknowledged import COPIES
@@ -112,6 +113,9 @@ def data_folder() -> Iterator[Symptom]:
 
 def database() -> Iterator[Symptom]:
     """It answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
+    if newer := of_a_newer_version():
+        text = f"The database is of a newer Weir: it has {newer[0]}."
+        yield Symptom("error", text, "Install that version, or restore a backup of this one.")
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -163,7 +164,7 @@ def shows_a_tick_with_its_decision(received: Receiver, plant: RunningPlant) -> N
     assert str(of_tick[0]["weir.decision"]) == attributes["weir.decision"]
     within = {name for name, _, span in list(received.spans) if span.parent_span_id == of_tick[1].span_id}
     assert within == {"decide", "record", "act"}
-    with plant.signed_in() as person:
+    with closing(plant.signed_in()) as person:
         shown = person.get(f"/ledger/{attributes['weir.decision']}/")
     assert shown.status_code == 200 and attributes["weir.loop"] in shown.text
 

@@ -1,0 +1,33 @@
+"""`weir run`: a plant on this machine, as ./run does; `weir WORD …`: the command WORD of manage.py."""
+
+import sys
+
+from django.core.management import execute_from_command_line
+
+from console import release
+from queues import environment as variables
+
+RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; weir run --help says more.\n"
+
+
+def main() -> int:
+    """The program `weir`."""
+    words = sys.argv[1:]
+    if words == ["--version"]:
+        sys.stdout.write(f"weir {release.version()}\n")
+    elif words[:1] == ["run"]:
+        # It brings what supervises a plant, which no other word needs.
+        from console.embedded import launch
+
+        return launch.main(words[1:])
+    else:
+        if words in ([], ["help"], ["--help"]):
+            sys.stdout.write(RUN)
+        manage()
+    return 0
+
+
+def manage() -> None:
+    """manage.py; CONTRACT: one JSON document out, exit 2 for bad input."""
+    variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    execute_from_command_line(sys.argv)

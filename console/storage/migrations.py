@@ -1,0 +1,13 @@
+"""Whether the database is as this version of Weir has it, or of a newer one."""
+
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+
+OURS = ("console", "queues", "workers")
+
+
+def of_a_newer_version() -> list[str]:
+    """Migrations of ours that the database has and this code has not, as console.0009_…; [] for none."""
+    loader = MigrationLoader(connection)
+    unknown = set(loader.applied_migrations) - set(loader.disk_migrations)
+    return sorted(f"{app}.{name}" for app, name in unknown if app in OURS)
