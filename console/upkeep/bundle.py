@@ -18,6 +18,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
+from console import release
 from console.connections.control_server import control
 from console.connections.log_text import HIDDEN, SHORTEST, without_secrets
 from console.embedded.local import EmbeddedServers
@@ -59,11 +60,12 @@ SERVER_FACTS = (
 
 
 def versions() -> dict[str, Any]:
-    """Of Python, this host, every package, the database and its tables."""
+    """Of Weir, Python, this host, every package, the database and its tables."""
     newest: dict[str, str] = {}
     for app, name in sorted(MigrationRecorder(connection).applied_migrations()):
         newest[app] = max(name, newest.get(app, ""))
     return {
+        "weir": release.version(),
         "python": sys.version,
         "host": platform.platform(),
         "database": [connection.vendor, *map(str, connection.get_database_version())],

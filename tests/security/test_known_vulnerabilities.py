@@ -1,6 +1,4 @@
-"""bin/audit finds what a database knows of the lock files, and says so where no database is at hand; bin/sbom
-names all that they name.
-"""
+"""What is known of the locked packages is found, where a database is at hand; a bill names them all."""
 
 import gzip
 import importlib.util
@@ -24,8 +22,8 @@ SCRIPT = "plotly.js-basic-dist-min"
 
 
 def loaded():
-    loader = SourceFileLoader("lock_audit", str(ROOT / "bin/audit"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("lock_audit", loader))
+    loader = SourceFileLoader("vulnerabilities", str(ROOT / "bin/vulnerabilities"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("vulnerabilities", loader))
     loader.exec_module(module)
     return module
 
@@ -84,7 +82,7 @@ class _Asked(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the tests read what bin/audit says."""
+        """Nothing: the tests read what bin/vulnerabilities says."""
 
 
 @pytest.fixture
@@ -95,18 +93,18 @@ def databases() -> Iterator[Databases]:
         server.shutdown()
 
 
-def audit(port: int) -> subprocess.CompletedProcess[str]:
+def asked(port: int) -> subprocess.CompletedProcess[str]:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
     url = f"http://127.0.0.1:{port}"
-    command = [ROOT / "bin/audit", "--osv", f"{url}/v1/query", "--registry", f"{url}/"]
+    command = [ROOT / "bin/vulnerabilities", "--osv", f"{url}/v1/query", "--registry", f"{url}/"]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.slow
 def test_what_a_database_knows_is_named_and_fails(databases):
     databases.knows = {"django", SCRIPT}
-    done = audit(databases.server_port)
+    done = asked(databases.server_port)
     assert done.returncode == 1, done.stderr
     assert re.search(r"^PyPI: 1 known vulnerabilities in \d{2,} packages$", done.stdout, re.M)
     assert re.search(r"^django \S+: TEST-django, fixed in 999$", done.stdout, re.M)
@@ -115,14 +113,14 @@ def test_what_a_database_knows_is_named_and_fails(databases):
 
 @pytest.mark.slow
 def test_nothing_known_is_said_with_how_many_were_asked_for(databases):
-    done = audit(databases.server_port)
+    done = asked(databases.server_port)
     assert done.returncode == 0
     assert re.search(r"^PyPI: 0 known vulnerabilities in \d{2,} packages$", done.stdout, re.M)
 
 
 @pytest.mark.slow
 def test_without_a_database_it_says_so_and_fails_nothing():
-    done = audit(free_port())
+    done = asked(free_port())
     assert (done.returncode, done.stdout) == (0, "PyPI: no database at hand\nnpm: no database at hand\n")
 
 
