@@ -61,7 +61,7 @@ class RunningPlant:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            env=clean_environment(),
+            env=self.environment_of_run(),
             cwd=self.place,
         )
         self._read_until_announced()
@@ -74,6 +74,10 @@ class RunningPlant:
     def folder_of_data(self) -> Path:
         """Where ./run keeps the plant's data: a folder that goes with the plant."""
         return Path(self.folder.name)
+
+    def environment_of_run(self) -> dict[str, str]:
+        """What ./run is started with."""
+        return clean_environment()
 
     def _read_until_announced(self) -> None:
         assert self.process.stdout is not None

@@ -1,0 +1,129 @@
+"""A whole plant that can be broken in every way: each process by its name, its disk, and its clock.
+
+The data folder is a small file system of its own (tmpfs, where this user may mount one), so that it can be
+full. The time of day is `stepped_clock.c`'s, where a C compiler is at hand: preloaded into every process that
+./run starts, servers included, it steps their clock while they run. It emulates a host whose clock is set:
+monotonic clocks go on, as they do there. The pipeline is not reached, as it keeps little of its environment.
+(libfaketime makes Python's `sleep` fail where monotonic clocks are left alone.)
+"""
+
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import redis
+
+from bench.running_plant import RunningPlant
+from console.connections.supervisor import supervisor_at
+from console.embedded.local import EmbeddedServers
+
+DISK_MEGABYTES = 3072
+CLOCK_SOURCE = Path(__file__).with_name("stepped_clock.c")
+SERVERS = ("control", "n1", "n2", "n3")
+
+
+def build_clock(folder: Path) -> Path | None:
+    """The library, built there; None where no compiler is."""
+    compiler, library = shutil.which("cc"), folder / "stepped_clock.so"
+    if compiler is None:
+        return None
+    building = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(CLOCK_SOURCE), "-ldl"]
+    return library if subprocess.run(building, capture_output=True).returncode == 0 else None
+
+
+class BrokenPlant(RunningPlant):
+    """Use as a context. has_disk, has_clock: whether these can be broken here."""
+
+    has_disk = False
+    has_clock = False
+
+    def __enter__(self) -> Self:
+        try:
+            return super().__enter__()
+        except BaseException:
+            self._clear()
+            raise
+
+    def folder_of_data(self) -> Path:
+        data = Path(self.folder.name) / "data"
+        data.mkdir(mode=0o700)
+        options = f"size={DISK_MEGABYTES}m,mode=700"
+        if shutil.which("mount"):
+            mounting = ["mount", "-t", "tmpfs", "-o", options, "weir-faults", str(data)]
+            self.has_disk = subprocess.run(mounting, capture_output=True).returncode == 0
+        return data
+
+    def environment_of_run(self) -> dict[str, str]:
+        environment = super().environment_of_run()
+        self.clock = Path(self.folder.name) / "clock"
+        self.step_clock(0)
+        library = build_clock(Path(self.folder.name))
+        if library is not None:
+            self.has_clock = True
+            environment |= {"LD_PRELOAD": str(library), "WEIR_CLOCK_FILE": str(self.clock)}
+        return environment
+
+    def __exit__(self, *raised: object) -> None:
+        if self.has_clock:
+            self.step_clock(0)
+        super().__exit__(*raised)
+        self._clear()
+
+    def _clear(self) -> None:
+        if self.has_disk:
+            data = str(Path(self.folder.name) / "data")
+            subprocess.run(["umount", "-l", data], capture_output=True, check=False)
+        shutil.rmtree(self.folder.name, ignore_errors=True)
+
+    def step_clock(self, seconds: int) -> None:
+        """Every process sees a clock that is off by so much, at once: they share the file's one page."""
+        with self.clock.open("r+b" if self.clock.exists() else "wb") as file:
+            file.write(struct.pack("=q", seconds))
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Nothing more can be written into the data folder."""
+        filling = self.data / "filling"
+        try:
+            with filling.open("wb") as file:
+                piece = b"\0" * 2**20
+                while True:
+                    file.write(piece)
+                    file.flush()
+        except OSError:
+            pass
+        try:
+            yield
+        finally:
+            filling.unlink(missing_ok=True)
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """What the supervisor says of each process."""
+        text = (self.data / "supervisor.conf").read_text(encoding="utf-8")
+        match = re.search(r"\[unix_http_server\]\s+file=(\S+)", text)
+        assert match is not None
+        with supervisor_at(match[1]) as supervisor:
+            return {row["name"]: row for row in supervisor.getAllProcessInfo()}
+
+    def named(self, name: str) -> psutil.Process:
+        """The process that the supervisor has started under this name."""
+        return psutil.Process(self.rows()[name]["pid"])
+
+    def family(self, name: str) -> list[psutil.Process]:
+        """It, and all that it has started, but for what has ended meanwhile."""
+        try:
+            process = self.named(name)
+            return [process, *process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def server(self, name: str) -> redis.Redis:
+        """A connection to a server of the plant, that fails fast."""
+        url = EmbeddedServers(self.data).url(name)
+        return redis.Redis.from_url(url, socket_timeout=1.0, socket_connect_timeout=1.0, retry=None)

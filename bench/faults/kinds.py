@@ -1,0 +1,171 @@
+"""The kinds of faults: each is a context that breaks something of a plant; what does not mend itself is
+mended at its end.
+"""
+
+import resource
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass
+from random import Random
+
+import psutil
+
+from bench.faults.broken_plant import SERVERS, BrokenPlant
+
+# From the end of the fault until all is whole again, on a calm machine [s].
+USUAL_SECONDS, PIPELINE_SECONDS, WEB_SECONDS = 10.0, 25.0, 8.0
+SHORT_SECONDS, LONG_SECONDS = 3.0, 12.0
+STEP_SECONDS = 600
+
+Strike = Callable[[BrokenPlant, Random], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """limit_seconds: within which the plant is whole again."""
+
+    name: str
+    strike: Strike
+    limit_seconds: float = USUAL_SECONDS
+
+
+def _limit(process: str) -> float:
+    return {"pipeline": PIPELINE_SECONDS, "web": WEB_SECONDS}.get(process, USUAL_SECONDS)
+
+
+def kill(process: str) -> Kind:
+    """kill -9."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        plant.named(process).send_signal(signal.SIGKILL)
+        yield
+
+    return Kind(f"kill {process}", strike, _limit(process))
+
+
+def kill_child(process: str) -> Kind:
+    """kill -9 of one of those that a process has started: in the middle of an effect, a batch, a chunk."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        children = plant.family(process)[1:]
+        if children:
+            with suppress(psutil.NoSuchProcess):
+                chance.choice(children).send_signal(signal.SIGKILL)
+        yield
+
+    return Kind(f"kill a child of {process}", strike, _limit(process))
+
+
+def freeze(process: str) -> Kind:
+    """Stopped with all its children, connections open, and let go on."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        family = plant.family(process)
+        _signal(family, signal.SIGSTOP)
+        try:
+            time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+            yield
+        finally:
+            _signal(family, signal.SIGCONT)
+
+    return Kind(f"freeze {process}", strike, _limit(process))
+
+
+def _signal(family: Sequence[psutil.Process], what: signal.Signals) -> None:
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(what)
+
+
+def lock(database: str) -> Kind:
+    """Somebody holds SQLite's write lock."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        with closing(sqlite3.connect(plant.data / database, timeout=30, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+            writer.execute("ROLLBACK")
+        yield
+
+    return Kind(f"lock {database}", strike)
+
+
+def fill_node(node: str) -> Kind:
+    """A node's server reaches the limit of its memory, and refuses writes."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        with plant.server(node) as server:
+            before = server.config_get("maxmemory")["maxmemory"]
+            server.config_set("maxmemory", 1)
+            time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+            server.config_set("maxmemory", before)
+        yield
+
+    return Kind(f"memory limit of {node}", strike)
+
+
+def starve(process: str) -> Kind:
+    """A process, and each of its children, gets no more address space (RLIMIT_AS)."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        family = plant.family(process)
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.rlimit(resource.RLIMIT_AS, (each.memory_info().vms, resource.RLIM_INFINITY))
+        time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.rlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        yield
+
+    return Kind(f"memory limit of {process}", strike, _limit(process))
+
+
+@contextmanager
+def _fill_disk(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+    with plant.full_disk():
+        time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+    yield
+
+
+def step(seconds: int) -> Kind:
+    """The clock is set, and set back after some time."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        plant.step_clock(seconds)
+        time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+        plant.step_clock(0)
+        yield
+
+    return Kind(f"clock {seconds:+d} s", strike)
+
+
+def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:
+    """(what can be broken on this plant, what can not and why)."""
+    names = sorted(plant.rows())
+    own = [name for name in names if name not in SERVERS]
+    kinds = [each(name) for name in names for each in (kill, freeze)]
+    kinds += [kill_child("worker-jobs"), kill_child("pipeline")]
+    kinds += [lock("weir.sqlite3"), lock("handled.sqlite3")]
+    kinds += [fill_node(name) for name in names if name in SERVERS and name != "control"]
+    kinds += [starve(name) for name in ("worker-jobs", "worker-control") if name in own]
+    missing = {"slow disk": "needs a block device of its own (dm-delay); it is not emulated"}
+    if plant.has_disk:
+        kinds.append(Kind("disk full", _fill_disk))
+    else:
+        missing["disk full"] = "this user may not mount a file system"
+    if plant.has_clock:
+        kinds += [step(STEP_SECONDS), step(-STEP_SECONDS)]
+    else:
+        missing["clock"] = "no C compiler is at hand (cc)"
+    return kinds, missing

@@ -1,0 +1,134 @@
+"""One plant a seed, and faults on it one after another, chosen by the seed; then what it cost."""
+
+import logging
+import math
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any
+
+import redis
+
+from bench.faults.account import Account, account
+from bench.faults.broken_plant import BrokenPlant
+from bench.faults.kinds import Kind, kinds_for
+from bench.faults.load import Load
+from bench.faults.whole import Moment, missing, moment
+from queues.errors import WeirError
+
+log = logging.getLogger(__name__)
+FIRST_SECONDS = 600.0  # a plant may take to be whole for the first time
+MOST_SECONDS = 120.0  # after a fault; then it counts as not recovered
+LOOK_SECONDS = 0.25
+PAUSE_SECONDS = 2.0, 6.0  # between two faults
+
+
+@dataclass(frozen=True)
+class Struck:
+    """One fault and its end. seconds: until all was whole again; None when that did not happen in time."""
+
+    seed: int
+    kind: str
+    limit_seconds: float
+    seconds: float | None
+    missing: tuple[str, ...] = ()
+
+
+def run(seeds: Sequence[int], faults: int, rate_per_second: int) -> dict[str, Any]:
+    """The document: counts of events and decisions, recovery by kind of fault, what can't be broken here."""
+    struck: list[Struck] = []
+    whole = Account(0, 0, 0, 0, 0, 0, 0)
+    left_out: dict[str, str] = {}
+    for seed in seeds:
+        found, counted, left_out = one_seed(seed, faults, rate_per_second)
+        struck += found
+        whole += counted
+    return {
+        "seeds": list(seeds),
+        "faults": len(struck),
+        "rate_per_second": rate_per_second,
+        "account": asdict(whole),
+        "recovery": recovery(struck),
+        "not_recovered": [asdict(each) for each in struck if each.seconds is None],
+        "left_out": left_out,
+    }
+
+
+def one_seed(seed: int, faults: int, rate_per_second: int) -> tuple[list[Struck], Account, dict[str, str]]:
+    """A new plant, broken so often. Raises AssertionError when it never is whole at all."""
+    with BrokenPlant() as plant, Load(plant.control_url(), rate_per_second) as load:
+        _, why = until_whole(plant, FIRST_SECONDS)
+        assert not why, f"the plant was never whole: {why}"
+        kinds, left_out = kinds_for(plant)
+        struck = list(_strike(plant, seed, chosen(kinds, faults, Random(seed))))
+        load.end()
+        _drain(plant)
+        return struck, account(plant, load), left_out
+
+
+def chosen(kinds: Sequence[Kind], faults: int, chance: Random) -> list[Kind]:
+    """So many kinds in random order: none twice before each was there once."""
+    found: list[Kind] = []
+    while len(found) < faults:
+        found += chance.sample(list(kinds), len(kinds))
+    return found[:faults]
+
+
+def _strike(plant: BrokenPlant, seed: int, kinds: Sequence[Kind]) -> Iterator[Struck]:
+    chance = Random(seed)
+    for kind in kinds:
+        time.sleep(chance.uniform(*PAUSE_SECONDS))
+        with kind.strike(plant, chance):
+            log.warning("seed %d: %s", seed, kind.name)
+        seconds, why = until_whole(plant, MOST_SECONDS)
+        log.warning("seed %d: %s: whole after %s s %s", seed, kind.name, seconds, why)
+        yield Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why))
+
+
+def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str]]:
+    """(seconds from now until everything runs and has moved on, nothing); or None, and what is missing after
+    so long. How far everything was is known as soon as all servers answer.
+    """
+    began = time.monotonic()
+    since: Moment | None = None
+    found = ["the servers do not answer"]
+    while (elapsed := time.monotonic() - began) < most_seconds:
+        since = since or _now(plant)
+        if since is not None and not (found := missing(plant, since)):
+            return elapsed, []
+        time.sleep(LOOK_SECONDS)
+    return None, found
+
+
+def _now(plant: BrokenPlant) -> Moment | None:
+    try:
+        return moment(plant)
+    except (redis.RedisError, WeirError, OSError, sqlite3.Error):
+        return None
+
+
+def _drain(plant: BrokenPlant) -> None:
+    """Until everything that was stored is handled."""
+    deadline = time.monotonic() + FIRST_SECONDS
+    while time.monotonic() < deadline:
+        now = _now(plant)
+        if now is not None and now.handled >= now.stored:
+            return
+        time.sleep(1.0)
+    log.warning("events still wait")
+
+
+def recovery(struck: Sequence[Struck]) -> list[dict[str, Any]]:
+    """A row a kind: how often, and the seconds until whole (p50, p95, most), beside the limit."""
+    rows = []
+    for name in sorted({each.kind for each in struck}):
+        own = [each for each in struck if each.kind == name]
+        seconds = sorted(each.seconds for each in own if each.seconds is not None)
+        row: dict[str, Any] = {"kind": name, "count": len(own), "limit_seconds": own[0].limit_seconds}
+        for label, share in (("p50_seconds", 0.5), ("p95_seconds", 0.95), ("most_seconds", 1.0)):
+            place = max(0, math.ceil(share * len(seconds)) - 1)
+            row[label] = round(seconds[place], 2) if seconds else None
+        rows.append(row)
+    return rows

@@ -1,0 +1,54 @@
+"""`manage.py faults`: break a plant of its own under load, and count what it cost."""
+
+import importlib
+import importlib.util
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from console.management.document import JsonCommand
+from queues import checks
+from queues.errors import BadInput
+
+SUITE = "bench.faults.suite"
+MOST_SEEDS, MOST_FAULTS, MOST_RATE = 100, 1_000, 1_000_000
+COLUMNS = ("count", "p50_seconds", "p95_seconds", "most_seconds", "limit_seconds")
+
+
+class Command(JsonCommand):
+    help = (
+        "Start a plant of its own, put a steady load on it, break it at random from each seed, and say what "
+        "was lost, doubled or repeated, and how soon it was whole again. Yours is not touched."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--seeds", default="1", help="whole numbers, comma separated; a new plant each")
+        parser.add_argument("--faults", type=int, default=12, help="how many of each seed")
+        parser.add_argument("--rate", type=int, default=10_000, help="events per second")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        seeds = _seeds(options["seeds"])
+        faults = checks.whole(1, MOST_FAULTS).of(options["faults"], "--faults")
+        rate = checks.whole(10, MOST_RATE).of(options["rate"], "--rate")
+        if importlib.util.find_spec("bench") is None:
+            raise BadInput("faults", "needs a checkout of Weir: what breaks plants is not installed with it.")
+        document: dict[str, Any] = importlib.import_module(SUITE).run(seeds, faults, rate)
+        return document
+
+    def human(self, document: dict[str, Any]) -> str:
+        account = document["account"]
+        lines = [f"{name.replace('_', ' '):<16}{value:>14,}" for name, value in account.items()]
+        lines += ["", f"{'fault':<34}" + "".join(f"{name.replace('_', ' '):>15}" for name in COLUMNS)]
+        for row in document["recovery"]:
+            lines.append(f"{row['kind']:<34}" + "".join(f"{row[name] or '-':>15}" for name in COLUMNS))
+        lines += [f"Not broken here: {name}: {why}." for name, why in document["left_out"].items()]
+        return "\n".join(lines)
+
+
+def _seeds(text: str) -> list[int]:
+    """Raises BadInput."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words) or not 0 < len(words) <= MOST_SEEDS:
+        raise BadInput("--seeds", f"takes 1 to {MOST_SEEDS} whole numbers, such as 1,2,3.")
+    return [int(word) for word in words]

@@ -1,0 +1,76 @@
+"""Whole plants, broken in every way at random from seeds: nothing is lost, doubled or repeated."""
+
+import json
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from bench.faults.kinds import Kind, freeze, kill
+from bench.faults.suite import Struck, chosen, recovery, run
+
+KINDS: list[Kind] = [each(name) for name in ("web", "beat", "n1") for each in (kill, freeze)]
+SEEDS, FAULTS, RATE = range(1, 11), 20, 10_000
+A_PLANT = [pytest.mark.slow, pytest.mark.faults, pytest.mark.spark]
+
+
+def test_a_seed_always_breaks_the_same_things_and_each_before_any_twice():
+    found = chosen(KINDS, 15, Random(3))
+    assert found == chosen(KINDS, 15, Random(3)) != chosen(KINDS, 15, Random(4))
+    counts = Counter(kind.name for kind in found)
+    assert set(counts) == {kind.name for kind in KINDS} and set(counts.values()) == {2, 3}
+
+
+def test_recovery_is_told_by_kind_and_what_never_came_back_counts():
+    seconds = [float(place) for place in range(1, 21)]
+    struck = [Struck(1, "kill web", 8.0, each) for each in seconds] + [Struck(1, "disk full", 10.0, None)]
+    disk, web = recovery(struck)
+    assert disk == {
+        "kind": "disk full",
+        "count": 1,
+        "limit_seconds": 10.0,
+        "p50_seconds": None,
+        "p95_seconds": None,
+        "most_seconds": None,
+    }
+    assert (web["count"], web["p50_seconds"], web["p95_seconds"], web["most_seconds"]) == (
+        20,
+        10.0,
+        19.0,
+        20.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field"),
+    [("seeds", "1,x", "--seeds"), ("faults", 0, "--faults"), ("rate", 5, "--rate")],
+)
+def test_a_wrong_option_is_named_and_breaks_nothing(capsys, option: str, value: Any, field: str):
+    with pytest.raises(SystemExit) as ended:
+        call_command("faults", **{option: value})
+    assert ended.value.code == 2
+    assert field in capsys.readouterr().err
+
+
+def assert_exact(document: dict[str, Any]) -> None:
+    """Counts alone: how long a recovery took is a figure of the command, and no verdict on a busy machine."""
+    account = document["account"]
+    assert account["acknowledged"] > 0 and account["decisions"] > 0
+    assert (account["lost"], account["doubled"], account["repeated"], account["open"]) == (0, 0, 0, 0)
+    assert document["not_recovered"] == [], json.dumps(document["not_recovered"], indent=1)
+
+
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=A_PLANT)])
+def test_a_plant_that_is_broken_a_dozen_times_loses_nothing(seed: int):
+    assert_exact(run([seed], 12, 2_000))
+
+
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize("seeds", [pytest.param(SEEDS, marks=A_PLANT, id="ten seeds")])
+def test_ten_plants_that_are_broken_two_hundred_times_lose_nothing(seeds: range):
+    document = run(list(seeds), FAULTS, RATE)
+    assert document["faults"] >= 200
+    assert_exact(document)
