@@ -26,13 +26,14 @@ def trace_of(each) -> str:
     return f"{each.context.trace_id:032x}"
 
 
-def test_without_a_collector_nothing_is_imported_and_the_ids_are_logged_all_the_same():
+def test_without_a_collector_nothing_is_imported_nor_by_redis_and_the_ids_are_logged_all_the_same():
     program = (
-        "import sys, json\nfrom queues import logs\n"
+        "import sys, json\nfrom queues import logs\nimport redis\n"
         "from workers.observability.spans import span, note, carry\n"
         "with span('tick', loop='flow/a'):\n    note({'weir.decision': 1})\n    carry(headers := {})\n"
         "    ids = dict(logs.ids())\n"
-        "print(json.dumps([ids, headers, [each for each in sys.modules if 'opentelemetry' in each]]))"
+        "imported = [each for each in sys.modules if each.startswith('opentelemetry.')]\n"
+        "print(json.dumps([ids, headers, imported]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env={})
     assert json.loads(done.stdout) == [{"loop": "flow/a"}, {}, []]
