@@ -102,7 +102,7 @@ def embedded_servers(plant: EmbeddedServers) -> list[Process]:
 
 def embedded_server(plant: EmbeddedServers, name: str) -> Process:
     command = server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
-    return Process(name, tuple(command), stop_seconds=8)
+    return Process(name, tuple(command), stop_seconds=8, first=True)
 
 
 def migrate_and_collect() -> None:

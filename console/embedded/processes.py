@@ -25,25 +25,30 @@ WORKER_OPTIONS = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING
 
 @dataclass(frozen=True)
 class Process:
-    """A supervised process. `stop_seconds`: how long it may take to end before it is killed."""
+    """A supervised process.
+
+    stop_seconds: how long it may take to end before it is killed. first: people and loops wait for it, so it
+    comes before the plant's work where all cores are taken.
+    """
 
     name: str
     command: tuple[str, ...]
     stop_seconds: int = 10
+    first: bool = False
 
 
-def worker(role: str, *options: str) -> Process:
+def worker(role: str, *options: str, first: bool = False) -> Process:
     command = ("celery", "--app", "console.celery", "worker", "--queues", role, "--hostname", f"{role}@%h")
-    return Process(f"worker-{role}", (*command, *options, *WORKER_OPTIONS), stop_seconds=12)
+    return Process(f"worker-{role}", (*command, *options, *WORKER_OPTIONS), stop_seconds=12, first=first)
 
 
 def agent(node: str) -> Process:
-    return Process(f"agent-{node}", ("python", "-m", "queues.nodes.agent", node))
+    return Process(f"agent-{node}", ("python", "-m", "queues.nodes.agent", node), first=True)
 
 
 def web(host: str, port: int) -> Process:
     address = ("--host", host, "--port", str(port))
-    return Process("web", ("uvicorn", "console.asgi:application", *address, *WEB_OPTIONS))
+    return Process("web", ("uvicorn", "console.asgi:application", *address, *WEB_OPTIONS), first=True)
 
 
 def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
@@ -51,14 +56,14 @@ def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> l
     return [
         web(host, port),
         *map(agent, nodes),
-        Process("observer", ("python", "manage.py", "observe")),
+        Process("observer", ("python", "manage.py", "observe"), first=True),
         # On its own: it says so when the others die, and a mail server that hangs keeps no tick waiting.
-        Process("alerter", ("python", "manage.py", "alert")),
+        Process("alerter", ("python", "manage.py", "alert"), first=True),
         # Ticks are short and mostly wait for the database: threads cost one process, not three.
-        worker("control", "--pool", "threads", "--concurrency", "2"),
+        worker("control", "--pool", "threads", "--concurrency", "2", first=True),
         worker("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
         worker("spark", "--pool", "prefork", "--concurrency", "1"),
-        Process("beat", ("celery", "--app", "console.celery", "beat", "--loglevel", "WARNING")),
+        Process("beat", ("celery", "--app", "console.celery", "beat", "--loglevel", "WARNING"), first=True),
         Process("telemetry", ("python", "-m", "queues.publishing.telemetry")),
         Process("pipeline", ("python", "-m", "workers.pipeline.runtime.application"), stop_seconds=12),
     ]

@@ -13,7 +13,8 @@ from console.accounts.access import Actor
 from console.accounts.connection import actor_of_connection
 from console.accounts.quotas import quota_of
 from console.actions.lab.traces import MOST_TRACE_BYTES
-from console.api.ingestion.body_limit import STRANGER_BYTES, Allowance, BodyRefused
+from console.api.ingestion.body_limit import STRANGER_BYTES, Allowance
+from console.web.refusal import RequestRefused
 
 DOCUMENT_BYTES = 2**20  # a form, or the JSON of a declaration
 EVENTS = re.compile(r"/api/v1/queues/([^/]+)/events/?")
@@ -21,7 +22,7 @@ UPLOADS = "/lab/begin"
 
 
 async def allowance_of(scope: dict[str, Any]) -> Allowance:
-    """What the sender of a request may send to its address. Raises BodyRefused when it can't be known now."""
+    """What the sender of a request may send to its address. Raises RequestRefused where nobody knows."""
     return await sync_to_async(_allowance)(scope)
 
 
@@ -31,7 +32,7 @@ def _allowance(scope: dict[str, Any]) -> Allowance:
         return Allowance(_most_bytes(actor, scope), actor.name) if actor.role else Allowance(STRANGER_BYTES)
     except (DatabaseError, redis.RedisError):
         message = "body can't be taken now: the database or the control server does not answer."
-        raise BodyRefused(503, message, 2) from None
+        raise RequestRefused(503, message, 2) from None
 
 
 def _actor(scope: dict[str, Any]) -> Actor:
@@ -45,7 +46,7 @@ def _most_bytes(actor: Actor, scope: dict[str, Any]) -> int:
     queue = EVENTS.fullmatch(path)
     if posts and queue and actor.may("events.publish") and actor.reaches([queue[1]]):
         if seconds := quota_of(actor).wait_seconds(0):
-            raise BodyRefused(
+            raise RequestRefused(
                 429, f"The quota of {actor.name} is used up; send again in {seconds} s.", seconds
             )
         return int(settings.WEIR_MAX_BODY_BYTES)

@@ -7,15 +7,12 @@ well.
 
 import asyncio
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from console.web import problem
+from console.web.refusal import RequestRefused, refuse
 
 STRANGER_BYTES = 64 * 1024
 # A body may take so long, and longer by what has arrived of it at this rate.
@@ -23,14 +20,6 @@ PATIENCE_SECONDS = 20.0
 LEAST_BYTES_PER_SECOND = 64 * 1024
 # Bodies over STRANGER_BYTES that one process has in work at once: of all senders, and of one of them.
 LARGE_AT_ONCE, LARGE_OF_ONE = 8, 4
-
-
-class BodyRefused(Exception):  # noqa: N818
-    """A body that is not read any further: the answer to it."""
-
-    def __init__(self, status: int, message: str, retry_after_seconds: int | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.retry_after_seconds = status, message, retry_after_seconds
 
 
 @dataclass(frozen=True)
@@ -46,8 +35,8 @@ Allowed = Callable[[dict[str, Any]], Awaitable[Allowance]]
 
 class BodyLimit:
     """Answers 413 as soon as a request announces, or has sent, more than is allowed; 408 when it is too slow,
-    503 when too many large ones are in work. `allowed` may raise BodyRefused; without it nobody may send more
-    than `stranger_bytes`.
+    503 when too many large ones are in work. `allowed` may raise RequestRefused; without it nobody may
+    send more than `stranger_bytes`.
     """
 
     def __init__(
@@ -71,7 +60,7 @@ class BodyLimit:
         try:
             await body.announced(_announced_bytes(scope))
             await self.application(scope, body.receive, send)
-        except BodyRefused as refusal:
+        except RequestRefused as refusal:
             # Django reads the whole body before it answers, so nothing has been sent yet.
             await refuse(scope, send, refusal)
         finally:
@@ -89,12 +78,12 @@ class _Body:
         self._is_asked = self._is_whole = False
 
     async def announced(self, size_bytes: int) -> None:
-        """Raises BodyRefused before anything is read of a body that announces too much."""
+        """Raises RequestRefused before anything is read of a body that announces too much."""
         if size_bytes > self._most_bytes:
             await self._ask(size_bytes)
 
     async def receive(self) -> dict[str, Any]:
-        """The next message of the server. Raises BodyRefused."""
+        """The next message of the server. Raises RequestRefused."""
         if self._is_whole:  # what comes now is the end of the connection, whenever that is
             ended: dict[str, Any] = await self._receive()
             return ended
@@ -123,7 +112,7 @@ class _Body:
                 message: dict[str, Any] = await self._receive()
                 return message
         except TimeoutError:
-            raise BodyRefused(408, f"body takes at most {until_seconds:.0f} s to arrive so far.") from None
+            raise RequestRefused(408, f"body takes at most {until_seconds:.0f} s to arrive so far.") from None
 
     async def _ask(self, size_bytes: int) -> None:
         """Once: who sends it, and how much that sender may send."""
@@ -134,12 +123,12 @@ class _Body:
             if size_bytes <= self._most_bytes:
                 self._enter(allowance.sender or "")
         if size_bytes > self._most_bytes:
-            raise BodyRefused(413, too_large_message(self._most_bytes))
+            raise RequestRefused(413, too_large_message(self._most_bytes))
 
     def _enter(self, sender: str) -> None:
         large = self._limit.large
         if large.total() >= LARGE_AT_ONCE or large[sender] >= LARGE_OF_ONE:
-            raise BodyRefused(503, "body: too many large bodies are in work; send it again shortly.", 1)
+            raise RequestRefused(503, "body: too many large bodies are in work; send it again shortly.", 1)
         self._sender = sender
         large[sender] += 1
 
@@ -151,20 +140,3 @@ def _announced_bytes(scope: dict[str, Any]) -> int:
 
 def too_large_message(limit_bytes: int) -> str:
     return f"body takes at most {limit_bytes} bytes; send it in several requests."
-
-
-async def refuse(scope: dict[str, Any], send: Any, refusal: BodyRefused) -> None:
-    """No middleware has seen the request, so the answer gets its id here."""
-    said = {"errors": {"body": [refusal.message]}}
-    request_id = uuid.uuid4().hex
-    body = orjson.dumps(problem.document(refusal.status, scope.get("path", ""), request_id, said))
-    headers = [
-        (b"content-type", problem.CONTENT_TYPE.encode()),
-        (b"x-request-id", request_id.encode()),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),  # what is still on its way is not read
-    ]
-    if refusal.retry_after_seconds is not None:
-        headers.append((b"retry-after", str(refusal.retry_after_seconds).encode()))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

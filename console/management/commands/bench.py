@@ -22,6 +22,7 @@ BENCHES = (
     "rebalancing",
     "parallelism",
     "fanout",
+    "overload",
     "tick",
     "page",
     "first_minutes",

@@ -15,7 +15,7 @@ from console.connections.log_text import without_secrets
 from console.embedded.launch import can_begin, is_free
 from console.embedded.leftovers import end_leftovers
 from console.embedded.processes import Process
-from console.embedded.supervision import Supervisor
+from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
@@ -40,7 +40,7 @@ def supervised(tmp_path, monkeypatch):
     script = tmp_path / "talk.py"
     script.write_text(TALK)
     made = Supervisor(tmp_path, tmp_path)
-    made.start([Process("talker", (sys.executable, str(script)))], [])
+    made.start([Process("talker", (sys.executable, str(script)), first=True)], [])
     reader = threading.Thread(target=lambda: list(made.events()), daemon=True)
     reader.start()
     until(lambda: _state() == "RUNNING", 30.0)
@@ -101,7 +101,7 @@ import sys
 from pathlib import Path
 from console.embedded.leftovers import end_leftovers
 from console.embedded.processes import Process
-from console.embedded.supervision import Supervisor
+from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
 from tests.waiting import until
 data = Path(sys.argv[1])
 script, said = data / "words.py", data / "said"
@@ -208,6 +208,11 @@ def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch
     assert list(made.events()) == []  # the launcher sees its end, and stops
     made.stop()
     assert "ended a" in said.read_text()
+
+
+def test_what_people_wait_for_comes_before_the_work_where_the_user_may_say_so(supervised):
+    pid = supervisor.process("talker").pid
+    assert psutil.Process(pid).nice() - os.nice(0) == (FIRST_NICE if may_go_first() else 0)
 
 
 def test_a_process_is_shown_and_comes_back_with_its_restarts_counted(supervised):

@@ -1,0 +1,47 @@
+"""A request that is refused before Django sees it: by its body, or because there is too much to do."""
+
+import uuid
+from typing import Any
+
+import orjson
+
+from console.web import problem
+
+
+class RequestRefused(Exception):  # noqa: N818
+    """The answer to a request that goes no further. field: what of it is refused, "" for all of it."""
+
+    def __init__(
+        self, status: int, message: str, retry_after_seconds: int | None = None, field: str = "body"
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.field = status, message, field
+        self.retry_after_seconds = retry_after_seconds
+
+
+# Who waits for a page gets it without doing anything.
+PAGE = b"Weir has too much to do just now. This page tries again by itself.\n"
+
+
+async def refuse(scope: dict[str, Any], send: Any, refusal: RequestRefused) -> None:
+    """No middleware has seen the request, so the answer gets its id here."""
+    request_id = uuid.uuid4().hex
+    for_a_person = not refusal.field and not scope["path"].startswith(problem.PROGRAM_PATHS)
+    body = PAGE if for_a_person else _document(scope, refusal, request_id)
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8" if for_a_person else problem.CONTENT_TYPE.encode()),
+        (b"x-request-id", request_id.encode()),
+        (b"cache-control", b"no-store"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),  # what is still on its way is not read
+    ]
+    if refusal.retry_after_seconds is not None:
+        seconds = str(refusal.retry_after_seconds).encode()
+        headers += [(b"retry-after", seconds), *([(b"refresh", seconds)] if for_a_person else [])]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _document(scope: dict[str, Any], refusal: RequestRefused, request_id: str) -> bytes:
+    said = {"errors": {refusal.field or "request": [refusal.message]}}
+    return orjson.dumps(problem.document(refusal.status, scope.get("path", ""), request_id, said))
