@@ -19,7 +19,7 @@ from bench.large_page import CHROMIUM_ARGUMENTS
 from bench.running_plant import RunningPlant
 from queues.publishing.client import Client
 
-LIMITS = {"change_to_browser_p95_seconds": 1.5, "idle_cores": 0.5, "idle_memory_bytes": 3e9}
+LIMITS = {"change_to_browser_p95_seconds": 1.5, "idle_cores": 0.35, "idle_memory_bytes": 2.5e9}
 
 # What the page's own store holds is on the screen with the next frame, 16 ms later at most.
 WATCH = """async ([queue, wanted]) => {

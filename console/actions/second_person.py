@@ -1,4 +1,5 @@
-"""Keeping data for less than FLOOR_DAYS asks a second person, as a plan may: one proposes, another agrees.
+"""Keeping data for less than a week, or in so little room that it may be less (FLOORS), asks a second person,
+as a plan may: one proposes, another agrees.
 
 Who asks for it is refused, and the request stands in the audit as `retention.propose`. When somebody else
 asks for the very same within VALID, it is done, and the entry of what was done names the proposal: an
@@ -22,6 +23,8 @@ from workers.batch.jobs import retention
 
 JOB = "retention"
 FLOOR_DAYS = 7
+# By the end of a parameter's name: the least that one person may set, and its unit.
+FLOORS = {"_days": (FLOOR_DAYS, "d"), "_megabytes": (1_000, "MB"), "_entries": (1_000_000, "entries")}
 VALID = timedelta(days=1)
 PROPOSED = "retention.propose"
 USED = "agreed_with"  # in the entry of what was done: the sequence number of the proposal
@@ -51,11 +54,12 @@ def agreement(
     if not any(entry.after["person"] == person(actor) for entry in _proposals(name, mark, now)):
         after = {"person": person(actor), "mark": mark, "for": action, "values": short}
         audit_log.record(actor, PROPOSED, name, after=after)
-    field, days = next(iter(short.items()))
+    field, value = next(iter(short.items()))
+    floor, unit = floor_of(field)
     raise BadInput(
         field,
-        f"is {days} d, less than {FLOOR_DAYS} d: a second person has to agree. Your proposal is noted; when"
-        " somebody else sends the very same within 24 hours, it is done.",
+        f"is {value} {unit}, less than {floor} {unit}: a second person has to agree. Your proposal is noted;"
+        " when somebody else sends the very same within 24 hours, it is done.",
     )
 
 
@@ -65,15 +69,22 @@ def shortened(job: str, given: Mapping[str, Any], before: Mapping[str, Any]) -> 
         return {}
     found = {}
     for parameter in retention.PARAMETERS:
-        days = _days(parameter, given.get(parameter.name, parameter.default))
-        known = _days(parameter, before.get(parameter.name, parameter.default))
-        if is_short(days) and not (before and is_short(known) and known <= days):
-            found[parameter.name] = days
+        value = _whole(parameter, given.get(parameter.name, parameter.default))
+        known = _whole(parameter, before.get(parameter.name, parameter.default))
+        floor, _ = floor_of(parameter.name)
+        was_short = bool(before) and is_short(known, floor) and known <= value
+        if is_short(value, floor) and not was_short:
+            found[parameter.name] = value
     return found
 
 
-def is_short(days: int) -> bool:
-    return retention.FOREVER < days < FLOOR_DAYS
+def floor_of(name: str) -> tuple[int, str]:
+    """The least that one person may set of a parameter, and its unit."""
+    return next(floor for end, floor in FLOORS.items() if name.endswith(end))
+
+
+def is_short(value: int, floor: int = FLOOR_DAYS) -> bool:
+    return retention.FOREVER < value < floor
 
 
 def person(actor: Actor) -> str:
@@ -98,11 +109,13 @@ def _is_used(entry: AuditEntry) -> bool:
 
 
 def _mark(action: str, name: str, given: Mapping[str, Any]) -> str:
-    """The very same: of the same task, with the same days, however they are written."""
-    days = {each.name: _days(each, given[each.name]) for each in retention.PARAMETERS if each.name in given}
-    return hashlib.sha256(json.dumps([action, name, days], sort_keys=True).encode()).hexdigest()
+    """The very same: of the same task, with the same values, however they are written."""
+    values = {
+        each.name: _whole(each, given[each.name]) for each in retention.PARAMETERS if each.name in given
+    }
+    return hashlib.sha256(json.dumps([action, name, values], sort_keys=True).encode()).hexdigest()
 
 
-def _days(parameter: Any, value: Any) -> int:
+def _whole(parameter: Any, value: Any) -> int:
     """Raises BadInput naming the parameter."""
     return int(parameter.read(value))

@@ -7,6 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 import redis
+from hypothesis import given
+from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from tests.workers.samples import TIME_US, delivery_of
@@ -75,6 +77,54 @@ def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper
     assert (run.state, run.progress["rows"]) == ("done", 1)
     assert not path.parent.exists()
     assert archived(keeper).exists()
+
+
+@given(st.lists(st.integers(0, 9_000_000), max_size=8), st.integers(1, 20))
+def test_the_oldest_go_until_the_rest_fits_and_no_more(sizes: list[int], most: int) -> None:
+    days = {f"day {number}": size for number, size in enumerate(sizes)}
+    gone = retention.excess(days, most)
+    assert gone == list(days)[: len(gone)]
+    left = sum(days.values()) - sum(days[day] for day in gone)
+    assert left <= most * 1_000_000 or len(gone) == max(0, len(days) - 1)
+    assert not gone or left + days[gone[-1]] > most * 1_000_000
+    assert retention.excess(days, retention.FOREVER) == []
+
+
+def snapshots(keeper: Keeper, day: int, size_bytes: int) -> Path:
+    folder = snapshot_archive.day_folder(keeper.where.data, f"2026-12-{day:02}")
+    folder.mkdir(parents=True)
+    (folder / "block").write_bytes(bytes(size_bytes))
+    return folder
+
+
+def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keeper: Keeper) -> None:
+    days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
+    retention.keep(NOW - timedelta(days=3, hours=6), NOW - timedelta(days=3, hours=5), "an incident")
+    assert keeper.run(snapshot_megabytes=1).state == "done"
+    # The 28th is kept for its incident; of the newest day nothing goes, whatever it takes.
+    assert [day.exists() for day in days] == [False, True, False, True]
+
+
+def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its_index(
+    keeper: Keeper,
+) -> None:
+    path = archived(keeper, age_days=0.5)
+    newer = path.parents[1] / "day=2026-12-31" / path.name
+    newer.parent.mkdir()
+    newer.write_bytes(path.read_bytes() * (1 + 1_000_000 // path.stat().st_size))
+    os.utime(path, ((NOW - timedelta(hours=1)).timestamp(),) * 2)
+    assert keeper.run(archive_megabytes=1).progress["rows"] == 1
+    assert not path.exists() and newer.exists()
+    assert archived(keeper).exists()
+
+
+def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(keeper: Keeper) -> None:
+    loop = Loop.objects.create(name="x", law="worker_rate", target={})
+    rows = [entry(loop, 5 - number / 10) for number in range(6)]
+    LedgerEntry.objects.filter(pk=rows[1].pk).update(verdict=LedgerEntry.Verdict.CHECKING)
+    assert keeper.run(ledger_entries=3).state == "done"
+    left = set(LedgerEntry.objects.values_list("pk", flat=True))
+    assert left == {rows[1].pk, *(row.pk for row in rows[3:])}
 
 
 def test_history_that_was_published_lately_is_not_old(keeper: Keeper) -> None:

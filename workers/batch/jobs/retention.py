@@ -1,5 +1,6 @@
-"""Retention: archived events, metrics, snapshots, ledger entries and alerts older than so many days go, but
-nothing that an incident or an experiment refers to (`Keep`: a time range, a reason).
+"""Retention: archived events, metrics, snapshots, ledger entries and alerts older than so many days go, and
+the oldest of what takes more room than it may; but nothing that an incident or an experiment refers to
+(`Keep`: a time range, a reason), and never the newest day.
 
 A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, or the
 alerts. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
@@ -7,11 +8,11 @@ and nobody waits long.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Max, Min, QuerySet
 
@@ -22,8 +23,11 @@ from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive
 from workers.models import Keep, LedgerEntry
 
-FOREVER = 0
+FOREVER = 0  # days; of a size: whatever it is
 MOST_DAYS = 36_500
+MOST_MEGABYTES, MOST_ENTRIES = 10**9, 10**10
+BYTES_PER_MEGABYTE = 10**6
+T = TypeVar("T")
 LEDGER_RANGE_IDS = 20_000
 LEDGER_BATCH_ROWS = 500
 FILE_BATCH = 200
@@ -36,6 +40,17 @@ def days_parameter(name: str, default: int, what: str) -> JobParameter:
     )
 
 
+def size_parameter(name: str, default: int, what: str) -> JobParameter:
+    return JobParameter(
+        name,
+        "integer",
+        f"MB that {what} may take, the oldest day goes first (0: any)",
+        default,
+        least=0,
+        most=MOST_MEGABYTES,
+    )
+
+
 PARAMETERS = (
     days_parameter("archive_days", 90, "archived events"),
     days_parameter("raw_days", 14, "the metrics' seconds"),
@@ -45,6 +60,17 @@ PARAMETERS = (
     days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
     days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
+    size_parameter("archive_megabytes", 50_000, "archived events"),
+    size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
+    size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
+    JobParameter(
+        "ledger_entries",
+        "integer",
+        "entries that the ledger may have, the oldest go first (0: any)",
+        10_000_000,
+        least=0,
+        most=MOST_ENTRIES,
+    ),
 )
 
 
@@ -58,13 +84,68 @@ def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: 
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids."""
+    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids; each once."""
+    found = {piece.identifier: piece for piece in reversed([*_old(values, where), *_large(values, where)])}
+    yield from reversed(found.values())
+
+
+def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """What is older than it may be."""
     yield from _archive_pieces(values["archive_days"], where)
     for step in ("raw", *metric_files.STEPS):
         yield from _metric_pieces(step, values[f"{step}_days"], where)
     yield from _snapshot_pieces(values["snapshot_days"], where)
     yield from _ledger_pieces(values["ledger_days"], where)
     yield from _alert_pieces(values["alert_days"], where)
+
+
+def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """The oldest of what takes more room than it may."""
+    partitions = {each: _bytes_of(each.folder(where.data)) for each in event_archive.partitions(where.data)}
+    for partition in excess(partitions, values["archive_megabytes"]):
+        if not is_retained(partition.day, partition.queue):
+            yield _archive_piece(partition, FOREVER)
+    raw = {day: _bytes_of(_metric_folder("raw", where) / f"day={day}") for day in _metric_days("raw", where)}
+    for day in excess(raw, values["raw_megabytes"]):
+        if not is_retained(day):
+            yield _metric_piece("raw", day)
+    snapshots = {
+        day: _bytes_of(snapshot_archive.day_folder(where.data, day))
+        for day in snapshot_archive.days(where.data)
+    }
+    for day in excess(snapshots, values["snapshot_megabytes"]):
+        if not is_retained(day):
+            yield _snapshot_piece(day)
+    yield from _many_entries(values["ledger_entries"], where)
+
+
+def excess(sizes_bytes: Mapping[T, int], most_megabytes: int) -> list[T]:
+    """Of what is given, the oldest first, what has to go so that the rest fits; the last one always stays."""
+    over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEGABYTE
+    found: list[T] = []
+    if most_megabytes == FOREVER:
+        return found
+    for each in list(sizes_bytes)[:-1]:
+        if over <= 0:
+            break
+        found.append(each)
+        over -= sizes_bytes[each]
+    return found
+
+
+def _bytes_of(folder: Path) -> int:
+    """What its files take; one that goes meanwhile takes nothing."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
+    """By their ids, which rise with time: the newest so many stay."""
+    if most == FOREVER:
+        return
+    newest = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)[most : most + 1].first()
+    first = LedgerEntry.objects.aggregate(first=Min("pk"))["first"]
+    if newest is not None:
+        yield from _ledger_ranges(first, newest, where.now)
 
 
 def work(lease: Any) -> Made:
@@ -93,18 +174,33 @@ def _archive_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         return
     for partition in event_archive.partitions(where.data, until=_last_due_day(days, where.now)):
         if not is_retained(partition.day, partition.queue):
-            content = {"kind": "archive", "queue": partition.queue, "day": partition.day, "days": days}
-            yield Piece(f"archive/{partition.identifier}", content)
+            yield _archive_piece(partition, days)
+
+
+def _archive_piece(partition: event_archive.Partition, days: int) -> Piece:
+    content = {"kind": "archive", "queue": partition.queue, "day": partition.day, "days": days}
+    return Piece(f"archive/{partition.identifier}", content)
 
 
 def _metric_pieces(step: str, days: int, where: Surroundings) -> Iterator[Piece]:
     if days == FOREVER:
         return
-    folder = where.data / metric_files.ROOT / step
-    found = {path.name.removeprefix("day=").removesuffix(".parquet") for path in folder.glob("day=*")}
-    for day in sorted(found):
+    for day in _metric_days(step, where):
         if day <= _last_due_day(days, where.now) and not is_retained(day):
-            yield Piece(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
+            yield _metric_piece(step, day)
+
+
+def _metric_folder(step: str, where: Surroundings) -> Path:
+    return where.data / metric_files.ROOT / step
+
+
+def _metric_days(step: str, where: Surroundings) -> list[str]:
+    files = _metric_folder(step, where).glob("day=*")
+    return sorted({path.name.removeprefix("day=").removesuffix(".parquet") for path in files})
+
+
+def _metric_piece(step: str, day: str) -> Piece:
+    return Piece(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
 
 
 def _snapshot_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
@@ -112,7 +208,11 @@ def _snapshot_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         return
     for day in snapshot_archive.days(where.data):
         if day <= _last_due_day(days, where.now) and not is_retained(day):
-            yield Piece(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
+            yield _snapshot_piece(day)
+
+
+def _snapshot_piece(day: str) -> Piece:
+    return Piece(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
 
 
 def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
@@ -122,10 +222,15 @@ def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
     ends = LedgerEntry.objects.filter(at__lt=before).aggregate(first=Min("pk"), last=Max("pk"))
     if ends["first"] is None:
         return
-    for first in range(ends["first"], ends["last"] + 1, LEDGER_RANGE_IDS):
-        last = min(first + LEDGER_RANGE_IDS - 1, ends["last"])
-        content = {"kind": "ledger", "first": first, "last": last, "before": before.isoformat()}
-        yield Piece(f"ledger/{first}-{last}", content)
+    yield from _ledger_ranges(ends["first"], ends["last"], before)
+
+
+def _ledger_ranges(first: int, last: int, before: datetime) -> Iterator[Piece]:
+    """Of the entries with these ids those that are older than that."""
+    for begin in range(first, last + 1, LEDGER_RANGE_IDS):
+        end = min(begin + LEDGER_RANGE_IDS - 1, last)
+        content = {"kind": "ledger", "first": begin, "last": end, "before": before.isoformat()}
+        yield Piece(f"ledger/{begin}-{end}", content)
 
 
 def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
