@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
+import httpx
 import psutil
 
 from bench.faults.broken_plant import SERVERS, BrokenPlant
@@ -19,6 +21,7 @@ from bench.faults.broken_plant import SERVERS, BrokenPlant
 USUAL_SECONDS, PIPELINE_SECONDS, WEB_SECONDS = 10.0, 25.0, 8.0
 SHORT_SECONDS, LONG_SECONDS = 3.0, 12.0
 STEP_SECONDS = 600
+PLAN_SECONDS = 120.0
 
 Strike = Callable[[BrokenPlant, Random], AbstractContextManager[None]]
 
@@ -150,12 +153,47 @@ def step(seconds: int) -> Kind:
     return Kind(f"clock {seconds:+d} s", strike)
 
 
+def kill_in_transfer(node: str) -> Kind:
+    """What carries a plan out is killed in its middle: a node is emptied, and gets its points again."""
+
+    @contextmanager
+    def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+        with plant.signed_in() as desk:
+            plan = _asked(desk, f"nodes/{node}/use", use="drain")["plan"]
+            _carried_out(plant, desk, plan, chance)
+            _carried_out(plant, desk, _asked(desk, f"plans/{plan['id']}/roll-back"), chance)
+        yield
+
+    return Kind(f"kill worker-control in a transfer from {node}", strike)
+
+
+def _carried_out(plant: BrokenPlant, desk: httpx.Client, plan: dict[str, Any], chance: Random) -> None:
+    """Raises TimeoutError."""
+    _asked(desk, f"plans/{plan['id']}/approve", hash=plan["hash"])
+    time.sleep(chance.uniform(0.0, SHORT_SECONDS))
+    plant.named("worker-control").send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + PLAN_SECONDS
+    while (state := desk.get(f"/api/v1/plans/{plan['id']}").json())["state"] != "done":
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"plan {plan['id']} is {state['state']} after {PLAN_SECONDS:g} s: {state['note']}"
+            )
+        time.sleep(1.0)
+
+
+def _asked(desk: httpx.Client, path: str, **body: str) -> Any:
+    headers = {"X-CSRFToken": desk.cookies["csrftoken"], "Referer": str(desk.base_url)}
+    content = {**body, "reason": "A fault comes in its middle."}
+    return desk.post(f"/api/v1/{path}", json=content, headers=headers).raise_for_status().json()
+
+
 def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:
     """(what can be broken on this plant, what can not and why)."""
     names = sorted(plant.rows())
     own = [name for name in names if name not in SERVERS]
     kinds = [each(name) for name in names for each in (kill, freeze)]
     kinds += [kill_child("worker-jobs"), kill_child("pipeline")]
+    kinds.append(kill_in_transfer("n3"))
     kinds += [lock("weir.sqlite3"), lock("handled.sqlite3")]
     kinds += [fill_node(name) for name in names if name in SERVERS and name != "control"]
     kinds += [starve(name) for name in ("worker-jobs", "worker-control") if name in own]

@@ -164,15 +164,20 @@ class Supervisor:
     def ended(self, name: str, how: str) -> None:
         """Note how a process ended, for the page of processes."""
         self.ends[name] = msgspec.structs.replace(self._end(name), ended_at=time.time(), how=how)
-        self._note()
+        self._note_again()
 
     def back(self, name: str) -> None:
         """Note that it was started again."""
         self.ends[name] = msgspec.structs.replace(self._end(name), restarts=self._end(name).restarts + 1)
-        self._note()
+        self._note_again()
 
     def _end(self, name: str) -> ProcessEnd:
         return self.ends.get(name, ProcessEnd())
+
+    def _note_again(self) -> None:
+        """A disk that is full keeps no note, and must not end the plant: the next one has all of it."""
+        with suppress(OSError):
+            self._note()
 
     def _note(self) -> None:
         write_private(ends_file(self.data), msgspec.json.encode(self.ends).decode())

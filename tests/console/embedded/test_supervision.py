@@ -272,3 +272,12 @@ def test_without_a_supervisor_it_is_said_so(monkeypatch):
 def test_what_is_secret_or_looks_like_it_is_left_out(text, shown):
     said = without_secrets(text, {"WEIR_SECRET_SHOP": "long-secret-word"})
     assert said == shown or ("hunter22" not in said and "abc.def" not in said)
+
+
+def test_a_disk_that_is_full_keeps_no_note_of_an_end_and_ends_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    made = Supervisor(tmp_path / "full", tmp_path)  # nothing can be written there
+    made.ended("pipeline", "exit status 1")
+    made.back("pipeline")
+    assert (made.ends["pipeline"].how, made.ends["pipeline"].restarts) == ("exit status 1", 1)
+    made.stop()
