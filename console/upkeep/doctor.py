@@ -39,10 +39,10 @@ from queues.topology import Topology
 from workers.coordination.connections import connection as node_connection
 from workers.documents.hosts import ReportedHost
 from workers.host.java import find_java_home
+from workers.snapshot.states.host import MOST_CLOCK_SECONDS
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
 OLDEST_SERVER = (7, 0)
-MOST_CLOCK_SECONDS = 60.0
 REPORTS_SECONDS = 30.0
 REPLICA = re.compile(r"slave\d+")  # as INFO calls it
 LEAST_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1

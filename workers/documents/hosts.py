@@ -19,7 +19,8 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     """slots: processes there are; busy: those at work. reserved: tasks handed to it and not
     finished, those at work included. drained: it takes no new work. started_with: slots at its
-    start. `trouble`: why the pool is not what it was set to, "" where it is.
+    start. `trouble`: why the pool is not what it was set to, "" where it is. ahead_seconds: by so much the
+    host's clock is ahead of the control server's.
     """
 
     role: str = ""
@@ -32,13 +33,13 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     started_with: int | None = None
     trouble: str | None = None
     done: PoolWork | None = None
+    ahead_seconds: float | None = None
 
 
 class ReportedHost(WorkerHost, frozen=True, kw_only=True):
-    """at: seconds since 1970, by the host's clock, which is `ahead_seconds` ahead of the control server's."""
+    """at: seconds since 1970, by the host's clock."""
 
     at: float
-    ahead_seconds: float | None = None
 
 
 class HostStatus(WorkerHost, frozen=True, kw_only=True):

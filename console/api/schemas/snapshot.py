@@ -212,6 +212,7 @@ class HostStatus(ApiAnswer):
     started_with: int | None = None
     trouble: str | None = Field(None, description="Its last error.")
     done: CompletedWork | None = None
+    ahead_seconds: Seconds | None = Field(None, description="Its clock, ahead of the control server's.")
 
 
 class SnapshotLoop(ApiAnswer):

@@ -193,6 +193,16 @@ def test_a_pipeline_that_never_reported_is_starting_before_it_is_down():
     assert evaluated(changed(snapshot, at=1_101.0), later)["pipeline/main"].severity == "critical"
 
 
+@pytest.mark.parametrize(("ahead_seconds", "side"), [(600.0, "ahead of"), (-600.0, "behind")])
+def test_a_host_whose_clock_is_off_by_more_than_a_minute_is_named_with_what_to_do(ahead_seconds, side):
+    hosts = {"jobs@here": {"role": "jobs", "age_seconds": 0.4, "ahead_seconds": ahead_seconds}}
+    found = evaluated(plant(hosts=hosts))["host/jobs@here"]
+    assert found.finding == f"The clock of jobs@here is 600 s {side} the control server's."
+    assert found.severity == "warning" and "NTP" in found.step
+    hosts["jobs@here"]["ahead_seconds"] = ahead_seconds / 11
+    assert evaluated(plant(hosts=hosts))["host/jobs@here"].severity == "well"
+
+
 def test_a_host_that_stops_reporting_is_named_for_a_while_and_then_has_left():
     here = evaluated(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
     gone = evaluated(plant(at=1_011.0), here)
