@@ -5,6 +5,7 @@ So a worker that a loop has started is not lost with the primary that took the m
 
 from typing import Any
 
+import redis
 from kombu.transport.redis import SentinelChannel, SentinelTransport
 from kombu.utils.json import dumps
 
@@ -21,6 +22,14 @@ class AcknowledgedChannel(SentinelChannel):
             pipe.lpush(key, dumps(message))
             pipe.execute_command("WAIT", COPIES, MOST_MILLISECONDS)
             check_copies(pipe.execute()[-1])
+
+    def _get_pool(self, asynchronous: bool = False) -> Any:
+        # A channel that closes after its connection has nobody to ask: an error of the connection, which who
+        # closes it expects. As it was, the worker ended.
+        channel: Any = super()
+        if self.connection.client is None:
+            raise redis.ConnectionError("The connection to the broker is closed.")
+        return channel._get_pool(asynchronous)
 
 
 class AcknowledgedTransport(SentinelTransport):
