@@ -99,7 +99,8 @@ def test_what_is_coming_is_fed_forward_only_above_what_may_wait():
 
 
 def test_no_more_workers_start_than_what_waits_can_fill():
-    values = parameters(lead_seconds=5, caution=0)
+    # So impatient a limit has the whole forecast fed forward.
+    values = parameters(lead_seconds=5, caution=0, limit_wait_seconds=10_000)
     _, decisions = run(values, {"length": 0}, {"length": 5_000}, {"length": 120, "removed": 5_000})
     assert started(decisions) == [0, 100, 3]
     assert decisions[2].limited_by == "waiting events"
