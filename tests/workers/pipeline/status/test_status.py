@@ -220,7 +220,8 @@ def test_a_replica_that_finishes_nothing_is_told_in_place_of_running(control):
         "replica iap1 has not finished its batch for 20 s",
     )
     assert shown.stuck_seconds == 20.0
-    ResultQueue(control, "performance").publish(Result("iap1", 1, None, ()), 10)
+    results = ResultQueue(control, "performance")
+    results.publish(Result("iap1", 1, None, ()), results.begin("iap1", 1), 10)
     said = plain(shown.document({}))
     assert (said["state"], said["hindrance"], shown.stuck_seconds) == ("running", None, 0.0)
 
