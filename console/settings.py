@@ -166,7 +166,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 3600,
     **_BROKER.options,
 }
-CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_BEAT_SCHEDULER = "workers.coordination.beat:BeatSchedule"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1.0
 CELERY_TIMEZONE = "UTC"
 

@@ -158,7 +158,7 @@ def kill_in_transfer(node: str) -> Kind:
 
     @contextmanager
     def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
-        with plant.signed_in() as desk:
+        with closing(plant.signed_in()) as desk:
             plan = _asked(desk, f"nodes/{node}/use", use="drain")["plan"]
             _carried_out(plant, desk, plan, chance)
             _carried_out(plant, desk, _asked(desk, f"plans/{plan['id']}/roll-back"), chance)

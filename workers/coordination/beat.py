@@ -1,0 +1,31 @@
+"""The beat's schedule, on a host whose clock may be set back: Celery's stands still until it has come up."""
+
+import math
+import time
+from typing import Any
+
+from django_celery_beat.schedulers import DatabaseScheduler
+
+
+class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no types
+    """What was last run in the future was run now: it is due again after its interval."""
+
+    # What a beat before has stored may lie ahead, too.
+    _ticked_at = math.inf
+
+    def tick(self, *arguments: Any, **named: Any) -> float:
+        """Sends what is due; seconds until it is to be called again."""
+        now = time.time()
+        if now < self._ticked_at:
+            self._follow_the_clock()
+        self._ticked_at = now
+        return float(super().tick(*arguments, **named))
+
+    def _follow_the_clock(self) -> None:
+        for name, entry in self.schedule.items():
+            now = entry._default_now()
+            if entry.last_run_at > now:
+                entry.last_run_at = now
+                self._dirty.add(name)  # to be stored
+        # It is ordered by times of a clock that is no more: what comes first there would come first for ever.
+        self._heap = None
