@@ -41,7 +41,7 @@ NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 # A long proof that says nothing else hangs after so long; three share two cores whose speed varies.
 LONG_SECONDS = 1_200
-ON_A_PLANT = ("tests/plant/", "tests/production/", "tests/workers/", "tests/queues/")
+ON_A_PLANT = ("tests/plant/", "tests/production/", "tests/hosts/", "tests/workers/", "tests/queues/")
 # Long, and each of them by itself: they measure nothing, and any process may take any.
 BY_THEMSELVES = (
     SCENARIOS,

@@ -17,6 +17,7 @@ MOST_MODULES = 16  # of a folder; about a dozen is better
 # Their tests lie together: they share a running plant, a browser, or how they explore.
 TOGETHER = (
     "tests/plant",
+    "tests/hosts",
     "tests/production",
     "tests/protocols",
     "tests/security",
