@@ -37,15 +37,17 @@ def scheduled(**last_runs):
     return Noted(app=app)
 
 
-def sent_in(beat, ticks):
-    for _ in range(ticks):
+def assert_goes_on(beat):
+    """Something is sent at once, and nothing waits for a time that lies ahead."""
+    for _ in range(3):
         beat.tick()
-    return set(beat.sent)
+    assert beat.sent
+    assert all(entry.last_run_at <= timezone.now() for entry in beat.schedule.values())
 
 
 def test_a_beat_that_starts_after_its_clock_was_set_back_sends_what_is_due():
     ahead = timezone.now() + timedelta(minutes=10)
-    assert sent_in(scheduled(one=ahead, two=ahead), 12) >= {"one", "two"}
+    assert_goes_on(scheduled(one=ahead, two=ahead))
 
 
 def test_a_clock_that_is_set_back_while_it_beats_keeps_nothing_from_its_turn(monkeypatch):
@@ -57,4 +59,4 @@ def test_a_clock_that_is_set_back_while_it_beats_keeps_nothing_from_its_turn(mon
         for entry in beat.schedule.values():
             entry.last_run_at = now() + timedelta(minutes=10)
     beat.sent.clear()
-    assert sent_in(beat, 12) >= {"one", "two"}
+    assert_goes_on(beat)
