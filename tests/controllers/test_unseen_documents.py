@@ -38,9 +38,7 @@ WRONG_KINDS = {
 }
 OUT_OF_ANY_RANGE = (1e39, -1e39, 10**39, -(10**39), 1e300)
 MOST_LEAVES_TWEAKED = 4
-FEW = settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+FEW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 MANY = settings(FEW, max_examples=1_000)
 
 

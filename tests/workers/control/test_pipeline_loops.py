@@ -301,6 +301,7 @@ class Paced:
         self.plant.tick("flow")
 
 
+@pytest.mark.slow
 def test_at_half_more_than_capacity_the_room_is_kept_over_a_hog_and_nothing_is_lost(
     control_server, control, plant, plant_topology
 ):

@@ -202,6 +202,7 @@ def recall_of(virtual: Virtual) -> float:
     return sum(virtual.found().values()) / expected
 
 
+@pytest.mark.slow
 def test_at_twice_the_capacity_the_bound_is_kept_and_the_sinks_lose_least_by_the_global_table(control):
     ours = worked(control, "global")
     assert all(p95 <= BOUND_SECONDS for p95 in ours.p95_by_window()), ours.p95_by_window()

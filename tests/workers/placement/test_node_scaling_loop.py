@@ -146,6 +146,7 @@ def an_hour(plant):
     return entries
 
 
+@pytest.mark.slow
 def test_an_idle_plant_watched_for_an_hour_proposes_a_release_once(plant):
     advise(plant)
     plant.flow(5, 5)

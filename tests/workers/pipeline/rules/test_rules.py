@@ -194,6 +194,7 @@ def filled(control_server, nodes, plant_topology):
     )
 
 
+@pytest.mark.slow
 def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_server, control, filled):
     application = application_of_text(PLANNED, SHIPPED.parent)
     plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
