@@ -28,9 +28,12 @@ SHARES, SERVICES = {"hosts": 0.8, "sites": 0.3}, {"hosts": 0.02, "sites": 0.015}
 MOST = 8
 
 
-def offered(at_seconds: float) -> float:
+PHASE_SECONDS = 1_200.0  # of the wave in which a plant begins, whatever o'clock it is: the load rises
+
+
+def offered(since_begin_seconds: float) -> float:
     """Events/s: two hours' waves."""
-    return 90.0 + 60.0 * math.sin(2 * math.pi * at_seconds / 7_200)
+    return 90.0 + 60.0 * math.sin(2 * math.pi * (since_begin_seconds + PHASE_SECONDS) / 7_200)
 
 
 class TaskPlant:
@@ -38,6 +41,7 @@ class TaskPlant:
 
     def __init__(self, control: redis.Redis, now: datetime, base: dict | None = None) -> None:
         self.control, self.now = control, now
+        self._began_seconds = now.timestamp()
         self._base = base or sample_snapshot()
         self.foresight = LoadForecasts(self._past, every_seconds=60.0)
         Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
@@ -63,15 +67,16 @@ class TaskPlant:
     def snapshot(self) -> Snapshot:
         """Published as it is now, with what the loops decided last."""
         at = self.now.timestamp()
+        rate = self._offered(at)
         row = sample_application()
         controls = Controls.read(self.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls())
         row["controls"]["tasks"] = dict(controls.tasks)
         for name, operator in row["operators"].items():
-            self._work(operator, name, controls.tasks_of(name), offered(at))
+            self._work(operator, name, controls.tasks_of(name), rate)
         row["queues"] = ["telemetry"]
         found = {**self._base, "at": at}
         queues = {**found["queues"]}
-        queues["telemetry"] = {**queues["telemetry"], "in_per_second": offered(at)}
+        queues["telemetry"] = {**queues["telemetry"], "in_per_second": rate}
         found |= {
             "queues": queues,
             "pipeline": {
@@ -88,10 +93,13 @@ class TaskPlant:
         self.control.set(keys.SNAPSHOT, seen.to_json())
         return seen
 
+    def _offered(self, at_seconds: float) -> float:
+        return offered(at_seconds - self._began_seconds)
+
     def _past(self, queues: list[str], now_seconds: float) -> OfferedLoad:
         at = now_seconds - np.arange(6 * 3_600, 0, -30.0)
         noise = np.random.default_rng(3).normal(1.0, 0.04, at.size)
-        return OfferedLoad(at, np.asarray([offered(each) for each in at]) * noise, None, None)
+        return OfferedLoad(at, np.asarray([self._offered(each) for each in at]) * noise, None, None)
 
     @staticmethod
     def _work(operator: dict, name: str, tasks: int, rate: float) -> None:
