@@ -57,11 +57,6 @@ class Server:
         """kill -9: no goodbye, no last write."""
         self._end(signal.SIGKILL)
 
-    def kill_written(self) -> None:
-        """kill -9 when what it has answered is in its file: while it flushes that, it puts writing off."""
-        until(lambda: not self.keeper.info("persistence")["aof_pending_bio_fsync"])
-        self.kill()
-
     def stop(self) -> None:
         """A clean stop; safe when it is already gone."""
         self._end(signal.SIGTERM)

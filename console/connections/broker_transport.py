@@ -9,7 +9,7 @@ import redis
 from kombu.transport.redis import SentinelChannel, SentinelTransport
 from kombu.utils.json import dumps
 
-from queues.control.acknowledged import COPIES, MOST_MILLISECONDS, check_copies
+from queues.control.acknowledged import AcknowledgedPipeline
 
 
 class AcknowledgedChannel(SentinelChannel):
@@ -18,10 +18,10 @@ class AcknowledgedChannel(SentinelChannel):
     def _put(self, queue: str, message: Any, **_: Any) -> None:
         channel: Any = self  # kombu types little of it
         key = channel._q_for_pri(queue, channel._get_message_priority(message, reverse=False))
-        with channel.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
-            pipe.lpush(key, dumps(message))
-            pipe.execute_command("WAIT", COPIES, MOST_MILLISECONDS)
-            check_copies(pipe.execute()[-1])
+        with channel.conn_or_acquire() as client, AcknowledgedPipeline.of(client, transaction=False) as pipe:
+            # Only kombu's own pipelines put its prefix before a key.
+            pipe.lpush(f"{getattr(client, 'global_keyprefix', '')}{key}", dumps(message))
+            pipe.execute()
 
     def _get_pool(self, asynchronous: bool = False) -> Any:
         # A channel that closes after its connection has nobody to ask: an error of the connection, which who

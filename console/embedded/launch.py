@@ -25,6 +25,7 @@ from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues import environment as variables
 from queues.control.connection import connect
 from queues.errors import BadInput
+from queues.nodes.file_sync import FileSync
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
 
@@ -279,6 +280,7 @@ def main(arguments: list[str]) -> int:
         nodes = [pair.split("=", 1)[0] for pair in variables.NODES.words()]
         plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
         supervisor.start(servers, plant)
+        FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()
         if options.restore and not restored(options.restore):
             return 1

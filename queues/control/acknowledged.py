@@ -1,16 +1,19 @@
 """A client of a replicated server, whose answer to a write means that a replica has it.
 
 Replication is asynchronous: a primary that dies takes with it what it had answered and not yet sent. So each
-write is followed by WAIT on the connection that it went by, and where no replica has it in time, the write
-fails: whoever asked knows as little of it as of one whose reply was lost. The sentinels end the connections
-to a server that they demote, so that a WAIT never speaks for a write which another primary has taken
+write is followed by WAIT on the connection that it went by, and then by a question to the sentinels; where
+no replica has it in time, or the server is the primary no longer, the write fails: whoever asked knows as
+little of it as of one whose reply was lost. The sentinels end the connections to a server that they demote,
+so that a WAIT never speaks for a write which another primary has taken
 (docs/understand/decisions/0013-control-server-fails-over.md).
 """
 
-from typing import Any, cast
+from typing import Any
 
 import redis
 from redis.client import Pipeline
+
+from queues.control.primacy import confirm_primary
 
 COPIES = 1  # beside the primary: with two replicas that makes two of three
 MOST_MILLISECONDS = 1000
@@ -31,17 +34,16 @@ class NotReplicated(redis.TimeoutError):
 
 
 def wait_for_copy(connection: Any) -> None:
-    """Return when a replica has all that was written by this connection. Raises NotReplicated."""
+    """Return when a replica has all that was written by this connection, and its server is the primary still:
+    one that was frozen for as long as a fail-over takes may have a replica that doesn't know of it yet.
+    Raises NotReplicated or NoPrimary.
+    """
     connection.send_command("WAIT", COPIES, MOST_MILLISECONDS)
-    check_copies(connection.read_response())
-
-
-def check_copies(copies: Any) -> None:
-    """Raises NotReplicated for an answer of WAIT with too few."""
-    if int(copies) < COPIES:
+    if int(connection.read_response()) < COPIES:
         raise NotReplicated(
             f"No replica of the control server took the write within {MOST_MILLISECONDS / 1000:g} s."
         )
+    confirm_primary(connection)
 
 
 def _writes(command: Any) -> bool:
@@ -51,6 +53,12 @@ def _writes(command: Any) -> bool:
 
 class AcknowledgedPipeline(Pipeline):
     """Commands together; their answers mean the same."""
+
+    @classmethod
+    def of(cls, client: redis.Redis, transaction: bool = True) -> "AcknowledgedPipeline":
+        """A pipeline of any client."""
+        parts: Any = client  # redis-py types neither
+        return cls(parts.connection_pool, parts.response_callbacks, transaction, None)
 
     def _execute_transaction(self, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
         answers = super()._execute_transaction(connection, commands, raise_on_error)
@@ -79,5 +87,4 @@ class AcknowledgedClient(redis.Redis):
         return answer
 
     def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> Pipeline:
-        pool = self.connection_pool
-        return cast(Pipeline, AcknowledgedPipeline(pool, self.response_callbacks, transaction, shard_hint))
+        return AcknowledgedPipeline.of(self, transaction)

@@ -68,6 +68,7 @@ def test_a_plant_that_is_broken_a_dozen_times_loses_nothing(seed: int):
     assert_exact(run([seed], 12, 2_000))
 
 
+@pytest.mark.hours
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("seeds", [pytest.param(SEEDS, marks=A_PLANT, id="ten seeds")])
 def test_ten_plants_that_are_broken_two_hundred_times_lose_nothing(seeds: range):

@@ -214,7 +214,7 @@ class Claims(RuleBasedStateMachine):
     @rule()
     def the_server_is_killed_and_started_again(self) -> None:
         self.kills_left -= 1
-        self.server.kill_written()
+        self.server.kill()
         self.server.start()
 
     @invariant()

@@ -139,7 +139,7 @@ class Publishing(RuleBasedStateMachine):
     @rule(node=NODE)
     def a_node_is_killed_and_started_again(self, node: str) -> None:
         self.kills_left -= 1
-        self.nodes[node].kill_written()
+        self.nodes[node].kill()
         self.nodes[node].start()
 
     @invariant()

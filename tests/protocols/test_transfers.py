@@ -166,7 +166,7 @@ class Transfers(RuleBasedStateMachine):
     @rule(node=NODE)
     def a_node_is_killed_and_started_again(self, node: str) -> None:
         self.kills_left -= 1
-        self.servers[node].kill_written()
+        self.servers[node].kill()
         self.servers[node].start()
 
     @invariant()

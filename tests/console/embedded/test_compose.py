@@ -93,10 +93,11 @@ def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(ser
 
 
 def test_nodes_keep_what_they_acknowledged_and_refuse_rather_than_evict(services):
-    for name in ("n1", "n2", "n3"):
-        command = services[name]["command"]
-        assert command[command.index("--appendonly") + 1] == "yes"
-        assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+    for name in ("control", "n1", "n2", "n3"):
+        script = services[name]["command"][2]
+        assert "sync -d appendonlydir/*.aof" in script.split("exec valkey-server")[0]
+        for option in ("--appendonly yes", "--appendfsync no", "--maxmemory-policy noeviction"):
+            assert option in script
 
 
 def test_no_service_has_a_capability_or_a_writable_root_or_can_gain_rights(services):
@@ -151,9 +152,10 @@ def test_every_login_at_the_servers_is_a_users_of_the_access_list(services):
             users.add(url.removeprefix("redis://").split(":")[0])
         assert users <= roles and len(users) < 2, name
         assert all(f"${{{variable(role)}" in str(service) for role in ROLES if role.name in users), name
-    assert services["control"]["command"][1:3] == ["--aclfile", "/access/control.acl"]
+    assert services["control"]["command"][3] == "control"
     for node in ("n1", "n2", "n3"):
-        assert services[node]["command"][1:3] == ["--aclfile", "/access/node.acl"]
+        assert '--aclfile "/access/$$0.acl"' in services[node]["command"][2]
+        assert services[node]["command"][3] == "node"
 
 
 def test_an_agent_reaches_its_own_node_only_and_spark_no_database(services):

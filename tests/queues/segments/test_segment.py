@@ -239,7 +239,7 @@ def test_what_was_stored_survives_kill_9_of_the_node(nodes: dict[str, Server]):
     segment = Segment(server.client(), "alert")
     segment.publish(blocks_of(8))
     segment.claim("w1", 4, MINUTE)
-    server.kill_written()
+    server.kill()
     with pytest.raises(NodeUnavailable):
         segment.claim("w2", 100, 0.0)
     server.start()
