@@ -60,6 +60,10 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
         if cast(WebRequest, request).axes_locked_out:
             audit_log.record(actor, "login.locked", actor.name, reason="Too many failed logins.")
 
+    def user_logged_in(self, sender: Any, request: HttpRequest, user: User, **more: Any) -> None:
+        super().user_logged_in(sender, request, user, **more)
+        AccessLog.objects.filter(attempt_time__lt=timezone.now() - KNOWN_FOR).delete()
+
 
 def _who(request: HttpRequest, credentials: dict[str, Any]) -> Actor:
     """The account that was tried. A name that is none is not noted: people type passwords into that field."""

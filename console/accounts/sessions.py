@@ -26,6 +26,7 @@ READING = ("GET", "HEAD", "OPTIONS")
 def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -> None:
     """A login lasts as long as the setting says, and is noted at once: without a row it is nobody's."""
     UserSession.objects.filter(user=user).exclude(pk__in=alive(user).values("pk")).delete()  # those long over
+    SessionStore.clear_expired()
     if request is None:
         return
     now = timezone.now()

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from axes.models import AccessAttempt
+from axes.models import AccessAttempt, AccessLog
 from django.db.models import F
 from django.test import Client
 
@@ -80,3 +80,10 @@ def test_wrong_tokens_are_limited_per_address_and_good_ones_are_not(people, secr
     assert 0 < int(answers[-1]["Retry-After"]) <= token_failures.WINDOW_SECONDS
     assert ask("weir_x", ELSEWHERE).status_code == 401
     assert ask(secrets["viewer"]).status_code == 200
+
+
+def test_logins_are_noted_for_as_long_as_they_count_and_no_longer(people, control):
+    assert log_in("viewer", PASSWORD) == 302
+    AccessLog.objects.update(attempt_time=F("attempt_time") - lockout.KNOWN_FOR - timedelta(days=1))
+    assert log_in("viewer", PASSWORD, ELSEWHERE) == 302
+    assert list(AccessLog.objects.values_list("ip_address", flat=True)) == [ELSEWHERE]

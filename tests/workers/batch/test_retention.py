@@ -22,7 +22,7 @@ from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.parquet import Parquet
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
-from workers.models import LedgerEntry, Loop, Run
+from workers.models import Chunk, LedgerEntry, Loop, Run, Task
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -239,3 +239,15 @@ def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(kee
     assert keeper.run(alert_days=30).state == "done"
     assert [alert.fired_at for alert in Alert.objects.order_by("pk")] == [kept, new]
     assert AlertEvent.objects.count() == 2
+
+
+def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):
+    task = Task.objects.create(name="old work", job="noop")
+    for days in (500, 401, 399):
+        ended = NOW - timedelta(days=days)
+        run = Run.objects.create(task=task, state="done", single_instance=True, ended_at=ended)
+        Chunk.objects.create(run=run, identifier="only", place=0)
+    open_run = Run.objects.create(task=task, state="running", single_instance=True)
+    assert keeper.run(run_days=400).state == "done"
+    left = Run.objects.filter(task=task)
+    assert left.count() == 2 and open_run in left and Chunk.objects.filter(run__task=task).count() == 1

@@ -1,9 +1,9 @@
-"""Retention: archived events, metrics, snapshots, ledger entries and alerts older than so many days go, and
-the oldest of what takes more room than it may; but nothing that an incident or an experiment refers to
+"""Retention: archived events, metrics, snapshots, ledger entries, alerts and runs older than so many days go,
+and the oldest of what takes more room than it may; but nothing that an incident or an experiment refers to
 (`Keep`: a time range, a reason), and never the newest day.
 
-A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, or the
-alerts. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
+A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts, or
+the runs. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
 and nobody waits long.
 """
 
@@ -21,7 +21,7 @@ from workers.alerts.lifecycle.models import Alert, Message
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive
-from workers.models import Keep, LedgerEntry
+from workers.models import Keep, LedgerEntry, Run
 
 FOREVER = 0  # days; of a size: whatever it is
 MOST_DAYS = 36_500
@@ -60,6 +60,7 @@ PARAMETERS = (
     days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
     days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
+    days_parameter("run_days", 400, "runs of tasks that are over"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
     size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
@@ -97,6 +98,7 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _snapshot_pieces(values["snapshot_days"], where)
     yield from _ledger_pieces(values["ledger_days"], where)
     yield from _alert_pieces(values["alert_days"], where)
+    yield from _run_pieces(values["run_days"], where)
 
 
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -241,6 +243,12 @@ def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("alerts", {"kind": "alerts", "before": before.isoformat()})
 
 
+def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    before = cutoff(days, where.now)
+    if days != FOREVER and Run.objects.filter(ended_at__lt=before).exists():
+        yield Piece("runs", {"kind": "runs", "before": before.isoformat()})
+
+
 def _delete_archive(lease: Any) -> Made:
     """Delete a partition's files that were also written long ago: history that was published only lately
     has old days, and isn't old.
@@ -328,6 +336,18 @@ def _delete_alerts(lease: Any) -> Made:
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
+def _delete_runs(lease: Any) -> Made:
+    """Runs that were over by then, with their chunks; one at a time, as one may have thousands of chunks."""
+    before = datetime.fromisoformat(lease.content["before"])
+    deleted = 0
+    for number in Run.objects.filter(ended_at__lt=before).order_by("pk").values_list("pk", flat=True):
+        with lease.guarded():
+            Run.objects.filter(pk=number).delete()
+        deleted += 1
+        lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
+    return Made(deleted)
+
+
 def due_alerts(before: datetime) -> QuerySet[Alert]:
     """Alerts that were over by then, without those that fired in a kept range."""
     due = Alert.objects.filter(resolved_at__lt=before)
@@ -367,4 +387,5 @@ _WORK = {
     "snapshots": _delete_snapshots,
     "ledger": _delete_ledger,
     "alerts": _delete_alerts,
+    "runs": _delete_runs,
 }
