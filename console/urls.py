@@ -7,7 +7,7 @@ from console.pages.alerts import alert_rules, alerts, receivers, review, silence
 from console.pages.frame import saved_filters
 from console.pages.health import health
 from console.pages.help import help
-from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, what_if
+from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, tuning, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import plans, plant, plants, processes, worker_hosts
@@ -81,6 +81,7 @@ urlpatterns = [
     path("loops/<int:loop_id>/tasks", parallelism.set_tasks, name="loop-tasks"),
     path("loops/<int:loop_id>/what-if/", what_if.page, name="what-if"),
     path("loops/<int:loop_id>/mode", loops.mode, name="loop-mode"),
+    path("loops/<int:loop_id>/tuning", tuning.decide, name="loop-tuning"),
     path("overrides/", overrides.overrides, name="overrides"),
     path("overrides/create", overrides.create, name="override-create"),
     path("overrides/<int:override_id>/end", overrides.end_override, name="override-end"),

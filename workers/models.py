@@ -131,6 +131,39 @@ class Override(models.Model):
         return f"{self.name} = {self.value} {until}"
 
 
+class Tuning(models.Model):
+    """Values of a loop's parameters that its record speaks for, and how they did on the days after.
+
+    days: of the proof, [{"day", "before", "after"}], the cost of each; improvement: the share of it that is
+    gone; confidence: how sure that is (`controllers.design.tuning`). Approved by its hash, the values stand
+    as overrides.
+    """
+
+    class State(models.TextChoices):
+        PROPOSED = "proposed"
+        APPROVED = "approved"
+        REJECTED = "rejected"
+        VOID = "void"  # a newer one stands in its place, or the loop has changed
+
+    loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="tunings")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.PROPOSED, db_index=True)
+    values = models.JSONField()
+    instead_of = models.JSONField()
+    days = models.JSONField()
+    improvement = models.FloatField()
+    confidence = models.FloatField()
+    hash = models.CharField(max_length=64)
+    created_at = models.DateTimeField(default=timezone.now)
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    decided_at = models.DateTimeField(null=True, default=None)
+    note = models.TextField(default="", blank=True)  # why it was decided so
+
+    def __str__(self) -> str:
+        return f"tuning {self.pk} of {self.loop_id} {self.state}"
+
+
 class Setting(models.Model):
     """A setting of the plant that is not its default (workers.steering.plant_settings declares them)."""
 

@@ -28,7 +28,7 @@ from console.api.routes import (
     tasks,
     timeline,
 )
-from console.api.routes.operating import palette, processes, queues, stops
+from console.api.routes.operating import palette, processes, queues, stops, tunings
 from console.input.boundary import Documents
 from console.web import problem
 
@@ -76,6 +76,7 @@ for part in (
     lab,
     ladders,
     stops,
+    tunings,
     queues,
     palette,
     processes,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from controllers.framework.parameter import Parameter
 from controllers.simulation.model import arrivals
@@ -162,12 +163,16 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 
 def longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
-    """The greatest age of an event that waits: first come, first served, by the end of a second."""
+    """The greatest age of an event that waits."""
+    return int(ages_seconds(inflow, waiting).max())
+
+
+def ages_seconds(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:
+    """The age of the oldest that waits at the end of each second (0: none does); first come, first served."""
     inserted = np.cumsum(inflow)
     # A thousandth of an event is rounding, and no one's wait.
     oldest = np.searchsorted(inserted, inserted - waiting + 1e-3, side="right")
-    ages = np.where(waiting > 1e-3, np.arange(len(inflow)) - oldest, 0)
-    return int(ages.max())
+    return np.where(waiting > 1e-3, np.arange(len(inflow)) - oldest, 0)
 
 
 SCENARIO = Scenario(

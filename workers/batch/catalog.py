@@ -8,6 +8,7 @@ from queues import checks
 from queues.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
 from workers.batch.jobs import retention, spill
+from workers.batch.jobs import tuning as tuning_job
 from workers.batch.jobs.job import Job, Piece, Surroundings, Values
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.spark import client
@@ -168,6 +169,15 @@ JOBS = {
             retention.opened,
             pieces=retention.pieces,
             crontab="10 3 * * *",
+        ),
+        Job(
+            tuning_job.NAME,
+            "Tunes loops on what they recorded, and proposes what proves better on the days after.",
+            tuning_job.PARAMETERS,
+            tuning_job.opened,
+            pieces=tuning_job.pieces,
+            requirements=("memory",),
+            crontab="30 2 * * 1",
         ),
         Job(
             lab_job.NAME,

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, one_of
+from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, Share, one_of
 from console.api.schemas.account import KINDS
-from workers.models import Loop
+from workers.models import Loop, Tuning
 
 
 class ReplacedOverride(ApiAnswer):
@@ -57,6 +57,36 @@ class OverrideRow(OverrideFields):
 
 class OverrideList(ApiAnswer):
     overrides: list[OverrideRow]
+
+
+class TunedDay(ApiAnswer):
+    """Cost of a day of the proof on the model of the plant, without a unit."""
+
+    day: str
+    before: float
+    after: float
+
+
+class TuningRow(ApiAnswer):
+    """Values of a loop's parameters that its record speaks for, and how they did on the days after."""
+
+    id: int
+    loop: str = Field(description="By name.")
+    state: Annotated[str, one_of(Tuning.State.values)]
+    values: Document
+    instead_of: Document = Field(description="What was in force when it was proposed.")
+    days: list[TunedDay]
+    improvement: float = Field(description="The share of the cost that is gone.")
+    confidence: Share
+    hash: str
+    created_at: datetime
+    decided_at: datetime | None
+    decided_by: str | None
+    note: str = Field(description="Why it was decided so.")
+
+
+class TuningList(ApiAnswer):
+    tunings: list[TuningRow]
 
 
 class OverrideEnd(OverrideRow):

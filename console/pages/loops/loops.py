@@ -23,13 +23,14 @@ from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.saved_filters import filters_of
-from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view
+from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view, tuning_view
 from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
 from console.pages.loops.loop_view import DescribedLoop, describe, described, guard_rows, parameter_rows
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
+from console.pages.loops.tuning_view import ShownTuning
 from console.pages.loops.workbench import WOULD, Workbench, typed_in, typed_value, workbench
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from console.web.template_context import TemplateContext, render_context
@@ -88,6 +89,7 @@ class LoopPage(FormPage):
     ladder: LadderSteps | None
     parallelism: ShownParallelism | None
     exploration: ShownExploration | None
+    tuning: ShownTuning | None
     entries: list[LedgerEntry | TickRun]  # the latest lines of its ledger
 
 
@@ -183,6 +185,7 @@ def loop_page(
             found, seen_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
         exploration=explored,
+        tuning=tuning_view.shown(found, now),
         entries=runs.latest(found, LATEST_LINES),
         errors={**(errors or {}), **unasked},
         submitted=submitted or {},

@@ -19,7 +19,7 @@ from workers.alerts.lifecycle.models import Alert, Receiver, Silence
 from workers.alerts.rules.rules import define
 from workers.batch import task_definitions
 from workers.lab.models import Experiment
-from workers.models import LedgerEntry, Loop, Override, Plan, Run
+from workers.models import LedgerEntry, Loop, Override, Plan, Run, Tuning
 from workers.pipeline.declaration.declared import Declarations, Declared
 
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
@@ -76,6 +76,7 @@ DOORS = {
     "POST loops/<int:loop_id>/weigh": "operator",
     "POST loops/<int:loop_id>/tasks": "operator",
     "POST loops/<int:loop_id>/mode": "operator",
+    "POST loops/<int:loop_id>/tuning": "operator",
     "GET overrides/": "viewer",
     "POST overrides/create": "operator",
     "POST overrides/<int:override_id>/end": "operator",
@@ -276,6 +277,9 @@ DOORS = {
     "POST api/v1/dead-letters/<queue>/<node>/<dead_id>/fix": "operator",
     "GET api/v1/overrides": "viewer",
     "POST api/v1/overrides": "operator",
+    "GET api/v1/tunings": "viewer",
+    "POST api/v1/tunings/<tuning_id>/approve": "operator",
+    "POST api/v1/tunings/<tuning_id>/reject": "operator",
     "POST api/v1/overrides/<override_id>/end": "operator",
     "POST api/v1/overrides/<override_id>/extend": "operator",
     "GET api/v1/plants": "viewer",
@@ -391,6 +395,8 @@ API_BODIES = {
     "POST api/v1/applications/<name>/criteria/<criterion>": {"value": 0.5, "reason": "a test"},
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
+    "POST api/v1/tunings/<tuning_id>/approve": {"hash": "0" * 64, "reason": "a test", "minutes": 1},
+    "POST api/v1/tunings/<tuning_id>/reject": {"reason": "a test"},
 }
 
 
@@ -424,6 +430,15 @@ def things(people, control) -> dict[str, Any]:
         reason="a test",
         expires_at=timezone.now() + timedelta(hours=1),
     )
+    tuning = Tuning.objects.create(
+        loop=loop,
+        values={"caution": 0.2},
+        instead_of={"caution": 0.4},
+        days=[],
+        improvement=0.1,
+        confidence=1.0,
+        hash="0" * 64,
+    )
     token, _ = create_token(people["viewer"], "mine", "viewer", timezone.now() + timedelta(days=1))
     session = UserSession.objects.create(user=people["viewer"], digest="0" * 64)
     plan = Plan.objects.create(
@@ -446,6 +461,7 @@ def things(people, control) -> dict[str, Any]:
         "<entry_id>": entry.pk,
         "<int:override_id>": override.pk,
         "<override_id>": override.pk,
+        "<tuning_id>": tuning.pk,
         "<int:token_id>": token.pk,
         "<token_id>": token.pk,
         "<int:user_id>": people["viewer"].pk,

@@ -1,14 +1,16 @@
 """How many workers start at one container, so that its events are handled in time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed, since
+from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.present import Present
+from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -116,6 +118,15 @@ def targets(present: Present) -> Targets:
     return Targets(found, f"revision {topology.revision}")
 
 
+def load(observed: Sequence[Observed]) -> Floats:
+    """Events that came to the container in each second."""
+    return recorded_container.arrivals(
+        [at for at, _ in observed],
+        [each["queue_length"] for _, each in observed],
+        [each["removed"] for _, each in observed],
+    )
+
+
 def _words(action: Mapping[str, Any]) -> str:
     count = action.get("start", 0)
     return f"started {count} worker{'' if count == 1 else 's'}"
@@ -184,4 +195,5 @@ KIND = LoopKind(
         past=_words,
     ),
     scenario="manager",
+    rehearsal=Rehearsal(recorded_container.TUNED, load, recorded_container.cost),
 )

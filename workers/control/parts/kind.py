@@ -14,6 +14,7 @@ from controllers.framework.law import Law, Values
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts import actions
 from workers.control.parts.present import Present
+from workers.control.parts.rehearsal import Rehearsal
 from workers.documents.loops import LoopStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -142,6 +143,7 @@ class LoopKind:
     promise: of parameters that are not in force yet; None where the law has no model.
     seeded: whether a topology alone has loops of it; others come with what they steer.
     scenario: of the lab, the one in which the law is tried against its rivals; None where there is none.
+    rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: not from a record.
     """
 
     law: Law
@@ -161,6 +163,7 @@ class LoopKind:
     promise: PromisedResponse | None = None
     seeded: bool = False
     scenario: str | None = None
+    rehearsal: Rehearsal | None = None
 
     @property
     def name(self) -> str:

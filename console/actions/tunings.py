@@ -1,0 +1,62 @@
+"""What people do to tunings, which were learned from a loop's record: approved by hash, or rejected; audited.
+
+Each function asks whether the actor may, changes, and writes the audit in the same transaction: all of it
+happens or nothing. All raise PermissionDenied, and BadInput naming the field.
+"""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from console.accounts.access import Actor, demand
+from console.actions import loops
+from console.audit import audit_log
+from queues.errors import BadInput
+from workers.control import tuning as learning
+from workers.models import Override, Tuning
+from workers.steering import overrides
+from workers.steering.expiry import Expiry
+from workers.steering.scope import Scope
+
+
+@transaction.atomic
+def approve(
+    actor: Actor, tuning: Tuning, hash: str, *, reason: str, now: datetime, expiry: Expiry
+) -> list[Override]:
+    """Put the values of the tuning that was seen, which the hash names, in force on its loop until they
+    expire.
+    """
+    demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
+    row = _open(tuning)
+    if hash != row.hash:
+        raise BadInput("hash", "is of another tuning; open it again and approve what it shows.")
+    if why := learning.drift(row, now):
+        raise BadInput("tuning", f"no longer holds: {why}. Run the task tuning again.")
+    made = loops.override(actor, Scope(row.loop), row.values, reason=reason, now=now, expiry=expiry)
+    _decided(actor, row, Tuning.State.APPROVED, made[0].reason, now)
+    return made
+
+
+@transaction.atomic
+def reject(actor: Actor, tuning: Tuning, reason: str, now: datetime) -> Tuning:
+    """Turn a tuning down, for good."""
+    demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
+    row = _open(tuning)
+    _decided(actor, row, Tuning.State.REJECTED, overrides.read_reason(reason), now)
+    return row
+
+
+def _open(tuning: Tuning) -> Tuning:
+    """Its row, which nobody else changes until the transaction ends."""
+    row = Tuning.objects.select_for_update(of=("self",)).select_related("loop").get(pk=tuning.pk)
+    if row.state != Tuning.State.PROPOSED:
+        raise BadInput("tuning", f"is {row.state} already; only a proposed one can be decided on.")
+    return row
+
+
+def _decided(actor: Actor, tuning: Tuning, state: str, reason: str, now: datetime) -> None:
+    tuning.state, tuning.decided_by, tuning.decided_at, tuning.note = state, actor.user, now, reason
+    tuning.save(update_fields=["state", "decided_by", "decided_at", "note"])
+    action = "tuning.approve" if state == Tuning.State.APPROVED else "tuning.reject"
+    after = {"tuning": tuning.pk, "hash": tuning.hash[:8], "state": str(state), **tuning.values}
+    audit_log.record(actor, action, tuning.loop.name, reason=reason, before=tuning.instead_of, after=after)

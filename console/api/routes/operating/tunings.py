@@ -1,0 +1,82 @@
+"""What was learned from the record of loops: listed, approved by hash, rejected."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+
+from console.actions import tunings
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
+from console.api.request.instant import GivenTime
+from console.api.routes.control import described_override
+from console.api.schemas.control import OverrideList, TuningList, TuningRow
+from console.input.row_id import Id
+from workers.models import Tuning
+from workers.steering.expiry import Expiry
+
+router = Router(tags=["control"])
+MOST_ROWS = 200
+
+
+class TuningApproval(Given):
+    """hash: of the tuning that was seen. Its values end after `minutes`, at `expires_at`, or (`endless`, for
+    administrators) when somebody ends them.
+    """
+
+    hash: str
+    reason: str
+    minutes: float | None = None
+    expires_at: GivenTime | None = None
+    endless: bool = False
+
+    def expiry(self) -> Expiry:
+        return Expiry(self.minutes, self.expires_at, self.endless)
+
+
+class TuningRejection(Given):
+    """Why."""
+
+    reason: str
+
+
+@router.get("/tunings", response=TuningList, summary="What was learned from the record of loops")
+def list_tunings(request: HttpRequest) -> dict[str, Any]:
+    """The newest first, 200 at most."""
+    actor_for(request, "plant.view")
+    rows = Tuning.objects.select_related("loop", "decided_by").order_by("-pk")[:MOST_ROWS]
+    return {"tunings": [_document(each) for each in rows]}
+
+
+@router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Put what was learned in force")
+def approve(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> dict[str, Any]:
+    """Its values become overrides of its loop. Refused for another's hash, and where the loop has changed."""
+    actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
+    made = tunings.approve(
+        actor, found, body.hash, reason=body.reason, now=timezone.now(), expiry=body.expiry()
+    )
+    return {"overrides": [described_override(each) for each in made]}
+
+
+@router.post("/tunings/{tuning_id}/reject", response=TuningRow, summary="Turn down what was learned")
+def reject(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> dict[str, Any]:
+    actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
+    return _document(tunings.reject(actor, found, body.reason, timezone.now()))
+
+
+def _numbered(tuning_id: int) -> Tuning:
+    found = Tuning.objects.select_related("loop", "decided_by").filter(pk=tuning_id).first()
+    if found is None:
+        raise Http404(f"tuning {tuning_id} is not known; GET /api/v1/tunings lists them.")
+    return found
+
+
+def _document(tuning: Tuning) -> dict[str, Any]:
+    names = ("state", "values", "instead_of", "days", "improvement", "confidence", "hash", "created_at")
+    return {
+        **{name: getattr(tuning, name) for name in (*names, "decided_at", "note")},
+        "id": tuning.pk,
+        "loop": tuning.loop.name,
+        "decided_by": tuning.decided_by.get_username() if tuning.decided_by else None,
+    }

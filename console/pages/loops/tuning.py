@@ -1,0 +1,32 @@
+"""What was learned from a loop's record, approved by its hash or rejected."""
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+
+from console.accounts.access import actor_of
+from console.actions import tunings
+from console.display.override_words import ending_of
+from console.input.form_values import expiry_of
+from console.pages.frame.action import Done, action
+from console.pages.loops.loops import loop_page
+from workers.models import Tuning
+
+
+@action("override.set", loop_page)
+def decide(request: HttpRequest, loop_id: int) -> Done:
+    """Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""
+    number = request.POST.get("tuning", "")
+    rows = Tuning.objects.select_related("loop").filter(loop=loop_id)
+    found = get_object_or_404(rows, pk=number if number.isdecimal() and len(number) < 19 else 0)
+    actor, now, url = actor_of(request), timezone.now(), reverse("loop", args=[loop_id])
+    reason = request.POST.get("reason", "")
+    if request.POST.get("decision") == "reject":
+        tunings.reject(actor, found, reason, now)
+        return Done(f"Tuning {found.pk} is rejected; nothing has changed.", url, {"tuning": found.pk})
+    made = tunings.approve(
+        actor, found, request.POST.get("hash", ""), reason=reason, now=now, expiry=expiry_of(request.POST)
+    )
+    what = f"The values of tuning {found.pk} are in force {ending_of(made[0])}."
+    return Done(what, url, {"overrides": [each.pk for each in made]})

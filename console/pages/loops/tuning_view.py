@@ -1,0 +1,59 @@
+"""A loop's open tuning as its page shows it: what would change, and how that did on the days after."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from controllers import catalog
+from workers.control import tuning as learning
+from workers.models import Loop
+
+
+@dataclass(frozen=True)
+class TunedValue:
+    """A parameter as it is and would be."""
+
+    name: str
+    unit: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTuning:
+    """An open proposal. days: of the proof, {"day", "before", "after"}, the cost of each. drift: why it can't
+    be approved any more ("" where it can).
+    """
+
+    id: int
+    hash: str
+    short_hash: str
+    created_at: datetime
+    changes: list[TunedValue]
+    improvement: float
+    confidence: float
+    days: list[Mapping[str, Any]]
+    drift: str
+
+
+def shown(loop: Loop, now: datetime) -> ShownTuning | None:
+    """The proposal that waits for somebody; None where none does."""
+    found = learning.open_tuning(loop)
+    if found is None:
+        return None
+    units = {each.name: each.unit for each in catalog.law(loop.law).parameters}
+    return ShownTuning(
+        id=found.pk,
+        hash=found.hash,
+        short_hash=found.hash[:8],
+        created_at=found.created_at,
+        changes=[
+            TunedValue(name, units.get(name, ""), found.instead_of[name], value)
+            for name, value in found.values.items()
+        ],
+        improvement=found.improvement,
+        confidence=found.confidence,
+        days=found.days,
+        drift=learning.drift(found, now),
+    )

@@ -1,0 +1,135 @@
+"""What was learned from a loop's record: shown with its proof, approved by its hash, refused once changed."""
+
+import html
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.models import AuditEntry
+from tests.workers.control.records import WASTEFUL, wasteful_loop
+from workers.models import Loop, Override, Tuning
+
+pytestmark = pytest.mark.django_db
+HASH = "ab" * 32
+REASON = {"reason": "the record speaks for it", "minutes": "60"}
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return wasteful_loop()
+
+
+@pytest.fixture
+def tuning(loop) -> Tuning:
+    return Tuning.objects.create(
+        loop=loop,
+        values={"fill_share": 0.8},
+        instead_of={"fill_share": WASTEFUL["fill_share"]},
+        days=[{"day": "2026-03-09", "before": 2.0, "after": 1.5}],
+        improvement=0.25,
+        confidence=0.99,
+        hash=HASH,
+    )
+
+
+@pytest.fixture
+def operator(browsers, stored_snapshot) -> Client:
+    return browsers["operator"]
+
+
+def decide(browser: Client, tuning: Tuning, decision: str, **more: Any) -> Any:
+    body = {"tuning": tuning.pk, "decision": decision, "hash": HASH, **REASON, **more}
+    return browser.post(f"/loops/{tuning.loop_id}/tuning", body)
+
+
+def unchanged(tuning: Tuning) -> bool:
+    tuning.refresh_from_db()
+    return tuning.state == "proposed" and not Override.objects.exists() and not AuditEntry.objects.exists()
+
+
+def test_the_page_shows_the_values_beside_those_in_force_and_what_they_would_save(operator, tuning):
+    page = operator.get(f"/loops/{tuning.loop_id}/").content.decode()
+    section = page[page.index('id="tuning-title"') :].split("</section>")[0]
+    assert "25 % less" in " ".join(section.split())
+    assert all(shown in section for shown in ("0.05", "0.8", "2026-03-09", "Approve abababab"))
+
+
+def test_a_page_without_a_proposal_says_nothing_of_one(operator, loop):
+    assert 'id="tuning-title"' not in operator.get(f"/loops/{loop.pk}/").content.decode()
+
+
+def test_who_only_sees_is_offered_no_decision(browsers, stored_snapshot, tuning):
+    page = browsers["viewer"].get(f"/loops/{tuning.loop_id}/").content.decode()
+    assert 'id="tuning-title"' in page and "Approve abababab" not in page
+
+
+def test_an_approved_tuning_stands_as_an_override_that_ends_and_is_audited(operator, tuning):
+    assert decide(operator, tuning, "approve").status_code == 302
+    made = Override.objects.get()
+    assert (made.name, made.value, made.reason) == ("fill_share", 0.8, REASON["reason"])
+    assert made.expires_at is not None
+    tuning.refresh_from_db()
+    assert (tuning.state, tuning.decided_by.get_username()) == ("approved", "operator")
+    entry = AuditEntry.objects.get(action="tuning.approve")
+    assert (entry.actor, entry.target, entry.reason) == ("operator", tuning.loop.name, REASON["reason"])
+
+
+def test_another_s_hash_is_refused_and_changes_nothing(operator, tuning):
+    answer = decide(operator, tuning, "approve", hash="cd" * 32)
+    assert answer.status_code == 422
+    assert answer.context["errors"] == {
+        "hash": ["is of another tuning; open it again and approve what it shows."]
+    }
+    assert unchanged(tuning)
+
+
+def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_why(operator, tuning):
+    Loop.objects.filter(pk=tuning.loop_id).update(parameters={**WASTEFUL, "fill_share": 0.5})
+    answer = decide(operator, tuning, "approve")
+    assert answer.context["errors"] == {
+        "tuning": ["no longer holds: fill_share of the loop has changed since. Run the task tuning again."]
+    }
+    assert unchanged(tuning)
+    page = html.unescape(answer.content.decode())
+    assert "It can't be approved any more: fill_share of the loop has changed since" in page
+    assert "Approve abababab" not in page
+
+
+def test_an_approval_without_a_reason_changes_nothing(operator, tuning):
+    assert list(decide(operator, tuning, "approve", reason=" ").context["errors"]) == ["reason"]
+    assert unchanged(tuning)
+
+
+def test_a_rejected_tuning_leaves_the_page_and_can_not_be_approved(operator, tuning):
+    assert decide(operator, tuning, "reject").status_code == 302
+    assert not Override.objects.exists()
+    assert AuditEntry.objects.get().action == "tuning.reject"
+    assert 'id="tuning-title"' not in operator.get(f"/loops/{tuning.loop_id}/").content.decode()
+    answer = decide(operator, tuning, "approve")
+    assert answer.context["errors"] == {
+        "tuning": ["is rejected already; only a proposed one can be decided on."]
+    }
+    assert not Override.objects.exists()
+
+
+def test_a_tuning_of_another_loop_is_not_found(operator, tuning):
+    other = Loop.objects.create(name="rebalancing", law="rebalancing")
+    body = {"tuning": tuning.pk, "decision": "reject", **REASON}
+    assert operator.post(f"/loops/{other.pk}/tuning", body).status_code == 404
+    assert unchanged(tuning)
+
+
+def test_the_api_lists_approves_and_rejects(operator, tuning):
+    def post(path: str, body: Any) -> Any:
+        return operator.post(f"/api/v1/tunings/{path}", body, content_type="application/json")
+
+    listed = operator.get("/api/v1/tunings").json()["tunings"]
+    assert [(each["id"], each["hash"], each["state"]) for each in listed] == [(tuning.pk, HASH, "proposed")]
+    assert post("999999/reject", {"reason": "a test"}).status_code == 404
+    body = {"hash": "cd" * 32, "reason": "a test", "minutes": 5}
+    assert list(post(f"{tuning.pk}/approve", body).json()["errors"]) == ["hash"]
+    assert unchanged(tuning)
+    made = post(f"{tuning.pk}/approve", {**body, "hash": HASH}).json()["overrides"]
+    assert [(each["name"], each["value"]) for each in made] == [("fill_share", 0.8)]
+    assert list(post(f"{tuning.pk}/reject", {"reason": "a test"}).json()["errors"]) == ["tuning"]

@@ -1,0 +1,48 @@
+"""A container's record worked once more: nothing that came is lost, and what people want has its price."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers import catalog
+from controllers.simulation.recorded_container import arrivals, cost
+
+LAW = catalog.law("worker_rate")
+VALUES = catalog.read_parameters(
+    LAW,
+    {"events_per_worker": 1_000, "upper_limit": 2_000, "max_wait_seconds": 60.0, "interval_seconds": 2.0},
+)
+EVEN = [np.full(400, 30.0)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=2, max_size=30), st.integers(0, 9)
+)
+def test_all_that_was_removed_or_waits_has_come(ticks, begin):
+    lengths = list(itertools.accumulate((came - gone for came, gone in ticks), initial=20_000))
+    removed = [0, *(gone for _, gone in ticks)]
+    at = [float(begin + 2 * number) for number in range(len(lengths))]
+    found = arrivals(at, lengths, removed)
+    assert found.size == 2 * len(ticks)
+    assert found.sum() == pytest.approx(sum(came for came, _ in ticks))
+
+
+def test_one_observation_says_nothing():
+    assert arrivals([1.0], [5.0], [0.0]).size == 0
+
+
+def test_full_workers_cost_nothing_and_those_that_start_all_but_empty_cost_their_runs():
+    assert 0.0 <= cost(VALUES, EVEN) < 0.15
+    # Every 4 s one that takes 1,000 finds 120: eight runs in place of one.
+    assert cost({**VALUES, "max_wait_seconds": 4.0}, EVEN) == pytest.approx(7.3, abs=0.5)
+
+
+def test_more_waiting_than_people_want_has_its_price():
+    assert cost({**VALUES, "upper_limit": 100.0}, EVEN) > cost(VALUES, EVEN) + 1.0
+
+
+def test_a_stretch_without_events_costs_nothing():
+    assert cost(VALUES, [np.zeros(400)]) == 0.0

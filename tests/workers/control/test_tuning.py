@@ -1,0 +1,123 @@
+"""What a loop's record teaches: proposed only where the days after agree, and with all it rests on."""
+
+from datetime import timedelta
+
+import pytest
+
+from controllers.design.tuning import Improvement
+from queues.errors import BadInput
+from tests.workers.control.records import NOW, WASTEFUL, record, wasteful_loop
+from workers.control import tuning
+from workers.models import Loop, Override, Tuning
+
+pytestmark = pytest.mark.django_db
+DAYS = 3
+SEARCHED, PROVEN = range(DAYS + 1, 2 * DAYS + 1), range(1, DAYS + 1)
+
+
+@pytest.fixture(autouse=True)
+def _short_stretches(monkeypatch):
+    monkeypatch.setattr(tuning, "STRETCH_SECONDS", 200)
+
+
+def learned_of(loop):
+    """As the search and the proof leave it."""
+    days = [{"day": f"2026-03-0{number}", "before": 2.0, "after": 1.0} for number in (7, 8, 9)]
+    found = Improvement(before=2.0, after=1.0, confidence=1.0)
+    return tuning.Learned(loop, "", {"caution": 0.25}, {"caution": 0.0}, days, found)
+
+
+@pytest.fixture
+def loop():
+    return wasteful_loop()
+
+
+def learn(loop):
+    return tuning.learn(loop, NOW, DAYS, evaluations=15)
+
+
+def test_what_costs_less_on_the_days_after_is_proposed_and_changes_nothing(loop, monkeypatch):
+    monkeypatch.setattr(tuning, "STRETCH_SECONDS", 600)
+    record(loop, [*SEARCHED, *PROVEN])
+    learned = learn(loop)
+    assert learned.why == ""
+    made = tuning.propose(learned, NOW)
+    assert made is not None
+    assert made.improvement >= tuning.LEAST_IMPROVEMENT
+    assert made.confidence >= tuning.LEAST_CONFIDENCE
+    assert [day["day"] for day in made.days] == ["2026-03-07", "2026-03-08", "2026-03-09"]
+    assert made.instead_of == {name: learned.instead_of[name] for name in made.values}
+    assert Loop.objects.get(pk=loop.pk).parameters == WASTEFUL
+    assert not Override.objects.exists()
+
+
+def test_the_search_does_not_see_the_days_that_prove_it(loop, monkeypatch):
+    seen = []
+
+    def search(cost, ranges, begin, *_):
+        seen.append(cost(begin))
+        return {**begin, "fill_share": 1.0}
+
+    monkeypatch.setattr(tuning.design, "search", search)
+    record(loop, [*SEARCHED, *PROVEN])
+    first = learn(loop)
+    loop.entries.filter(at__gte=NOW.replace(hour=0) - timedelta(days=DAYS)).delete()
+    record(loop, PROVEN, seed=2)
+    second = learn(loop)
+    assert seen[0] == seen[1]
+    assert (first.days or first.why) != (second.days or second.why)
+
+
+def test_too_short_a_record_is_said_and_not_guessed_from(loop):
+    record(loop, [*SEARCHED, 1])
+    learned = learn(loop)
+    assert learned.why == "1 of the 3 days that it takes are recorded"
+    assert tuning.propose(learned, NOW) is None
+    assert not Tuning.objects.exists()
+
+
+def test_where_nothing_costs_less_nothing_is_proposed(loop, monkeypatch):
+    record(loop, [*SEARCHED, *PROVEN])
+    monkeypatch.setattr(tuning.design, "search", lambda cost, ranges, begin, *_: dict(begin))
+    assert learn(loop).why == "nothing that was tried costs less than what is in force"
+
+
+def test_what_does_not_prove_better_on_the_days_after_is_not_proposed(loop, monkeypatch):
+    record(loop, [*SEARCHED, *PROVEN])
+    dear = {"fill_share": 0.05, "trend_gain": 0.1, "caution": 0.001}
+    monkeypatch.setattr(tuning.design, "search", lambda *_: dear)
+    learned = learn(loop)
+    assert "on the days after, confidence" in learned.why
+    assert tuning.propose(learned, NOW) is None
+
+
+def test_a_newer_proposal_stands_in_the_place_of_the_one_before(loop):
+    first, second = (tuning.propose(learned_of(loop), NOW) for _ in range(2))
+    assert first is not None
+    assert tuning.open_tuning(loop) == second
+    first.refresh_from_db()
+    assert (first.state, first.note) == ("void", "A newer one stands in its place.")
+
+
+def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):
+    made = tuning.propose(learned_of(loop), NOW)
+    assert made is not None
+    assert tuning.drift(made, NOW) == ""
+    made.loop.parameters = {**WASTEFUL, "caution": 0.5}
+    assert tuning.drift(made, NOW) == "caution of the loop has changed since"
+
+
+def test_a_search_ends_where_its_work_is_taken_away(loop):
+    record(loop, [*SEARCHED, *PROVEN])
+
+    def taken():
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        tuning.learn(loop, NOW, DAYS, taken)
+
+
+def test_a_loop_whose_kind_has_no_model_is_refused_by_name():
+    other = Loop.objects.create(name="rebalancing", law="rebalancing")
+    with pytest.raises(BadInput, match=r"rebalancing can't be tuned on its record; loops of .*worker_rate"):
+        tuning.learn(other, NOW, DAYS)

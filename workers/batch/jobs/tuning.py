@@ -1,0 +1,42 @@
+"""Loops tuned on their record, a chunk a loop: what proves better is proposed (`workers.control.tuning`)."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from queues.errors import BadInput
+from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.parameters import JobParameter
+from workers.control import tuning
+from workers.models import Loop
+
+NAME = "tuning"
+PARAMETERS = (
+    JobParameter(
+        "days", "integer", "days that are searched on; as many after them prove it", 3, least=3, most=45
+    ),
+    JobParameter("loops", "names", "the loops, by name; without it, all that can be tuned", None),
+)
+
+
+def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """A chunk a loop. Raises BadInput for a loop that is not there or can't be tuned."""
+    loops = {loop.name: loop for loop in tuning.loops_with_a_record()}
+    for name in values["loops"] or loops:
+        if name not in loops:
+            raise BadInput("loops", f"{name[:80]} is no loop that can be tuned on its record.")
+        yield Piece(f"loop={name}", {"loop": loops[name].pk, "days": values["days"]})
+
+
+def opened(where: Surroundings) -> nullcontext[Work]:
+    return nullcontext(work)
+
+
+def work(lease: Any) -> Made:
+    """Learn from one loop's record; why nothing is proposed is noted. Raises Overtaken."""
+    loop = Loop.objects.get(pk=lease.content["loop"])
+    now = lease.surroundings.now
+    learned = tuning.learn(loop, now, lease.content["days"], lease.check)
+    with lease.guarded():
+        made = tuning.propose(learned, now)
+    return Made(1) if made else Made(0, skipped=({"file": loop.name, "why": learned.why},))

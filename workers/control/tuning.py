@@ -1,0 +1,197 @@
+"""Learning from the ledger: a loop's parameters tuned on what it recorded, proposed where they prove better.
+
+1. The **record** is the ledger's observations of a loop: a few stretches of each day, drawn by a seed.
+2. The values are **searched** on the days of the first half (`controllers.design.tuning`), on a model of the
+   plant that answers to what is decided (`Rehearsal`, declared by the kind of loop).
+3. They are **proven** on the days of the second half, which the search has not seen, beside the values in
+   force.
+4. What costs less by `LEAST_IMPROVEMENT`, with `LEAST_CONFIDENCE`, becomes a proposal with a hash of all that
+   it rests on. A person approves the hash; the values stand as overrides then, and revert by themselves.
+
+Else nothing is proposed, and the answer says why.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from controllers import catalog
+from controllers.design import tuning as design
+from controllers.design.tuning import EVALUATIONS, Improvement, SearchRange
+from controllers.framework import code
+from controllers.framework.law import Law
+from queues.errors import BadInput
+from workers.control.kinds.registry import KINDS
+from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
+from workers.models import Loop, Tuning
+from workers.steering import overrides
+
+STRETCH_SECONDS, STRETCHES_A_DAY = 1_200, 3
+# Of a stretch, what has to be recorded; of each half, the days that have one.
+LEAST_RECORDED, LEAST_DAYS = 0.8, 3
+LEAST_IMPROVEMENT, LEAST_CONFIDENCE = 0.02, 0.95
+Checked = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class RecordedDay:
+    """A day of a loop, as stretches of what came in each second."""
+
+    day: date
+    stretches: list[Floats]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the record of a loop speaks for, beside what is in force: nothing, and `why`, or values."""
+
+    loop: Loop
+    why: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    instead_of: Mapping[str, Any] = field(default_factory=dict)
+    days: list[dict[str, Any]] = field(default_factory=list)
+    improvement: Improvement | None = None
+
+
+def loops_with_a_record() -> list[Loop]:
+    """The loops of the kinds that can be tuned, by name."""
+    laws = [name for name, kind in KINDS.items() if kind.rehearsal is not None]
+    return list(Loop.objects.filter(law__in=laws).order_by("name"))
+
+
+def learn(
+    loop: Loop, now: datetime, days: int, check: Checked = lambda: None, evaluations: int = EVALUATIONS
+) -> Learned:
+    """Search on `days` days and prove on the `days` after, the last of which is yesterday. Changes nothing.
+
+    `check` is called before each evaluation and may raise. Raises BadInput for a loop of a kind that is not
+    tuned.
+    """
+    rehearsal = _rehearsal(loop)
+    law = catalog.law(loop.law)
+    in_force = overrides.effective_parameters(law, loop.parameters, overrides.on(loop, now), now)
+    searched, proven = (_recorded(loop, rehearsal, now, days, back) for back in (2 * days, days))
+    if (recorded := min(len(searched), len(proven))) < LEAST_DAYS:
+        return Learned(loop, f"{recorded} of the {LEAST_DAYS} days that it takes are recorded")
+
+    def costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
+        check()
+        return [rehearsal.cost({**in_force, **values}, day.stretches) for day in of]
+
+    begin = {name: in_force[name] for name in rehearsal.tuned}
+    ranges = [SearchRange.around(_declared(law, name), value) for name, value in begin.items()]
+    values = design.search(lambda tried: sum(costs(tried, searched)), ranges, begin, loop.pk, evaluations)
+    changed = {name: value for name, value in values.items() if value != in_force[name]}
+    if not changed:
+        return Learned(loop, "nothing that was tried costs less than what is in force")
+    catalog.read_parameters(law, {**in_force, **changed})
+    before, after = costs({}, proven), costs(values, proven)
+    found = design.improvement(before, after, seed=loop.pk)
+    if found.share < LEAST_IMPROVEMENT or found.confidence < LEAST_CONFIDENCE:
+        return Learned(
+            loop,
+            f"{_words(changed)} would cost {-found.share:+.1%} on the days after, confidence"
+            f" {found.confidence:.0%}; it takes {-LEAST_IMPROVEMENT:+.0%} and {LEAST_CONFIDENCE:.0%}",
+        )
+    of_days = [
+        {"day": day.day.isoformat(), "before": round(one, 6), "after": round(other, 6)}
+        for day, one, other in zip(proven, before, after, strict=True)
+    ]
+    return Learned(loop, "", changed, {name: in_force[name] for name in changed}, of_days, found)
+
+
+@transaction.atomic
+def propose(learned: Learned, now: datetime) -> Tuning | None:
+    """Put what was learned before a person, in the place of an older proposal for the loop; None where there
+    is nothing to propose.
+    """
+    if learned.improvement is None:
+        return None
+    rests_on = {
+        "loop": learned.loop.name,
+        "values": dict(learned.values),
+        "instead_of": dict(learned.instead_of),
+        "days": learned.days,
+        "code": code.version(),
+    }
+    digest = hashlib.sha256(json.dumps(rests_on, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    learned.loop.tunings.filter(state=Tuning.State.PROPOSED).update(
+        state=Tuning.State.VOID, decided_at=now, note="A newer one stands in its place."
+    )
+    return Tuning.objects.create(
+        loop=learned.loop,
+        values=rests_on["values"],
+        instead_of=rests_on["instead_of"],
+        days=learned.days,
+        improvement=round(learned.improvement.share, 4),
+        confidence=round(learned.improvement.confidence, 4),
+        hash=digest,
+        created_at=now,
+    )
+
+
+def open_tuning(loop: Loop) -> Tuning | None:
+    """The proposal that waits for somebody."""
+    return loop.tunings.filter(state=Tuning.State.PROPOSED).order_by("-pk").first()
+
+
+def drift(tuning: Tuning, now: datetime) -> str:
+    """Why it no longer holds: what it was compared with is not in force any more; "" where it is."""
+    loop = tuning.loop
+    held = overrides.on(loop, now)
+    in_force = overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)
+    other = [name for name, value in tuning.instead_of.items() if in_force.get(name) != value]
+    return f"{', '.join(other)} of the loop has changed since" if other else ""
+
+
+def _rehearsal(loop: Loop) -> Rehearsal:
+    kind = KINDS.get(loop.law)
+    if kind is None or kind.rehearsal is None:
+        known = ", ".join(name for name, each in KINDS.items() if each.rehearsal is not None)
+        raise BadInput("loop", f"{loop.name} can't be tuned on its record; loops of {known} can.")
+    return kind.rehearsal
+
+
+def _declared(law: Law, name: str) -> Any:
+    return next(each for each in law.parameters if each.name == name)
+
+
+def _recorded(loop: Loop, rehearsal: Rehearsal, now: datetime, days: int, back: int) -> list[RecordedDay]:
+    """`days` days from `back` days ago on, those of which at least one stretch is recorded."""
+    first = now.astimezone(UTC).date() - timedelta(days=back)
+    found = (_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days))
+    return [each for each in found if each.stretches]
+
+
+def _day(loop: Loop, rehearsal: Rehearsal, day: date) -> RecordedDay:
+    midnight = datetime.combine(day, time(), UTC)
+    loads = (rehearsal.load(observed) for observed in _observed(loop, midnight))
+    return RecordedDay(day, [load for load in loads if load.size >= LEAST_RECORDED * STRETCH_SECONDS])
+
+
+def _observed(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
+    """What was observed in some stretches of a day, drawn anew for each day of each loop."""
+    least = LEAST_RECORDED * STRETCH_SECONDS / loop.interval_seconds
+    for place in _drawn(f"{loop.name} {midnight:%F}"):
+        begin = midnight + timedelta(seconds=place * STRETCH_SECONDS)
+        entries = loop.entries.filter(at__gte=begin, at__lt=begin + timedelta(seconds=STRETCH_SECONDS))
+        rows = [(entry.at, entry.observation) for entry in entries.only("at", "observation").order_by("at")]
+        found = [(at.timestamp(), seen) for at, seen in rows if seen and not seen.get("unfit")]
+        if len(found) >= least:
+            yield found
+
+
+def _drawn(words: str) -> list[int]:
+    """Places of a day's stretches: as even as they can be, begun where the words say."""
+    of_day = 86_400 // STRETCH_SECONDS
+    offset = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4])
+    return sorted((offset + number * of_day // STRETCHES_A_DAY) % of_day for number in range(STRETCHES_A_DAY))
+
+
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in values.items())
