@@ -9,8 +9,9 @@ from django.test import Client
 from django.utils import timezone
 
 from console.accounts.access import ACTIONS, OF_NO_QUEUE, Actor, actor_of_user, create_token, demand
-from console.actions import alerts, dead_letter_steering, plans, tasks
+from console.actions import alerts, dead_letter_steering, tasks
 from console.actions.dead_letters import Name
+from console.actions.proposals import plans
 from console.models import AuditEntry, QueueLimit
 from queues.models import Container, Node, Queue
 from workers.batch import task_definitions

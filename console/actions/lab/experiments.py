@@ -8,8 +8,8 @@ from django.db import transaction
 
 from console.accounts.access import Actor, demand
 from console.actions import loops as steering
-from console.actions import plans
 from console.actions.lab.lab import Applicable, WantedExperiment, applicable
+from console.actions.proposals import plans
 from console.audit import audit_log
 from controllers import catalog
 from queues.errors import BadInput

@@ -1,6 +1,6 @@
 """Queues made and changed by people: checked as the topology is, shown as a difference, authorised, audited.
 
-Points are not among it: those of a queue that is there change by a plan (`console.actions.plans`).
+Points are not among it: those of a queue that is there change by a plan (`console.actions.proposals`).
 """
 
 import hashlib

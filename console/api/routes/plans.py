@@ -5,7 +5,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
-from console.actions import plans
+from console.actions.proposals import plans
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason

@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import actor_of
-from console.actions import tunings
+from console.actions.proposals import tunings
 from console.display.override_words import ending_of
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action

@@ -1,9 +1,7 @@
 """A loop's open tuning as its page shows it: what would change, and how that did on the days after."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from controllers import catalog
 from workers.control import tuning as learning
@@ -20,11 +18,18 @@ class TunedValue:
     after: float
 
 
+@dataclass(frozen=True)
+class ShownDay:
+    """What a day of the proof cost on the model, without a unit."""
+
+    day: str
+    before: float
+    after: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShownTuning:
-    """An open proposal. days: of the proof, {"day", "before", "after"}, the cost of each. drift: why it can't
-    be approved any more ("" where it can).
-    """
+    """An open proposal. drift: why it can't be approved any more ("" where it can)."""
 
     id: int
     hash: str
@@ -33,7 +38,7 @@ class ShownTuning:
     changes: list[TunedValue]
     improvement: float
     confidence: float
-    days: list[Mapping[str, Any]]
+    days: list[ShownDay]
     drift: str
 
 
@@ -54,6 +59,6 @@ def shown(loop: Loop, now: datetime) -> ShownTuning | None:
         ],
         improvement=found.improvement,
         confidence=found.confidence,
-        days=found.days,
+        days=[ShownDay(**each) for each in found.days],
         drift=learning.drift(found, now),
     )

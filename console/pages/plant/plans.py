@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import Actor, actor_of, requires
-from console.actions import plans as planning
+from console.actions.proposals import plans as planning
 from console.connections.control_server import control
 from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of

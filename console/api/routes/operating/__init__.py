@@ -1,1 +1,1 @@
-"""Queues made, changed, paused; worker hosts drained; processes; what was learned; all of it by name."""
+"""Queues made, changed, paused; hosts drained; processes; what was learned; all by name."""

@@ -11,7 +11,7 @@ import pytest
 from tests.postgres import postgres_url as postgres_url  # a fixture of the test here
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 OLDER = """
 from django.db import connection
 target, documents = '{"queue": "alert"}', ['{"upper_limit": 700}', '{"start": 1}', '{"rate": 2.5}']

@@ -1,0 +1,1 @@
+"""What waits for a person: plans and tunings, approved by their hash, or rejected."""
