@@ -197,7 +197,7 @@ def worker_hosts() -> Iterator[Symptom]:
 
 
 def fail_over() -> Iterator[Symptom]:
-    """Of a control server behind sentinels: that enough replicas follow it, and that the sentinels answer."""
+    """Of a control server behind sentinels: replicas follow it, sentinels answer, REDIS_URL names all."""
     found = sentinels_of(settings.REDIS_URL)
     if found is None:
         return
@@ -209,13 +209,19 @@ def fail_over() -> Iterator[Symptom]:
     elif len(online) == COPIES:
         text = f"{COPIES} replica follows the control server; when it ends, too, nothing is accepted."
         yield Symptom("warning", text, "Start the server that is missing.", "control server")
+    most = 0
     for host, port in found.hosts:
         try:
             with redis.Redis(host, port, **found.sentinel_options) as sentinel:
-                sentinel.ping()
+                asked: Any = sentinel  # redis-py types what a client answers as either form of it
+                most = max(most, asked.sentinel_master(found.name)["num-other-sentinels"] + 1)
         except redis.RedisError as error:
             text = f"The sentinel at {host}:{port} does not answer: {error}"
             yield Symptom("warning", text, "Start it: a fail-over needs most of them.", f"{host}:{port}")
+    if most > len(found.hosts):
+        # Most of those that are named may be a few of those that are there, and those made another primary.
+        text = f"REDIS_URL names {len(found.hosts)} of {most} sentinels: they can't speak for the others."
+        yield Symptom("error", text, "Name them all, in every process's REDIS_URL.", "REDIS_URL")
 
 
 def processes() -> Iterator[Symptom]:

@@ -195,6 +195,7 @@ PAGES = {
     "loops/<int:loop_id>/mode": "loops 1 mode",
     "loops/<int:loop_id>/tasks": "overrides create",
     "loops/<int:loop_id>/weigh": "overrides create",
+    "loops/<int:loop_id>/tuning": "tunings 1 approve",
     "plans/rebalance": "plans create",
     "plans/<int:plan_id>/approve": "plans 1 approve",
     "plans/<int:plan_id>/reject": "plans 1 reject",

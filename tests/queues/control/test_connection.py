@@ -86,6 +86,13 @@ def test_the_doctor_says_which_replicas_and_sentinels_are_missing(plant, setting
     until(lambda: next(doctor.fail_over()).severity == "error", 20)
 
 
+def test_the_doctor_finds_an_address_that_leaves_sentinels_out(plant, settings):
+    settings.REDIS_URL = plant.url.replace(f",127.0.0.1:{plant.sentinels[2].port}", "")
+    (found,) = doctor.fail_over()
+    assert (found.severity, found.subject) == ("error", "REDIS_URL")
+    assert "2 of 3 sentinels" in found.text
+
+
 def test_a_stale_primary_gives_no_lease_and_a_lease_outlives_its_primary(plant):
     """Split brain: a frozen primary comes back with its clients still connected, and grants nothing."""
     with connect(plant.url, **FAST) as before, connect(plant.url, **FAST) as after:
