@@ -221,7 +221,7 @@ def fail_over() -> Iterator[Symptom]:
     if most > len(found.hosts):
         # Most of those that are named may be a few of those that are there, and those made another primary.
         text = f"REDIS_URL names {len(found.hosts)} of {most} sentinels: they can't speak for the others."
-        yield Symptom("error", text, "Name them all, in every process's REDIS_URL.", "REDIS_URL")
+        yield Symptom("error", text, "Name them all, in every process's REDIS_URL.", variables.REDIS_URL.name)
 
 
 def processes() -> Iterator[Symptom]:

@@ -14,10 +14,48 @@ class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
     until: float | None = None
 
 
+class PlantSection(StoredDocument, frozen=True, kw_only=True):
+    """More that a plant says of itself, as a table of its page: `rows` have a value a column, None for what
+    is not known. about: a sentence beside the title; empty: what stands there without rows.
+    """
+
+    title: str
+    about: str = ""
+    columns: list[str] = []
+    rows: list[list[str | float | None]] = []
+    empty: str = ""
+
+
+class FoundPart(StoredDocument, frozen=True, kw_only=True):
+    """A part of a plant that was inspected. kind: operator, source, pool, group, sensor …; tasks: now.
+    fixed: why its tasks can't be set; None: they can, from minimum to maximum.
+    """
+
+    name: str
+    kind: str = "operator"
+    tasks: int | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+    fixed: str | None = None
+
+
+class FoundPlant(StoredDocument, frozen=True, kw_only=True):
+    """What stands at an address. what: in one sentence. said: more of it, a sentence each. needs: what it
+    would need so that Weir can do (more) there, a sentence each. choices: option → what it could be there.
+    """
+
+    what: str
+    said: list[str] = []
+    parts: list[FoundPart] = []
+    needs: list[str] = []
+    choices: dict[str, list[str]] = {}
+
+
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     """Another plant. state: seen, stale or unseen; error: what went wrong when it was observed
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
     `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
+    sections: what else its adapter shows.
     """
 
     kind: str = ""
@@ -29,6 +67,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     latency_seconds: float | None = None
     topology: dict[str, Any] | None = None
     steered_by: PlantHolder | None = None
+    sections: list[PlantSection] = []
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):

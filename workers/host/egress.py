@@ -1,7 +1,8 @@
 """One policy for every address that people type: receivers' webhooks, plants, handlers' webhooks.
 
-    scheme    http, https
-    port      80, 443, and 1024 to 65535 but those of databases and of a host's own services (OWN_PORTS)
+    scheme    http, https; of a plant, those of its adapter (redis, amqp, kafka …)
+    port      80, 443, and 1024 to 65535 but those of databases and of a host's own services (OWN_PORTS);
+              for a plant, also those of its adapter's protocol
     user      none: a password in an address would be shown
     host      a name, or an IP address in its usual form
     address   not loopback, link-local, unspecified, multicast, reserved, or a cloud's metadata service,
@@ -21,7 +22,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import httpcore
@@ -35,7 +36,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Sequence[str]]
 
-SCHEMES = ("http", "https")
+SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
 LOW_PORTS = (80, 443)
 FIRST_PORT, LAST_PORT = 1024, 65_535
 # Redis, PostgreSQL, MySQL, SQL Server, Oracle, MongoDB, Cassandra, memcached, Elasticsearch's transport,
@@ -66,6 +67,10 @@ SECRET_NAME = re.compile(
 SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
 
 
+class AddressRefused(ConnectionError):  # noqa: N818
+    """A name that leads nowhere, or where the policy refuses to go."""
+
+
 class EgressRefused(httpx.ConnectError):
     """The policy refuses where a name leads."""
 
@@ -76,26 +81,34 @@ def check_secret_name(name: str, field: str) -> None:
         raise BadInput(field, f"{SECRET_HELP}; any other variable is not for others to read.")
 
 
-def check_url(url: Any, field: str = "url") -> httpx.URL:
+def check_url(
+    url: Any, field: str = "url", schemes: Mapping[str, int] = SCHEMES, ports: frozenset[int] = frozenset()
+) -> httpx.URL:
     """The address, when its form is allowed. Raises BadInput naming the field. Where a name leads is checked
-    when it is connected to.
+    when it is connected to. schemes: those taken, with their usual ports, which are allowed; ports: that are
+    allowed besides, for whoever speaks their protocol.
     """
+    begins = " or ".join(f"{each}://" for each in reversed(list(schemes)))
+    takes = f"takes an address that begins with {begins}."
     try:
         parsed = httpx.URL(url if isinstance(url, str) else "")
-        port = {"http": 80, "https": 443}.get(parsed.scheme, 0) if parsed.port is None else parsed.port
+        port = schemes.get(parsed.scheme, 0) if parsed.port is None else parsed.port
         host = parsed.host
     except (httpx.InvalidURL, UnicodeError, ValueError):
-        raise BadInput(field, "takes an address that begins with https:// or http://.") from None
-    if parsed.scheme not in SCHEMES or not host:
-        raise BadInput(field, "takes an address that begins with https:// or http://.")
+        raise BadInput(field, takes) from None
+    if parsed.scheme not in schemes or not host:
+        raise BadInput(field, takes)
     if parsed.userinfo or "@" in parsed.netloc.decode("ascii", "replace"):
         raise BadInput(field, "takes an address without user and password.")
-    check_port(port, field)
+    check_port(port, field, ports | {schemes[parsed.scheme]})
     _check_host(host, field)
     return parsed
 
 
-def check_port(port: int, field: str = "url") -> None:
+def check_port(port: int, field: str = "url", ports: frozenset[int] = frozenset()) -> None:
+    """ports: that are allowed besides."""
+    if port in ports:
+        return
     if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
         raise BadInput(field, f"takes port 80, 443 or one from {FIRST_PORT} (no database's), not {port}.")
 
@@ -166,6 +179,41 @@ def resolved(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
+def addresses_of(
+    host: str, port: int, resolve: Resolve = resolved, ports: frozenset[int] = frozenset()
+) -> list[str]:
+    """Where a name leads now, checked: all of its addresses, or AddressRefused, for a name with one good
+    address among bad ones is not trusted. Whoever connects by another protocol than HTTP connects to one of
+    these, never to the name. ports: as `check_url` has it.
+    """
+    try:
+        check_port(port, ports=ports)
+        addresses = resolve(host, port)
+        why = next(filter(None, (refusal(ipaddress.ip_address(each)) for each in addresses)), "")
+    except BadInput as error:
+        raise AddressRefused(f"{host}: {error.message}") from None
+    except (OSError, UnicodeError, ValueError) as error:
+        raise AddressRefused(f"{host} can't be resolved: {error}") from None
+    if why:
+        raise AddressRefused(f"{host} {why}")
+    return list(addresses)
+
+
+def connect(
+    host: str, port: int, timeout_seconds: float, ports: frozenset[int] = frozenset()
+) -> socket.socket:
+    """A connection to a checked address of the name, for protocols other than HTTP. Raises OSError, which
+    AddressRefused is.
+    """
+    failed: OSError | None = None
+    for address in addresses_of(host, port, ports=ports):
+        try:
+            return socket.create_connection((address, port), timeout_seconds)
+        except OSError as error:
+            failed = error
+    raise failed or AddressRefused(f"{host} has no address")
+
+
 class _Stream(httpcore.NetworkStream):
     """A connection whose reads and writes end with the request's time."""
 
@@ -212,7 +260,7 @@ class _Backend(httpcore.NetworkBackend):
         socket_options: Any = None,
     ) -> httpcore.NetworkStream:
         failed: Exception | None = None
-        for address in self._checked(host, port):
+        for address in self._addresses(host, port):
             try:
                 within = min(timeout or self._left(), max(self._left(), 0.001))
                 stream = self._plain.connect_tcp(address, port, within, local_address, socket_options)
@@ -224,19 +272,11 @@ class _Backend(httpcore.NetworkBackend):
     def connect_unix_socket(self, *args: Any, **named: Any) -> httpcore.NetworkStream:
         raise httpcore.ConnectError("no sockets of this host")
 
-    def _checked(self, host: str, port: int) -> list[str]:
-        """All of them, or none: a name with one good address among bad ones is not trusted."""
+    def _addresses(self, host: str, port: int) -> list[str]:
         try:
-            check_port(port)
-            addresses = self._resolve(host, port)
-            why = next(filter(None, (refusal(ipaddress.ip_address(each)) for each in addresses)), "")
-        except (OSError, UnicodeError, ValueError) as error:
-            raise httpcore.ConnectError(f"{host} can't be resolved: {error}") from None
-        except BadInput as error:
-            raise httpcore.ConnectError(f"{host}: {error.message}") from None
-        if why:
-            raise httpcore.ConnectError(f"{host} {why}")
-        return list(addresses)
+            return addresses_of(host, port, self._resolve)
+        except AddressRefused as error:
+            raise httpcore.ConnectError(str(error)) from None
 
 
 class Transport(httpx.HTTPTransport):

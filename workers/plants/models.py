@@ -8,17 +8,12 @@ from django.utils import timezone
 class RegisteredPlant(models.Model):
     """How a plant is reached. A token is never kept: `secret_environment` names the variable that holds it.
 
-    options: what its kind needs besides (`workers.plants.foreign.adapters`).
+    kind, and options (what it needs besides): as `workers.plants.foreign.adapters` finds and checks them.
     """
 
-    class Kind(models.TextChoices):
-        WEIR = "weir", "Weir, by its control API"
-        FLINK = "flink", "Flink session cluster, by its REST API"
-        HERON = "heron", "Heron, by its tracker (not run against a live cluster)"
-
     name = models.CharField(max_length=40, unique=True)
-    kind = models.CharField(max_length=10, choices=Kind.choices)
-    url = models.CharField(max_length=500)
+    kind = models.CharField(max_length=20)
+    url = models.CharField(max_length=500, blank=True)
     options = models.JSONField(default=dict)
     secret_environment = models.CharField(max_length=80, default="", blank=True)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")

@@ -23,11 +23,13 @@ router = Router(tags=["plants"])
 
 
 class NewPlant(Given):
-    """kind: weir, flink or heron. secret_environment: the variable with the token. options: of its kind."""
+    """kind: of its adapter, as weir or flink. url: its address; empty for a kind that has none.
+    secret_environment: the variable with the token. options: of its kind.
+    """
 
     name: str
     kind: str
-    url: str
+    url: str = ""
     reason: str
     secret_environment: str = ""
     options: dict[str, str] = {}

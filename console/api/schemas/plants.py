@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, RootModel
 
 from console.api.answer.schema import ApiAnswer, Instant, PerSecond, Seconds, one_of
-from workers.plants.models import RegisteredPlant
+from workers.plants.foreign.adapters import kinds
 
 
 class TaskMeasures(ApiAnswer):
@@ -70,6 +70,16 @@ class PlantHolder(ApiAnswer):
     until: Instant
 
 
+class PlantSection(ApiAnswer):
+    """More that a plant says of itself, as a table."""
+
+    title: str
+    about: str
+    columns: list[str]
+    rows: list[list[str | float | None]] = Field(description="A value a column; null: not known.")
+    empty: str = Field(description="What stands there without rows.")
+
+
 class SnapshotPlant(ApiAnswer):
     """A registered plant as the snapshot has it; most views leave out its topology."""
 
@@ -82,6 +92,7 @@ class SnapshotPlant(ApiAnswer):
     latency_seconds: Seconds | None = Field(description="Of its slowest path, s.")
     steered_by: PlantHolder | None
     topology: PlantTopology | None = None
+    sections: list[PlantSection] = []
 
 
 class TaskChannel(ApiAnswer):
@@ -146,7 +157,7 @@ class PlantRow(ApiAnswer):
     """How a plant is reached, and how it was last seen."""
 
     name: str
-    kind: Annotated[str, one_of(RegisteredPlant.Kind.values)]
+    kind: Annotated[str, one_of(tuple(kinds()))]
     url: str
     secret_environment: str = Field(description="The variable that holds its token.")
     options: dict[str, str]

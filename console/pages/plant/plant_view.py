@@ -7,7 +7,7 @@ from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.loops import LoopStatus
-from workers.documents.plants import PlantHolder
+from workers.documents.plants import PlantHolder, PlantSection
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.registry import LOCAL, why_unseen
@@ -26,6 +26,7 @@ class ShownPlant:
     topology: MeasuredTopology | None
     holder: str | None
     held_until: float | None
+    sections: Sequence[PlantSection] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,8 @@ def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
     holder = held.holder or (topology.holder if topology else None)
     until = held.until or (topology.held_until if topology else None)
     error = None if row.error is None else why_unseen(name, row)
-    return ShownPlant(name, row.kind, row.state, row.age_seconds, error, topology, holder, until)
+    state, age = row.state, row.age_seconds
+    return ShownPlant(name, row.kind, state, age, error, topology, holder, until, row.sections)
 
 
 def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:

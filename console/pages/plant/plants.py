@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ from console.pages.plant.plant_view import (
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.plants.foreign import adapters
+from workers.plants.foreign.kind import AdapterKind, PlantOption
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic, PlantConfused, PlantSilent
@@ -48,6 +49,7 @@ class ListedPlant:
     row: RegisteredPlant | None
     shown: ShownPlant
     tasks: int | None
+    title: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +60,21 @@ class PlantForm:
     kind: str
     url: str
     secret_environment: str
-    job: str
-    cluster: str
-    role: str
-    environ: str
-    topology: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormOption:
+    """An option of a kind in the form. field: its name there, for kinds may have options of the same name."""
+
+    kind: str
+    name: str
+    title: str
+    about: PlantOption
+    value: str
+
+    @property
+    def field(self) -> str:
+        return f"{self.kind}.{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +84,8 @@ class PlantsPage(FormPage):
     TEMPLATE, NAME = "plant/plants.html", "plants"
 
     found: list[ListedPlant]
-    kinds: Sequence[tuple[str, str]]
+    kinds: Sequence[AdapterKind]
+    options: Sequence[FormOption]
     editing: RegisteredPlant | None  # the one that `?edit=` names
     form: PlantForm
 
@@ -85,6 +98,7 @@ class PlantPage(FormPage):
 
     shown: ShownPlant
     row: RegisteredPlant | None  # how it is reached; None: this one
+    title: str  # of its kind
     is_local: bool
     operators: list[ShownOperator]
     tasks: int  # those that can be set
@@ -107,13 +121,16 @@ def plants_page(
     snapshot = snapshot_of(request)
     rows = {row.name: row for row in adapters.registered()}
     found = [
-        ListedPlant(rows.get(name), each := shown(snapshot, name), settable_tasks(each))
+        ListedPlant(
+            rows.get(name), each := shown(snapshot, name), settable_tasks(each), _title(rows.get(name))
+        )
         for name in (LOCAL, *rows)
     ]
     editing = rows.get(request.GET.get("edit", ""))
     page = PlantsPage(
         found=found,
-        kinds=RegisteredPlant.Kind.choices,
+        kinds=list(adapters.kinds().values()),
+        options=list(_options(editing, submitted)),
         editing=editing,
         form=_form(editing, submitted),
         errors=errors or {},
@@ -143,6 +160,7 @@ def plant_page(
     page = PlantPage(
         shown=found,
         row=row,
+        title=_title(row),
         is_local=name == LOCAL,
         operators=operators,
         tasks=sum(each.parallelism for each in settable),
@@ -157,27 +175,46 @@ def plant_page(
 
 
 def _form(editing: RegisteredPlant | None, submitted: QueryDict | None) -> PlantForm:
-    if editing is not None:
-        given = {name: getattr(editing, name) for name in REACHED} | editing.options
-    else:
-        given = {"kind": RegisteredPlant.Kind.WEIR}
+    given = {"kind": "weir"} if editing is None else {name: getattr(editing, name) for name in REACHED}
     return filled_form(PlantForm, submitted or given)
+
+
+def _options(editing: RegisteredPlant | None, submitted: QueryDict | None) -> Iterator[FormOption]:
+    """Of every kind; those of other kinds than the chosen one are hidden."""
+    for kind in adapters.kinds().values():
+        kept = editing.options if editing is not None and editing.kind == kind.name else {}
+        for name, about in kind.options.items():
+            option = FormOption(
+                kind=kind.name,
+                name=name,
+                title=about.title or name.capitalize(),
+                about=about,
+                value=kept.get(name, ""),
+            )
+            yield replace(option, value=submitted.get(option.field, "")) if submitted else option
+
+
+def _title(row: RegisteredPlant | None) -> str:
+    return "" if row is None else adapters.title_of(row.kind)
 
 
 @action("plant.register", plants_page)
 def register(request: HttpRequest) -> Done:
-    """Posted: name, kind, url, secret_environment, the kind's options, reason."""
+    """Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason."""
     name, kind = text_of(request, "name", "give the plant one"), request.POST.get("kind", "")
-    options = {key: request.POST.get(key, "").strip() for key in adapters.OPTIONS.get(kind, {})}
-    made = plant_registration.register(
-        actor_of(request),
-        name,
-        kind,
-        text_of(request, "url", "give its address"),
-        secret_environment=request.POST.get("secret_environment", ""),
-        options=options,
-        reason=request.POST.get("reason", ""),
-    )
+    known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
+    try:
+        made = plant_registration.register(
+            actor_of(request),
+            name,
+            kind,
+            request.POST.get("url", ""),
+            secret_environment=request.POST.get("secret_environment", ""),
+            options={key: request.POST.get(f"{kind}.{key}", "").strip() for key in known},
+            reason=request.POST.get("reason", ""),
+        )
+    except BadInput as error:
+        raise BadInput(f"{kind}.{error.field}", error.message) if error.field in known else error from None
     url = reverse("plant", args=[made.name])
     return Done(f"{made.name} is observed within seconds.", url, {"go": url})
 

@@ -166,7 +166,7 @@ def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
     monkeypatch.setenv("WEIR_EAST_TOKEN", "weir_very-secret")
     administrator = browsers["administrator"]
     assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
-    flink = {**POSTED, "kind": "flink", "url": "http://flink:8081", "job": "hashes"}
+    flink = {**POSTED, "kind": "flink", "url": "http://flink:8081", "flink.job": "hashes"}
     assert fetch(administrator, "/plants/register", flink).json()["ok"]
     row = RegisteredPlant.objects.get()
     assert (row.kind, row.options) == ("flink", {"job": "hashes"})

@@ -14,6 +14,7 @@ from workers.control.parts.operators import topology_inputs
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
+from workers.plants.foreign.kind import Adapter
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import Lookout, PlantWatch
 from workers.plants.memory import MemoryPlant
@@ -24,7 +25,7 @@ from workers.plants.registry import UnknownPlant, seen
 NOW = 1_790_000_000.0
 
 
-class Far:
+class Far(Adapter):
     """An adapter in this process: it answers, or raises, or is waited for."""
 
     def __init__(self):

@@ -12,7 +12,7 @@ from queues.redis_types import Fields
 from queues.topology import Topology
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.pipeline.declaration.declared import Declarations
-from workers.plants.foreign.adapters import registered
+from workers.plants.foreign.adapters import steered
 
 
 class Present:
@@ -36,5 +36,5 @@ class Present:
 
     @cached_property
     def plants(self) -> Sequence[str]:
-        """Names of the registered plants."""
-        return [plant.name for plant in registered()]
+        """Names of the registered plants of which something can be set."""
+        return [plant.name for plant in steered()]

@@ -1,44 +1,72 @@
-"""An adapter for each registered plant, by its kind; and what a registration takes."""
+"""Every kind of adapter, found in this folder, and the adapter of each registered plant."""
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Protocol
+from functools import cache
 
 import httpx
 
+from controllers.framework.discovery import modules_of, rooms_of
 from queues import environment as variables
 from queues.errors import BadInput
 from workers.host import egress
-from workers.plants.foreign import heron
-from workers.plants.foreign.flink import FlinkPlant
-from workers.plants.foreign.heron import HeronPlant
-from workers.plants.foreign.line import PlantClient
-from workers.plants.foreign.remote import RemotePlant
+from workers.plants import foreign
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic
 from workers.plants.registry import LOCAL, UnknownPlant
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
-LONGEST_OPTION = 200
-Kind = RegisteredPlant.Kind
-# What each kind takes besides its address: name → what it is.
-OPTIONS: dict[str, dict[str, str]] = {
-    Kind.WEIR: {},
-    Kind.FLINK: {"job": "name or id of the job; empty where only one runs"},
-    Kind.HERON: {
-        "cluster": "the cluster's name",
-        "role": "the role it was submitted with",
-        "environ": "its environment; empty for default",
-        "topology": "the topology's name",
-    },
-}
 
 
-class Adapter(Elastic, Protocol):
-    """An elastic plant on a line that is to be closed."""
+@cache
+def modules() -> Mapping[str, AdapterKind]:
+    """Each module and package here that says `ADAPTER = AdapterKind(…)`, by its name, and that kind."""
+    declared = {
+        module.__name__.rpartition(".")[2]: getattr(module, "ADAPTER", None)
+        for module in (*modules_of(foreign), *rooms_of(foreign))
+    }
+    return {name: kind for name, kind in sorted(declared.items()) if isinstance(kind, AdapterKind)}
 
-    def close(self) -> None: ...
+
+@cache
+def kinds() -> Mapping[str, AdapterKind]:
+    """Name → kind, by name. Raises ValueError where a name has two."""
+    found = {kind.name: kind for kind in modules().values()}
+    if len(found) < len(modules()):
+        raise ValueError("two adapters of plants have one name")
+    return dict(sorted(found.items()))
+
+
+def kind_named(name: str) -> AdapterKind:
+    """Raises BadInput that names those there are."""
+    if name not in kinds():
+        raise BadInput("kind", f"takes {', '.join(kinds())}, not {name[:40]!r}.")
+    return kinds()[name]
+
+
+def title_of(name: str) -> str:
+    """A kind in words; one that is gone by its name: its plants stay registered."""
+    return kinds()[name].title if name in kinds() else name
+
+
+def address_of(
+    row: RegisteredPlant,
+    environment: Mapping[str, str] = variables.PROCESS,
+    transport: httpx.BaseTransport | None = None,
+) -> PlantAddress:
+    """How a plant is reached, now. Raises BadInput for an address that may not be, and when its secret is not
+    in the environment.
+    """
+    kind = kind_named(row.kind)
+    if row.secret_environment:
+        egress.check_secret_name(row.secret_environment, "secret_environment")
+    check_url(row.url, kind)
+    secret = variables.secret_named(row.secret_environment, environment)
+    if row.secret_environment and not secret:
+        raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
+    return PlantAddress(name=row.name, url=row.url, options=row.options, secret=secret, transport=transport)
 
 
 def adapter_of(
@@ -46,19 +74,8 @@ def adapter_of(
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
 ) -> Adapter:
-    """Raises BadInput when its token is not in the environment."""
-    if row.secret_environment:
-        egress.check_secret_name(row.secret_environment, "secret_environment")
-    egress.check_url(row.url)
-    token = variables.secret_named(row.secret_environment, environment)
-    if row.secret_environment and not token:
-        raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
-    line = PlantClient(row.name, row.url, token, transport=transport)
-    if row.kind == Kind.FLINK:
-        return FlinkPlant(line, row.options.get("job", ""))
-    if row.kind == Kind.HERON:
-        return HeronPlant(line, row.options)
-    return RemotePlant(line)
+    """Raises BadInput as `address_of` does."""
+    return kind_named(row.kind).make(address_of(row, environment, transport))
 
 
 def check(row: RegisteredPlant) -> None:
@@ -67,30 +84,51 @@ def check(row: RegisteredPlant) -> None:
         raise BadInput("name", "takes small letters, digits and -, at most 40, a letter first.")
     if row.name == LOCAL:
         raise BadInput("name", f"{LOCAL} is this plant; choose another.")
-    if row.kind not in Kind.values:
-        raise BadInput("kind", f"takes {', '.join(Kind.values)}, not {row.kind[:40]!r}.")
-    check_url(row.url)
+    kind = kind_named(row.kind)
+    check_url(row.url, kind)
     if row.secret_environment:
         egress.check_secret_name(row.secret_environment, "secret_environment")
-    for name, value in row.options.items():
-        if name not in OPTIONS[row.kind]:
-            known = ", ".join(OPTIONS[row.kind]) or "none"
-            raise BadInput(name, f"is not known; options of {row.kind}: {known}.")
-        if not isinstance(value, str) or len(value) > LONGEST_OPTION:
-            raise BadInput(name, f"takes a text of at most {LONGEST_OPTION} characters.")
-    if row.kind == Kind.HERON:
-        heron.check_options(row.options)
+    _check_options(kind, row.options)
+    if kind.check is not None:
+        kind.check(PlantAddress(name=row.name, url=row.url, options=row.options))
 
 
-def check_url(url: str) -> None:
-    """Raise BadInput for what is no address, or one that carries a password: it is shown."""
-    if egress.check_url(url).query:
+def check_url(url: str, kind: AdapterKind | None = None) -> None:
+    """Raise BadInput for what is no address of this kind (of any that speaks HTTP), or carries a password: it
+    is shown.
+    """
+    if kind is not None and not kind.schemes:
+        if url:
+            raise BadInput("url", f"stays empty: {kind.title} takes no address.")
+        return
+    checked = (
+        egress.check_url(url)
+        if kind is None
+        else egress.check_url(url, schemes=kind.schemes, ports=kind.ports)
+    )
+    if checked.query:
         raise BadInput("url", "takes an address without password and query; name the token's variable.")
+
+
+def _check_options(kind: AdapterKind, options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        if name not in kind.options:
+            known = ", ".join(kind.options) or "none"
+            raise BadInput(name, f"is not known; options of {kind.name}: {known}.")
+        kind.options[name].check(name, value)
+    for name, option in kind.options.items():
+        if option.required and not options.get(name):
+            raise BadInput(name, f"is missing: {option.help}.")
 
 
 def registered() -> list[RegisteredPlant]:
     """All of them, by name."""
     return list(RegisteredPlant.objects.order_by("name"))
+
+
+def steered() -> list[RegisteredPlant]:
+    """Those of which something can be set."""
+    return [row for row in registered() if row.kind in kinds() and kinds()[row.kind].steers]
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
 from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
 from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -56,7 +57,7 @@ class FlinkSample:
     values: Mapping[str, tuple[tuple[float | None, ...], ...]]
 
 
-class FlinkPlant:
+class FlinkPlant(Adapter):
     """One job; by name or id, or the only one that runs."""
 
     def __init__(
@@ -83,12 +84,6 @@ class FlinkPlant:
         while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
             self._recent.popleft()
         return self._topology(job, self._slots())
-
-    def hold(self, seconds: float) -> None:
-        """It has no controllers of its own."""
-
-    def release(self) -> None:
-        """It has none."""
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The cluster rescales the job within seconds. Raises as `Elastic` says."""
@@ -229,3 +224,12 @@ def _number(text: Any) -> float | None:
     """Flink writes numbers as texts, and NaN for what it doesn't know."""
     value = float(text)
     return value if value == value else None
+
+
+ADAPTER = AdapterKind(
+    name="flink",
+    title="Flink session cluster, by its REST API",
+    options={"job": PlantOption("name or id of the job; empty where only one runs", "Job")},
+    example="http://flink.example:8081",
+    make=lambda address: FlinkPlant(address.client(), address.option("job")),
+)

@@ -23,6 +23,7 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import environment as variables
 from queues.errors import BadInput
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -49,7 +50,7 @@ class Component:
         return not self.inputs
 
 
-class HeronPlant:
+class HeronPlant(Adapter):
     """One topology of one tracker. options: cluster, role, environ, topology."""
 
     def __init__(
@@ -75,12 +76,6 @@ class HeronPlant:
             for before in dict.fromkeys(name for name, _ in each.inputs)
         )
         return MeasuredTopology(self._line.name, self._clock(), float(WINDOW_SECONDS), operators, links)
-
-    def hold(self, seconds: float) -> None:
-        """It has no controllers of its own."""
-
-    def release(self) -> None:
-        """It has none."""
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """By `heron update`, and only when they are others. Raises as `Elastic` says."""
@@ -245,3 +240,18 @@ def _minutes(timeline: Timeline, metric: str, instance: str) -> list[float]:
 
 def _variance(values: Sequence[float]) -> float | None:
     return variance(values) if len(values) > 1 else None
+
+
+ADAPTER = AdapterKind(
+    name="heron",
+    title="Heron, by its tracker (not run against a live cluster)",
+    options={
+        "cluster": PlantOption("the cluster's name", "Cluster", required=True),
+        "role": PlantOption("the role it was submitted with", "Role", required=True),
+        "environ": PlantOption("its environment; empty for default", "Environment"),
+        "topology": PlantOption("the topology's name", "Topology", required=True),
+    },
+    example="http://tracker.example:8888",
+    check=lambda address: check_options(address.options),
+    make=lambda address: HeronPlant(address.client(), address.options),
+)

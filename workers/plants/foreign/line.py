@@ -5,6 +5,7 @@ too large, is none.
 """
 
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,9 +29,11 @@ class PlantClient:
         token: str = "",
         timeout_seconds: float = TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
+        user: str = "",
     ) -> None:
+        """token: a bearer's; with `user`, that user's password."""
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": _authorization(token, user)} if token or user else {}
         # Its own deadline ends an answer that comes drop by drop, and says so better.
         self._client = egress.client(
             timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
@@ -80,6 +83,12 @@ class PlantClient:
             raise PlantConfused(
                 f"{self.name} answers {status} with what is no JSON, or only half of it."
             ) from error
+
+
+def _authorization(token: str, user: str) -> str:
+    if not user:
+        return f"Bearer {token}"
+    return f"Basic {b64encode(f'{user}:{token}'.encode()).decode()}"
 
 
 def first_error(document: Any) -> tuple[str, str]:

@@ -10,12 +10,13 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
+from workers.plants.foreign.kind import Adapter, AdapterKind
 from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.holding import SECONDS, PlantHeld
 from workers.plants.plant import PlantConfused, PlantSilent
 
 
-class RemotePlant:
+class RemotePlant(Adapter):
     """A client of one plant; `line` leads to its control API, as `https://weir.example/control/main/v1`."""
 
     def __init__(self, line: PlantClient) -> None:
@@ -59,3 +60,11 @@ class RemotePlant:
         if status == 503:
             raise PlantSilent(f"{name}: {message}")
         raise PlantConfused(f"{name} refuses us ({status}): {message}")
+
+
+ADAPTER = AdapterKind(
+    name="weir",
+    title="Weir, by its control API",
+    example="https://weir.example/control/main/v1",
+    make=lambda address: RemotePlant(address.client()),
+)

@@ -8,14 +8,15 @@ nothing is decided on it.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from queues.stored_document import changed
-from workers.documents.plants import PlantStatus
-from workers.plants.foreign.adapters import Adapter, adapter_of, registered
+from workers.documents.plants import PlantSection, PlantStatus
+from workers.plants.foreign.adapters import adapter_of, registered
+from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
 
 OBSERVE_SECONDS = 2.0
@@ -38,12 +39,15 @@ class Lookout:
         self._topology: MeasuredTopology | None = None
         self._seen_at: float | None = None
         self._error: str | None = None
+        self._sections: Sequence[PlantSection] = ()
+        self._asked_at: float | None = None  # for its sections
 
     def observe(self) -> None:
         """Once. Whatever goes wrong is kept as a sentence."""
         try:
             self._adapter = self._adapter or self._make(self.row)
             topology = replace(self._adapter.topology(), plant=self.row.name)
+            sections = self._sections_now(self._adapter)
         except WeirError as error:
             self._keep_error(str(error))
         except Exception as error:  # an adapter's fault must not end the watch of a plant
@@ -52,11 +56,13 @@ class Lookout:
         else:
             with self._lock:
                 self._topology, self._seen_at, self._error = topology, self._monotonic(), None
+                self._sections = sections
 
     def status(self) -> PlantStatus:
         """As the snapshot has it."""
         with self._lock:
             seen_at, topology, error = self._seen_at, self._topology, self._error
+            sections = list(self._sections)
         age_seconds = None if seen_at is None else round(self._monotonic() - seen_at, 1)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > STALE_SECONDS else SEEN
         status = PlantStatus(
@@ -65,12 +71,25 @@ class Lookout:
             age_seconds=age_seconds,
             error=error,
             topology=topology.to_document() if topology else None,
+            sections=sections,
         )
         return status if topology is None or state != SEEN else _with_figures(status, topology)
 
     def close(self) -> None:
         if self._adapter is not None:
             self._adapter.close()
+
+    def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
+        """Asked in turn; what is asked too early is what was answered last."""
+        now = self._monotonic()
+        if self._asked_at is not None and now - self._asked_at < SECTIONS_SECONDS:
+            return self._sections
+        self._asked_at = now
+        try:
+            return adapter.sections()
+        except WeirError as error:  # what is measured is good all the same
+            logger.info("What plant %s shows besides is not to be had: %s", self.row.name, error)
+            return self._sections
 
     def _keep_error(self, sentence: str) -> None:
         with self._lock:

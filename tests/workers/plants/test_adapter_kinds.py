@@ -1,0 +1,150 @@
+"""Kinds of foreign plants: found because they are there; what each declares checks its registrations."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from queues.errors import BadInput
+from workers.host import egress
+from workers.plants.foreign import adapters
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, PlantOption
+from workers.plants.foreign.line import PlantClient
+from workers.plants.memory import MemoryPlant
+from workers.plants.models import RegisteredPlant
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Small(MemoryPlant, Adapter):
+    """Whether its line was closed stands in `closed`."""
+
+    closed = 0
+
+    def __init__(self):
+        super().__init__(lambda: 5.0, [], {"parse": 2})
+
+    def close(self):
+        Small.closed += 1
+
+
+BROKER = AdapterKind(
+    name="broker",
+    title="A broker",
+    schemes={"redis": 6379, "amqp": 5672},
+    ports=frozenset({26379}),
+    options={
+        "app": PlantOption("its name", required=True),
+        "mode": PlantOption("how", choices=("one", "two")),
+        "page": PlantOption("of YAML", longest=20_000, many_lines=True),
+    },
+    make=lambda address: Small(),
+)
+
+
+def registration(**given):
+    made = {"name": "desk", "kind": "broker", "url": "redis://broker.example", "options": {"app": "shop"}}
+    return RegisteredPlant(**made | given)
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    known = {**adapters.kinds(), "broker": BROKER}
+    monkeypatch.setattr(adapters, "kinds", lambda: known)
+
+
+def test_an_adapter_is_found_because_its_module_declares_it():
+    assert {"weir", "flink", "heron"} <= set(adapters.kinds())
+    assert all(kind.name == name and kind.title for name, kind in adapters.kinds().items())
+
+
+def test_every_adapter_stands_in_the_contract_that_keeps_adapters_apart():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [apart] = [each for each in contracts if each["name"] == "Adapters of plants know nothing of each other"]
+    assert [f"workers.plants.foreign.{name}" for name in adapters.modules()] == sorted(apart["modules"])
+
+
+def test_a_kind_of_its_own_scheme_takes_its_own_port_and_no_other_service(broker, settings):
+    settings.WEIR_EGRESS_ALLOW = ""
+    for url in ("redis://broker.example", "amqp://broker.example:5672/", "redis://broker.example:26379/0"):
+        adapters.check(registration(url=url))
+    for url in (
+        "http://broker.example",
+        "redis://broker.example:5432",
+        "amqp://broker.example:6379",
+        "redis://127.0.0.1:6379",
+        "redis://169.254.169.254:6379",
+        "redis://user:secret@broker.example",
+        "redis://broker.example?password=x",
+        "",
+    ):
+        with pytest.raises(BadInput) as refused:
+            adapters.check(registration(url=url))
+        assert refused.value.field == "url", url
+    with pytest.raises(BadInput, match="port"):
+        egress.check_url("http://broker.example:6379/")  # what one protocol may, no other may
+
+
+def test_options_are_checked_by_what_their_kind_says_of_them(broker):
+    adapters.check(registration(options={"app": "shop", "mode": "two", "page": "x" * 20_000}))
+    for options, field in (
+        ({}, "app"),
+        ({"app": ""}, "app"),
+        ({"app": "shop", "mode": "three"}, "mode"),
+        ({"app": "x" * 201}, "app"),
+        ({"app": 5}, "app"),
+        ({"app": "shop", "other": "x"}, "other"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            adapters.check(registration(options=options))
+        assert refused.value.field == field
+
+
+def test_a_kind_without_schemes_takes_no_address(monkeypatch):
+    kind = AdapterKind(name="page", title="A page", schemes={}, make=BROKER.make)
+    monkeypatch.setattr(adapters, "kinds", lambda: {"page": kind})
+    adapters.check(registration(kind="page", url="", options={}))
+    with pytest.raises(BadInput, match="stays empty"):
+        adapters.check(registration(kind="page", url="http://page.example", options={}))
+
+
+def test_what_stands_at_an_address_is_said_in_words_and_its_line_is_closed():
+    before = Small.closed
+    found = BROKER.inspected(PlantAddress(name="desk", url="redis://broker.example"))
+    assert (found.what, Small.closed) == ("A broker", before + 1)
+    assert {part.name: (part.tasks, part.fixed) for part in found.parts}["parse"] == (2, None)
+
+
+@pytest.mark.django_db
+def test_loops_are_made_only_where_something_can_be_set(monkeypatch):
+    watched = AdapterKind(name="watched", title="Only watched", make=BROKER.make, steers=False)
+    known = {"watched": watched, "broker": BROKER}
+    monkeypatch.setattr(adapters, "kinds", lambda: known)
+    registration(name="desk").save()
+    registration(name="seen", kind="watched", url="http://seen.example").save()
+    registration(name="gone", kind="of-last-year", url="http://gone.example").save()
+    assert [row.name for row in adapters.steered()] == ["desk"]
+    assert adapters.title_of("of-last-year") == "of-last-year"
+
+
+def test_a_connection_of_any_protocol_goes_only_where_the_policy_lets_it(settings, unused_tcp_port):
+    settings.WEIR_EGRESS_ALLOW = ""
+    with pytest.raises(OSError, match="loopback"):
+        egress.connect("127.0.0.1", unused_tcp_port, 0.1)
+    with pytest.raises(OSError, match="port"):
+        egress.connect("10.1.2.3", 6379, 0.1)
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    with pytest.raises(ConnectionRefusedError):
+        egress.connect("127.0.0.1", unused_tcp_port, 0.5)
+    with pytest.raises(egress.AddressRefused, match="leads to 169"):
+        egress.addresses_of("two.example", 8080, lambda *_: ["10.1.2.3", "169.254.169.254"])
+
+
+def test_a_secret_is_sent_as_the_plant_takes_it():
+    sent = []
+    for user in ("", "weir"):
+        line = PlantClient("desk", "http://desk.example", "s3cret", user=user)
+        sent.append(line._client.headers["Authorization"])
+        line.close()
+    assert sent == ["Bearer s3cret", "Basic d2VpcjpzM2NyZXQ="]
+    assert "s3cret" not in repr(PlantAddress(name="desk", url="http://desk.example", secret="s3cret"))

@@ -1,0 +1,134 @@
+"""A kind of plant that others built: what an adapter declares, in one value of its module, `ADAPTER`.
+
+`workers.plants.foreign.adapters` finds it; pages, API, commands and the check of a registration follow it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import httpx
+
+from controllers.parallelism.measured_topology import MeasuredTopology
+from queues.errors import BadInput
+from workers.documents.plants import FoundPart, FoundPlant, PlantSection
+from workers.plants.foreign.line import PlantClient
+from workers.plants.plant import Elastic
+
+WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
+LONGEST_OPTION = 200
+SECTIONS_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class PlantOption:
+    """What a kind takes besides its address. help: what it is, after its name. choices: what it may be; any
+    text where there are none. default: what an empty one means.
+    """
+
+    help: str
+    title: str = ""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    default: str = ""
+    longest: int = LONGEST_OPTION
+    many_lines: bool = False
+
+    def check(self, name: str, value: object) -> None:
+        """Raise BadInput naming the option."""
+        if not isinstance(value, str) or len(value) > self.longest:
+            raise BadInput(name, f"takes a text of at most {self.longest} characters.")
+        if value and self.choices and value not in self.choices:
+            raise BadInput(name, f"takes {', '.join(self.choices)}, not {value[:40]!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantAddress:
+    """How a plant is reached, checked: what an adapter is made of. secret: the value that the environment
+    holds under the registered name, "" for none. transport: another than the egress policy's, for tests.
+    """
+
+    name: str
+    url: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    secret: str = field(default="", repr=False)
+    transport: httpx.BaseTransport | None = None
+
+    def option(self, name: str, default: str = "") -> str:
+        """What was given, or the default."""
+        return self.options.get(name) or default
+
+    def client(self, user: str = "", url: str = "") -> PlantClient:
+        """An HTTP client of the plant; with `user`, the secret is its password (else a bearer token)."""
+        return PlantClient(self.name, url or self.url, self.secret, user=user, transport=self.transport)
+
+
+class Adapter(Elastic):
+    """An elastic plant on a line that is to be closed. What is here is that of a plant without controllers of
+    its own and with nothing more to show.
+    """
+
+    def hold(self, seconds: float) -> None:
+        """It has no controllers of its own."""
+
+    def release(self) -> None:
+        """It has none."""
+
+    def sections(self) -> Sequence[PlantSection]:
+        """What its page shows besides operators and tasks: asked each `SECTIONS_SECONDS`, between two
+        observations. Raises what `topology` raises.
+        """
+        return ()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterKind:
+    """name: as a registration has it. title: on pages. schemes: of its addresses, each with its usual port,
+    which is allowed for it even where the egress policy keeps that port from others; none: it takes no
+    address. ports: more of those. secret: what the named variable holds. steers: whether anything can be set
+    (loops of parallelism are made); example: of an address.
+
+    make: an adapter; the plant is not asked yet. inspect: what is there, in words, and what could be steered
+    (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
+    raise BadInput naming the field.
+    """
+
+    name: str
+    title: str
+    make: Callable[[PlantAddress], Adapter]
+    inspect: Callable[[PlantAddress], FoundPlant] | None = None
+    check: Callable[[PlantAddress], None] | None = None
+    schemes: Mapping[str, int] = field(default_factory=lambda: dict(WEB_SCHEMES))
+    ports: frozenset[int] = frozenset()
+    options: Mapping[str, PlantOption] = field(default_factory=dict)
+    secret: str = "its token"
+    example: str = ""
+    steers: bool = True
+
+    def inspected(self, address: PlantAddress) -> FoundPlant:
+        """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""
+        if self.inspect is not None:
+            return self.inspect(address)
+        adapter = self.make(address)
+        try:
+            return found_of(self.title, adapter.topology())
+        finally:
+            adapter.close()
+
+
+def found_of(what: str, topology: MeasuredTopology, needs: Sequence[str] = ()) -> FoundPlant:
+    """A topology as what was found at an address."""
+    parts = [
+        FoundPart(
+            name=each.name,
+            kind=each.kind,
+            tasks=each.parallelism,
+            minimum=each.minimum,
+            maximum=each.maximum,
+            fixed=each.fixed,
+        )
+        for each in topology.operators.values()
+    ]
+    return FoundPlant(what=what, parts=parts, needs=list(needs))
