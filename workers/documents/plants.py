@@ -3,6 +3,7 @@
 from typing import Any
 
 from queues.stored_document import StoredDocument
+from workers.documents.consumer_groups import ConsumerGroup
 
 
 class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
@@ -55,7 +56,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     """Another plant. state: seen, stale or unseen; error: what went wrong when it was observed
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
     `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
-    sections: what else its adapter shows.
+    sections: what else its adapter shows. groups: the groups of consumers that read its logs, by name.
     """
 
     kind: str = ""
@@ -68,6 +69,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     topology: dict[str, Any] | None = None
     steered_by: PlantHolder | None = None
     sections: list[PlantSection] = []
+    groups: dict[str, ConsumerGroup] = {}
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):

@@ -49,6 +49,8 @@ PER_KIND = {
 }
 PER_CONTAINER = ("points",)
 OPERATOR = ("parallelism",)
+GROUP = ("lag_seconds", "lag_events", "in_per_second", "out_per_second")
+MOST_GROUPS = 100  # of a plant, by name
 PIPELINE = (
     "age_seconds",
     "in_per_second",
@@ -72,6 +74,9 @@ def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
     for kind, names in PER_KIND.items():
         for each, document in getattr(snapshot, kind).items():
             yield from _numbers(f"{kind}.{each}", document, names)
+    for plant, status in snapshot.plants.items():
+        for group in sorted(status.groups)[:MOST_GROUPS]:
+            yield from _numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
     for name, node in snapshot.nodes.items():
         if node.state in STATES:
             yield f"nodes.{name}.state", STATES.index(node.state)

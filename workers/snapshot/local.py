@@ -93,7 +93,7 @@ class LocalPlant(SteeredPlant):
             alerts=record.alerts,
             deeds=record.recent_actions,
             steered_by=holder_of(self._control, self._name),
-            plants=self._plants(),
+            plants=self._plants(monotonic_seconds),
             forecasts=self._forecasts(composed.pipeline, now),
         )
         found = hands(snapshot, record.caps, Orders(self._control).read())
@@ -135,10 +135,18 @@ class LocalPlant(SteeredPlant):
             self._parts = PartsRecord(_readable(stored))
         return self._parts
 
-    def _plants(self) -> dict[str, PlantStatus]:
-        """The registered plants, with who holds each here."""
+    def _plants(self, at_seconds: float) -> dict[str, PlantStatus]:
+        """The registered plants, with who holds each here, and the trends of their groups' lag."""
         rows = self._others.rows() if self._others else {}
-        return {name: changed(row, steered_by=holder_of(self._control, name)) for name, row in rows.items()}
+        found = {}
+        for name, row in rows.items():
+            groups = {}
+            for group, status in row.groups.items():
+                watch = self._trends.setdefault(f"group/{name}/{group}", TrendWatch())
+                watch.add(status.lag_events, at_seconds)
+                groups[group] = changed(status, trend=watch.trend)
+            found[name] = changed(row, steered_by=holder_of(self._control, name), groups=groups)
+        return found
 
     def _forecasts(self, pipeline: PipelineStatus, now: float) -> dict[str, LoadForecast]:
         """What will be offered to each application at work."""

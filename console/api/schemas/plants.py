@@ -80,6 +80,47 @@ class PlantSection(ApiAnswer):
     empty: str = Field(description="What stands there without rows.")
 
 
+class PartitionLag(ApiAnswer):
+    """One partition as a consumer group reads it."""
+
+    topic: str
+    partition: int
+    committed: int | None = Field(description="The offset of the group's next event.")
+    end: int | None = Field(description="The offset of the next event to be appended.")
+    lag_events: int | None = Field(description="null: it does not count, `said` says why.")
+    lag_seconds: Seconds | None = Field(description="The age of the group's next event, s.")
+    at_least: bool = Field(description="Whether it may be older.")
+    expired_events: int = Field(description="Events that retention took before the group read them.")
+    member: str = Field(description="Who reads it.")
+    said: str
+
+
+class GroupMember(ApiAnswer):
+    """A consumer of a group."""
+
+    client: str
+    host: str
+    partitions: int
+
+
+class ConsumerGroup(ApiAnswer):
+    """A group of consumers of a plant's logs, and how far it is behind."""
+
+    state: str
+    members: list[GroupMember]
+    topics: list[str]
+    lag_events: int | None = Field(description="Of all partitions that count.")
+    lag_seconds: Seconds | None = Field(description="Of the partition that is furthest behind, s.")
+    at_least: bool = Field(description="Whether it may be more.")
+    trend: str | None = Field(description="rising, falling or steady, of the lag in events.")
+    in_per_second: PerSecond | None
+    out_per_second: PerSecond | None
+    clearing_seconds: Seconds | None = Field(description="Until nothing waits, at the present rates, s.")
+    expired_events: int
+    partition_count: int
+    partitions: list[PartitionLag] = Field(description="Those that are furthest behind.")
+
+
 class SnapshotPlant(ApiAnswer):
     """A registered plant as the snapshot has it; most views leave out its topology."""
 
@@ -93,6 +134,7 @@ class SnapshotPlant(ApiAnswer):
     steered_by: PlantHolder | None
     topology: PlantTopology | None = None
     sections: list[PlantSection] = []
+    groups: dict[str, ConsumerGroup] = {}
 
 
 class TaskChannel(ApiAnswer):

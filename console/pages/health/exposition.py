@@ -50,6 +50,12 @@ HOST = {
     "busy": "Workers at work",
     "age_seconds": "Since last report",
 }
+GROUP = {
+    "lag_events": "Events that the consumer group has yet to read",
+    "lag_seconds": "Age of the event that the consumer group reads next",
+    "in_per_second": "Events appended per second",
+    "out_per_second": "Events read per second",
+}
 PIPELINE = {
     "batch": "Number of the last batch",
     "in_per_second": "Events read per second",
@@ -79,6 +85,7 @@ class SnapshotCollector:
         yield from _counters(snapshot.queues)
         yield from _gauges("host", HOST, ("host",), _named(snapshot.hosts))
         yield from _gauges("pipeline", PIPELINE, (), [((), snapshot.pipeline)])
+        yield from _gauges("consumer_group", GROUP, ("plant", "group"), _groups(snapshot))
         yield from _loops(snapshot)
         yield _severities(snapshot.states)
         yield _alerts(snapshot)
@@ -105,6 +112,12 @@ class _Given:
 
 def _named(rows: Mapping[str, StoredDocument]) -> Rows:
     return [((name,), row) for name, row in rows.items()]
+
+
+def _groups(snapshot: Snapshot) -> Rows:
+    return [
+        ((plant, name), group) for plant, row in snapshot.plants.items() for name, group in row.groups.items()
+    ]
 
 
 def _gauges(what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows: Rows) -> Iterator[Metric]:

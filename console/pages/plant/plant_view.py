@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
+from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.loops import LoopStatus
 from workers.documents.plants import PlantHolder, PlantSection
 from workers.documents.snapshot import Snapshot
@@ -27,6 +28,15 @@ class ShownPlant:
     holder: str | None
     held_until: float | None
     sections: Sequence[PlantSection] = ()
+    groups: Sequence["ShownGroup"] = ()
+
+
+@dataclass(frozen=True)
+class ShownGroup:
+    """A group of consumers of the plant's logs."""
+
+    name: str
+    status: ConsumerGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +104,14 @@ def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
     until = held.until or (topology.held_until if topology else None)
     error = None if row.error is None else why_unseen(name, row)
     state, age = row.state, row.age_seconds
-    return ShownPlant(name, row.kind, state, age, error, topology, holder, until, row.sections)
+    groups = groups_of(row.groups)
+    return ShownPlant(name, row.kind, state, age, error, topology, holder, until, row.sections, groups)
+
+
+def groups_of(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:
+    """The one that is furthest behind first; those of which no lag is known last."""
+    found = [ShownGroup(name, status) for name, status in groups.items()]
+    return sorted(found, key=lambda each: (-(each.status.lag_seconds or -1.0), each.name))
 
 
 def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:

@@ -223,3 +223,32 @@ def test_a_loop_that_steers_another_plant_has_its_page_and_leads_there(browsers,
     page = source_of(browsers["viewer"].get(f"/loops/{loop.pk}/"))
     assert 'of plant <a class="link" href="/plants/east/">east</a>' in page
     assert "plant east" in browsers["viewer"].get("/loops/").content.decode()
+
+
+def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers, east):
+    def row(number, **more):
+        return {"topic": "orders", "partition": number, "member": "", "said": "", **more}
+
+    late = {
+        "state": "stable",
+        "members": [{"client": "worker-1", "host": "/10.0.0.7", "partitions": 2}],
+        "topics": ["orders"],
+        "lag_events": 4_200,
+        "lag_seconds": 93.4,
+        "trend": "rising",
+        "partition_count": 2,
+        "partitions": [
+            row(0, committed=10, end=4_210, lag_events=4_200, lag_seconds=93.4, member="worker-1"),
+            row(1, committed=7, end=None, said="the topic is gone"),
+        ],
+    }
+    early = {"state": "empty", "lag_events": 3, "lag_seconds": 5.0, "at_least": True, "topics": ["orders"]}
+    east(groups={"early": early, "late": late})
+    page = source_of(browsers["viewer"].get("/plants/east/"))
+    groups = page[page.index('id="plant-groups"') :]
+    assert groups.index("late") < groups.index("early")
+    assert "93.4" in groups and "4,200" in groups and "rising" in groups
+    assert "at least 5" in groups
+    assert "the topic is gone" in page
+    assert "10.0.0.7" in page
+    assert "plants.east.groups.late.lag_seconds" in page

@@ -1,11 +1,16 @@
 """All conditions by name."""
 
 from queues.errors import BadInput
-from workers.alerts.conditions import control_conditions, plant_conditions
+from workers.alerts.conditions import control_conditions, foreign_conditions, plant_conditions
 from workers.alerts.conditions.condition import Condition
 
 CONDITIONS: dict[str, Condition] = {
-    each.name: each for each in (*plant_conditions.CONDITIONS, *control_conditions.CONDITIONS)
+    each.name: each
+    for each in (
+        *plant_conditions.CONDITIONS,
+        *foreign_conditions.CONDITIONS,
+        *control_conditions.CONDITIONS,
+    )
 }
 
 

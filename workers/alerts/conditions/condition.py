@@ -19,6 +19,8 @@ class Reading:
     touches: Mapping[str, Any] = field(default_factory=dict)
 
 
+# What a series may be named by.
+SERIES_LABELS = ("queue", "node", "loop", "plant", "group")
 Read = Callable[[Evidence, float], Iterator[Reading]]  # the evidence, and how far back it counts (s)
 
 
@@ -54,4 +56,4 @@ class Condition:
 
 
 def _named(series: str, labels: Mapping[str, str]) -> bool:
-    return all(f"{{{label}}}" not in series or label in labels for label in ("queue", "node", "loop"))
+    return all(f"{{{label}}}" not in series or label in labels for label in SERIES_LABELS)

@@ -102,7 +102,7 @@ def _looks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> 
     since = until - RANGE_SECONDS
     if watched.source == "ledger":
         return _ledger_looks(since, until, rule.window_seconds)
-    if watched.series:
+    if watched.series and not any("{group}" in name for name in watched.series):
         return _metric_looks(watched, control, data, since, until)
     if watched.name in ("plan_failed", "run_failed"):
         return _record_looks(since, until)

@@ -23,6 +23,8 @@ LABELS = (
     "task",
     "receiver",
     "override",
+    "plant",
+    "group",
 )
 MOST_MATCHERS = 10
 MOST_VALUE = 200

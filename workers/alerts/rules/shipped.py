@@ -51,6 +51,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "pipeline_stalled", "The pipeline is stalled", 1, 1, for_seconds=15, severity="critical"
     ),
     "pipeline-lag": _rule("pipeline_lag", "The pipeline lags behind", 60, 30, for_seconds=60),
+    "consumer-lag": _rule("consumer_lag", "Group {group} of {plant} falls behind", 60, 30, for_seconds=60),
     "throttled": _rule("throttled", "Admission of {queue} is throttled", 1, 1),
     "shedding": _rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),
     "observer-silent": _rule(

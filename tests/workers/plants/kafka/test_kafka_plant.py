@@ -1,0 +1,148 @@
+"""Groups of a real broker: how far behind they are, and what is no lag."""
+
+import time
+
+import pytest
+
+from queues.errors import BadInput
+from tests.workers.plants.kafka.broker import consumed, mock_cluster, tansu
+from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.kafka import group_lag
+from workers.plants.foreign.kafka.kafka_plant import NOT_SET, KafkaPlant
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.plant import PlantSilent
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with tansu() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker, request):
+    name = f"t-{abs(hash(request.node.nodeid)) % 10**9}"
+    broker.create(name, 2)
+    return name
+
+
+def plant_of(broker, clock=time.time, **options):
+    return KafkaPlant(PlantAddress(name="events", url=broker.url, options=options), clock)
+
+
+def seen(plant, group):
+    plant.topology()
+    return plant.groups()[group]
+
+
+def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broker, topic):
+    broker.publish(topic, 10)
+    broker.publish(topic, 5, partition=1)
+    broker.commit(f"{topic}-a", topic, 4)
+    plant = plant_of(broker, groups=f"{topic}-*")
+    topology = plant.topology()
+    assert set(topology.operators) == {f"topics/{topic}", f"groups/{topic}-a"}
+    assert topology.operators[f"topics/{topic}"].parallelism == 2
+    assert [(link.source, link.target) for link in topology.links] == [
+        (f"topics/{topic}", f"groups/{topic}-a")
+    ]
+    group = plant.groups()[f"{topic}-a"]
+    assert (group.lag_events, group.partition_count) == (6, 1)
+    with pytest.raises(BadInput, match=NOT_SET):
+        plant.set_parallelism({f"groups/{topic}-a": 3})
+    with pytest.raises(BadInput, match="nobody"):
+        plant.set_parallelism({"nobody": 3})
+
+
+def test_how_old_waiting_events_are_is_known_from_the_first_look(broker, topic):
+    broker.publish(topic, 15)
+    broker.commit(f"{topic}-a", topic, 7)
+    appended = time.time()
+    for age in (20.0, 3_600.0, 86_400.0):  # by a clock that is ahead
+        plant = plant_of(broker, lambda ahead=age: time.time() + ahead, groups=f"{topic}-a")
+        for _ in range(3):  # a few questions a look
+            group = seen(plant, f"{topic}-a")
+        assert group.lag_events == 8
+        assert not group.at_least
+        assert group.lag_seconds == pytest.approx(time.time() + age - appended, rel=0.05)
+
+
+def test_a_group_that_has_read_all_is_not_behind(broker, topic):
+    broker.publish(topic, 20)
+    broker.commit(f"{topic}-a", topic, 20)
+    group = seen(plant_of(broker, groups=f"{topic}-a"), f"{topic}-a")
+    assert (group.lag_events, group.lag_seconds) == (0, 0.0)
+
+
+def test_resets_deletes_and_topics_made_anew_leave_no_phantom_lag(broker, topic):
+    broker.publish(topic, 40)
+    broker.commit(f"{topic}-a", topic, 10)
+    plant = plant_of(broker, groups=f"{topic}-a")
+    assert seen(plant, f"{topic}-a").lag_events == 30
+    broker.reset(f"{topic}-a", topic, 40)
+    assert seen(plant, f"{topic}-a").lag_events == 0
+    broker.reset(f"{topic}-a", topic, 0)
+    assert seen(plant, f"{topic}-a").lag_events == 40
+    broker.delete(topic)
+    gone = seen(plant, f"{topic}-a")
+    assert (gone.lag_events, gone.lag_seconds) == (None, None)
+    broker.create(topic, 2)
+    broker.publish(topic, 7)
+    broker.commit(f"{topic}-a", topic, 35)
+    seen(plant, f"{topic}-a")
+    anew = seen(plant, f"{topic}-a")
+    assert (anew.lag_events, anew.lag_seconds) == (0, 0.0)
+    assert anew.partitions[0].said == group_lag.BEYOND
+
+
+def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker):
+    nobody = PlantAddress(name="events", url="kafka://127.0.0.1:1099")
+    began = time.monotonic()
+    with pytest.raises(PlantSilent, match="events can't be reached"):
+        KafkaPlant(nobody).topology()
+    assert time.monotonic() - began < 5.0
+
+
+def test_a_broker_that_may_not_be_reached_is_not_connected_to(settings):
+    settings.WEIR_EGRESS_ALLOW = ""
+    with pytest.raises(PlantSilent, match="may not lead"):
+        KafkaPlant(PlantAddress(name="events", url="kafka://127.0.0.1:9092")).topology()
+
+
+@pytest.mark.slow
+def test_where_groups_can_not_be_listed_named_ones_are_read_all_the_same():
+    with mock_cluster() as mock:
+        mock.publish("orders", 100)
+        consumer = consumed(mock.address, "billing", "orders", 60, 20.0)
+        try:
+            plant = plant_of(mock, groups="billing", topics="orders")
+            group = seen(plant, "billing")
+        finally:
+            consumer.close()
+        assert (group.state, group.lag_events) == ("unknown", 40)
+
+
+def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
+    broker.publish(topic, 10)
+    broker.commit(f"{topic}-a", topic, 4)
+    found = kinds()["kafka"].looked(
+        PlantAddress(name="events", url=broker.url, options={"groups": f"{topic}-a"})
+    )
+    assert any(said.startswith(f"{topic}-a: 6 events, ") for said in found.said)
+    assert all(part.fixed for part in found.parts)
+    assert "attach what runs them" in found.needs[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"mechanism": "PLAIN"}, "user"),
+        ({"brokers": "b:99999999"}, "brokers"),
+        ({"brokers": "b:9092,:1"}, "brokers"),
+    ],
+)
+def test_options_that_can_not_be_are_refused_by_name(options, field):
+    address = PlantAddress(name="events", url="kafka://broker.example:9092", options=options)
+    with pytest.raises(BadInput) as refused:
+        kinds()["kafka"].check(address)
+    assert refused.value.field == field

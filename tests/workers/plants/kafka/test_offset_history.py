@@ -1,0 +1,82 @@
+"""When events were appended, as the end offsets of a partition tell it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.plants.foreign.kafka.offset_history import GAP_SHARE, MOST_SAMPLES, OffsetHistory
+
+
+def history(*samples):
+    found = OffsetHistory()
+    for at, end in samples:
+        found.add(at, end)
+    return found
+
+
+def test_events_between_two_samples_are_taken_to_have_come_evenly():
+    appended = history((0.0, 0), (10.0, 100)).appended(50)
+    assert appended.at == pytest.approx(5.05)
+    assert (appended.after, appended.before) == (0.0, 10.0)
+
+
+def test_an_event_after_a_quiet_hour_came_when_the_end_moved_and_not_an_hour_before():
+    quiet = [(float(at), 7) for at in range(0, 3600, 2)]
+    appended = history(*quiet, (3600.0, 8)).appended(7)
+    assert 3598.0 <= appended.at <= 3600.0
+
+
+def test_what_came_before_the_history_or_has_not_come_yet_is_not_known():
+    found = history((5.0, 10), (6.0, 20))
+    assert found.appended(9) is None
+    assert found.appended(20) is None
+    assert OffsetHistory().appended(0) is None
+
+
+def test_an_end_that_goes_back_is_another_log():
+    found = history((0.0, 0), (10.0, 1_000), (12.0, 5), (14.0, 25))
+    assert found.appended(900) is None
+    assert found.appended(15).at == pytest.approx(13.05)
+
+
+def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
+    found = history((0.0, 0), (100.0, 10), (50.0, 20))
+    assert found.appended(15).before == 50.0
+
+
+def test_what_the_broker_says_of_the_past_is_put_in_its_place():
+    found = history((100.0, 500), (102.0, 520))
+    assert found.insert(40.0, 200)
+    assert found.insert(70.0, 380)
+    assert found.appended(300).at == pytest.approx(40 + 30 * 100.5 / 180)
+
+
+def test_what_contradicts_the_samples_is_left_out():
+    found = history((100.0, 500), (102.0, 520))
+    assert not found.insert(90.0, 501)
+    assert not found.insert(101.0, 499)
+    assert not found.insert(103.0, 520)
+    assert found.appended(499) is None
+
+
+@given(
+    rates=st.lists(st.integers(0, 2_000), min_size=50, max_size=400),
+    seconds=st.sampled_from([1.0, 2.0, 60.0]),
+)
+def test_however_long_it_is_watched_it_stays_small_and_no_event_is_far_from_when_it_came(rates, seconds):
+    found, truth, end, now = OffsetHistory(), [], 0, 0.0
+    for _ in range(6):
+        for rate in rates:
+            now += seconds
+            truth += [] if not rate else [(end, now - seconds, end + rate, now)]
+            end += rate
+            found.add(now, end)
+    assert len(found._times) <= MOST_SAMPLES
+    for first, after, beyond, before in truth[:: max(1, len(truth) // 50)]:
+        offset = (first + beyond) // 2
+        appended = found.appended(offset)
+        if appended is None:
+            assert found.oldest > offset
+        else:
+            age = now - (after + before) / 2
+            assert abs(appended.at - (after + before) / 2) <= max(3 * seconds, 1.5 * GAP_SHARE * age)

@@ -1,0 +1,18 @@
+"""Kafka: consumer groups, and how far each is behind, in events and in seconds."""
+
+from workers.plants.foreign.kafka.cluster import SCHEMES
+from workers.plants.foreign.kafka.kafka_plant import OPTIONS, KafkaPlant, check, look
+from workers.plants.foreign.kind import AdapterKind
+
+ADAPTER = AdapterKind(
+    name="kafka",
+    title="Kafka cluster: its consumer groups and their lag",
+    schemes=SCHEMES,
+    options=OPTIONS,
+    secret="the password of `user`",
+    example="kafka://broker.example:9092",
+    steers=False,
+    make=KafkaPlant,
+    look=look,
+    check=check,
+)

@@ -1,0 +1,217 @@
+"""How far groups are behind, in events and in seconds, from one reading of a cluster to the next.
+
+What counts is what a group would read next:
+
+    next    = max(committed, begin)        what retention or a deletion took is not waited for, but said
+    events  = max(0, end - next)
+    seconds = committed_at - appended(next)        0 where nothing waits
+
+Lag that is none (phantom lag) is not counted, and `said` says why: partitions of a topic that is gone;
+partitions that no member of a working group reads (it has left the topic, its offsets stay for days). An
+offset beyond the end is of a topic that was deleted and made anew: nothing waits. The history of such a topic
+begins anew with it.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from queues.stored_document import changed
+from workers.documents.consumer_groups import ConsumerGroup, GroupMember, PartitionLag
+from workers.plants.foreign.kafka.offset_history import OffsetHistory
+from workers.plants.foreign.kafka.reading import STABLE, Group, Offsets, Partition, Reading
+
+WINDOW_SECONDS = 30.0
+MOST_SHOWN = 50  # partitions of a group
+GONE = "the topic is gone; what the group committed there is not waited for"
+UNREADABLE = "the broker can't say its offsets now"
+NOT_COMMITTED = "no offset is committed yet: the group's reset policy decides where it begins"
+UNREAD = "no member reads it: the group has left it, and its offset stays until it expires"
+BEYOND = "the committed offset lies beyond the end: the topic was made anew, or cut"
+LOST = "{count:,} events expired before they were read"
+OLDER = "older than what was watched, and the broker tells no times"
+
+
+@dataclass(frozen=True)
+class Question:
+    """When the event at `offset` was appended, which a history can't tell, or not well: between `after`
+    (None: not known) and `before`.
+    """
+
+    partition: Partition
+    offset: int
+    after: float | None
+    before: float
+
+
+class GroupLags:
+    """Of one cluster: `follow` takes each reading, `groups` judges the last one."""
+
+    def __init__(self) -> None:
+        self._readings: deque[Reading] = deque()
+        self._histories: dict[Partition, OffsetHistory] = {}
+
+    def follow(self, reading: Reading) -> None:
+        """A reading later than those before."""
+        last = self._readings[-1] if self._readings else reading
+        for partition in list(self._histories):
+            if not reading.has(partition) or reading.id_of(partition) != last.id_of(partition):
+                del self._histories[partition]  # gone, or another topic of that name
+        for partition, offsets in reading.offsets.items():
+            self._histories.setdefault(partition, OffsetHistory()).add(reading.ends_at, offsets.end)
+        self._readings.append(reading)
+        oldest = reading.committed_at - WINDOW_SECONDS
+        while len(self._readings) > 2 and self._readings[1].committed_at <= oldest:
+            self._readings.popleft()
+
+    def history(self, partition: Partition) -> OffsetHistory:
+        """Of a partition of the last reading."""
+        return self._histories[partition]
+
+    def end(self, partition: Partition) -> int:
+        """Of a partition of the last reading."""
+        return self._readings[-1].offsets[partition].end
+
+    def questions(self, gap_share: float, least_gap_seconds: float) -> list[Question]:
+        """What the histories can't tell well: the gap that an event came in is more than `gap_share` of its
+        age, and more than `least_gap_seconds`. Each event once.
+        """
+        reading, found = self._readings[-1], {}
+        for name, group in reading.groups.items():
+            for partition in group.committed:
+                waits = self._waiting(name, partition)
+                if waits is None or waits.begin >= waits.end:
+                    continue
+                question = self._question(partition, waits.begin, gap_share, least_gap_seconds)
+                if question is not None:
+                    found[partition, waits.begin] = question
+        return list(found.values())
+
+    def groups(self) -> dict[str, ConsumerGroup]:
+        """By name, as of the last reading."""
+        return {name: self._group(name) for name in sorted(self._readings[-1].groups)}
+
+    def _question(
+        self, partition: Partition, offset: int, gap_share: float, least_gap_seconds: float
+    ) -> Question | None:
+        history, now = self._histories[partition], self._readings[-1].committed_at
+        appended, begins_at = history.appended(offset), history.begins_at
+        if appended is None:
+            return None if begins_at is None else Question(partition, offset, None, begins_at)
+        if appended.gap_seconds <= max(least_gap_seconds, gap_share * (now - appended.at)):
+            return None
+        return Question(partition, offset, appended.after, appended.before)
+
+    def _group(self, name: str) -> ConsumerGroup:
+        group = self._readings[-1].groups[name]
+        rows = [self._row(name, each) for each in sorted({*group.committed, *group.assigned})]
+        counted = [row for row in rows if row.lag_events is not None]
+        lag_events = sum(row.lag_events or 0 for row in counted) if counted else None
+        into, out = self._rates(name, [(row.topic, row.partition) for row in counted])
+        return ConsumerGroup(
+            state=group.state,
+            members=[
+                GroupMember(client=each.client, host=each.host, partitions=len(each.partitions))
+                for each in group.members
+            ],
+            topics=sorted({row.topic for row in counted}),
+            lag_events=lag_events,
+            lag_seconds=max((row.lag_seconds or 0.0 for row in counted), default=None),
+            at_least=any(row.at_least for row in counted),
+            in_per_second=into,
+            out_per_second=out,
+            clearing_seconds=_clearing_seconds(lag_events, into, out),
+            expired_events=sum(row.expired_events for row in counted),
+            partition_count=len(rows),
+            partitions=sorted(rows, key=_worst_first)[:MOST_SHOWN],
+        )
+
+    def _row(self, name: str, partition: Partition) -> PartitionLag:
+        """One partition of a group."""
+        reading = self._readings[-1]
+        group, offsets = reading.groups[name], reading.offsets.get(partition)
+        committed, member = group.committed.get(partition), group.assigned.get(partition)
+        row = PartitionLag(
+            topic=partition[0],
+            partition=partition[1],
+            committed=committed,
+            end=offsets.end if offsets else None,
+            member=member.client if member else "",
+        )
+        waits = self._waiting(name, partition)
+        if waits is None or committed is None:
+            return changed(row, said=_why_uncounted(group, reading, partition))
+        if self._is_beyond(name, partition):
+            return changed(row, lag_events=0, lag_seconds=0.0, said=BEYOND)
+        expired = max(0, waits.begin - committed)
+        row = changed(
+            row,
+            lag_events=max(0, waits.end - waits.begin),
+            lag_seconds=0.0,
+            expired_events=expired,
+            said=LOST.format(count=expired) if expired else "",
+        )
+        return self._aged(row, partition, waits.begin) if row.lag_events else row
+
+    def _aged(self, row: PartitionLag, partition: Partition, offset: int) -> PartitionLag:
+        """With the age of the event that is read next."""
+        history, now = self._histories[partition], self._readings[-1].committed_at
+        if (appended := history.appended(offset)) is not None:
+            return changed(row, lag_seconds=round(max(0.0, now - appended.at), 3))
+        least = None if history.begins_at is None else round(max(0.0, now - history.begins_at), 3)
+        return changed(row, lag_seconds=least, at_least=True, said=row.said or OLDER)
+
+    def _waiting(self, name: str, partition: Partition) -> Offsets | None:
+        """What the group would read next, and up to where; None for a partition that does not count."""
+        reading = self._readings[-1]
+        group = reading.groups[name]
+        if _why_uncounted(group, reading, partition):
+            return None
+        offsets = reading.offsets[partition]
+        return Offsets(max(group.committed[partition], offsets.begin), offsets.end)
+
+    def _is_beyond(self, name: str, partition: Partition) -> bool:
+        """Whether what was committed before the end was read is more than that end."""
+        if len(self._readings) < 2 or (before := self._readings[-2].groups.get(name)) is None:
+            return False
+        return before.committed.get(partition, 0) > self._readings[-1].offsets[partition].end
+
+    def _rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
+        """Events appended and read in a second, of the partitions that count. A log that was cut and an
+        offset that was set back count for nothing.
+        """
+        first, last = self._readings[0], self._readings[-1]
+        before, now = first.groups.get(name), last.groups[name]
+        known = [each for each in partitions if each in first.offsets]
+        if before is None or first is last or not known:
+            return None, None
+        into = sum(max(0, last.offsets[each].end - first.offsets[each].end) for each in known)
+        read = [each for each in known if each in before.committed]
+        out = sum(max(0, now.committed[each] - before.committed[each]) for each in read)
+        elapsed, committed = last.ends_at - first.ends_at, last.committed_at - first.committed_at
+        return round(into / max(elapsed, 1e-3), 3), round(out / max(committed, 1e-3), 3)
+
+
+def _why_uncounted(group: Group, reading: Reading, partition: Partition) -> str:
+    """In a sentence; "" for a partition that counts."""
+    if not reading.has(partition):
+        return GONE
+    if partition not in reading.offsets:
+        return UNREADABLE
+    if partition not in group.committed:
+        return NOT_COMMITTED
+    if group.state == STABLE and group.assigned and partition not in group.assigned:
+        return UNREAD
+    return ""
+
+
+def _clearing_seconds(lag: int | None, into: float | None, out: float | None) -> float | None:
+    if not lag:
+        return None if lag is None else 0.0
+    if into is None or out is None or out <= into:
+        return None
+    return round(lag / (out - into), 1)
+
+
+def _worst_first(row: PartitionLag) -> tuple[float, int, str, int]:
+    return -(row.lag_seconds or 0.0), -(row.lag_events or 0), row.topic, row.partition

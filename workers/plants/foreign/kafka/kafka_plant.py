@@ -1,0 +1,178 @@
+"""A Kafka cluster as a plant: topics are sources, groups of consumers operators behind them. A link's latency
+is the group's lag in seconds on that topic.
+
+Nothing can be set here: Kafka starts no consumers. What runs them is steered (a Celery app, a Kubernetes
+Deployment, a declared plant), and may take its measures from here.
+
+What was appended before Weir watched is asked of the broker by time (ListOffsets), a few times a look, until
+it is known within GAP_SHARE of its age; events themselves are never read.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput
+from queues.stored_document import changed
+from workers.documents.consumer_groups import ConsumerGroup
+from workers.documents.plants import FoundPlant
+from workers.plants.foreign.kafka.cluster import KafkaCluster, broker_of, listed
+from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
+from workers.plants.foreign.kafka.reading import Partition
+from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, found_of
+
+MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+OPTIONS: Mapping[str, PlantOption] = {
+    "groups": PlantOption("names or patterns (billing-*), separated by commas; empty for all", "Groups"),
+    "topics": PlantOption("names or patterns, separated by commas; empty for all but __*", "Topics"),
+    "brokers": PlantOption("further brokers to begin with, as host:port, separated by commas", "Brokers"),
+    "user": PlantOption("who logs in (SASL); empty for nobody", "User"),
+    "mechanism": PlantOption("how the user logs in", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]),
+}
+NOT_SET = "Kafka starts no consumers; steer what runs them, with its lag from here"
+NEEDS = (
+    "To steer consumers, attach what runs them (a Celery app, a Kubernetes Deployment, a declared plant); it"
+    " may take its lag from here."
+)
+SOURCE = "a topic: it only brings events in"
+MOST_LINKS = 900
+GAP_SHARE, LEAST_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
+QUESTIONS_A_LOOK = 8  # each halves what is left, for all partitions at once
+UNTIMED_SECONDS = 600.0
+
+
+class KafkaPlant(Adapter):
+    """One cluster, with OPTIONS."""
+
+    def __init__(self, address: PlantAddress, clock: Callable[[], float] = time.time) -> None:
+        self._clock, self._name = clock, address.name
+        groups, topics = listed(address.option("groups")), listed(address.option("topics"))
+        self._cluster = KafkaCluster(address, groups, topics, clock)
+        self._lags = GroupLags()
+        self._groups: Mapping[str, ConsumerGroup] = {}
+        self._untimed: dict[Partition, float] = {}  # whose times contradict what was watched, and until when
+
+    def topology(self) -> MeasuredTopology:
+        """Raises PlantSilent and PlantConfused."""
+        reading = self._cluster.read()
+        self._lags.follow(reading)
+        self._ask_of_the_past()
+        self._groups = self._lags.groups()
+        partitions = {name: count for name, (_, count) in reading.topics.items()}
+        return topology_of(self._name, self._clock(), self._groups, partitions)
+
+    def groups(self) -> Mapping[str, ConsumerGroup]:
+        """As they were seen last."""
+        return self._groups
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """Refused: see NOT_SET."""
+        if tasks:
+            self.topology().check_tasks(tasks)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def _ask_of_the_past(self) -> None:
+        """Each round halves, in its logarithm, the age between which an event came."""
+        now = self._clock()
+        self._untimed = {each: until for each, until in self._untimed.items() if until > now}
+        for _ in range(QUESTIONS_A_LOOK):
+            times: dict[Partition, float] = {}
+            for question in self._lags.questions(GAP_SHARE, LEAST_GAP_SECONDS):
+                at = asked_at(question, now)
+                if at is not None and question.partition not in self._untimed:
+                    times.setdefault(question.partition, at)
+            if not times:
+                return
+            ends = self._cluster.ends_at(times)
+            for partition, at in times.items():
+                history = self._lags.history(partition)
+                end = ends.get(partition)
+                if end is None and partition in ends:
+                    end = self._lags.end(partition)  # nothing came since
+                if end is None or not history.insert(at, end):
+                    self._untimed[partition] = now + UNTIMED_SECONDS
+
+
+def asked_at(question: Question, now: float) -> float | None:
+    """At which time to ask for the offset; None where the answer would be too old to matter."""
+    earliest = now - EARLIEST_SECONDS
+    if question.after is None:
+        return earliest if question.before > earliest else None
+    oldest, youngest = now - question.after, max(now - question.before, LEAST_GAP_SECONDS / 2)
+    return now - math.sqrt(oldest * youngest)
+
+
+def topology_of(
+    plant: str, at: float, groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]
+) -> MeasuredTopology:
+    """Topics → groups, the MOST_LINKS that are furthest behind."""
+    read = {topic for group in groups.values() for topic in group.topics if topic in partitions}
+    operators = {
+        f"topics/{name}": MeasuredOperator(
+            f"topics/{name}", "source", partitions[name], 0, partitions[name], SOURCE
+        )
+        for name in sorted(read)
+    }
+    operators |= {f"groups/{name}": _operator(name, group) for name, group in groups.items()}
+    links = [
+        Link(f"topics/{topic}", f"groups/{name}", _lag_seconds(group, topic))
+        for name, group in groups.items()
+        for topic in group.topics
+        if topic in read
+    ]
+    links.sort(key=lambda link: -(link.latency_seconds or 0.0))
+    return MeasuredTopology(plant, at, WINDOW_SECONDS, operators, tuple(links[:MOST_LINKS]))
+
+
+def _operator(name: str, group: ConsumerGroup) -> MeasuredOperator:
+    """A group's members are its tasks; what is measured is of all together, and stands with the first."""
+    count = len(group.members)
+    measures = {
+        "inputs": _counted(group.in_per_second),
+        "executions": _counted(group.out_per_second),
+        "latency_seconds": 0.0,
+    }
+    tasks = (measures,) if count else ()
+    return MeasuredOperator(f"groups/{name}", "operator", count, 0, max(count, 1), NOT_SET, tasks=tasks)
+
+
+def _counted(per_second: float | None) -> float | None:
+    return None if per_second is None else per_second * WINDOW_SECONDS
+
+
+def _lag_seconds(group: ConsumerGroup, topic: str) -> float | None:
+    """Of the partition that is furthest behind; what is only known at least is not known."""
+    rows = [row for row in group.partitions if row.topic == topic and row.lag_events is not None]
+    if any(row.lag_seconds is None or row.at_least for row in rows):
+        return None
+    return max((row.lag_seconds or 0.0 for row in rows), default=0.0)
+
+
+def look(address: PlantAddress) -> FoundPlant:
+    """What is there now, and what of it could be steered (nothing)."""
+    with closing(KafkaPlant(address)) as plant:
+        found = found_of("A Kafka cluster.", plant.topology(), (NEEDS,))
+        groups = plant.groups()
+    said = [_said(name, group) for name, group in groups.items()] or ["No consumer group is there."]
+    return changed(found, said=said)
+
+
+def check(address: PlantAddress) -> None:
+    """Raise BadInput for options that can't be."""
+    if address.option("mechanism") and not address.option("user"):
+        raise BadInput("user", "is missing: a mechanism logs a user in.")
+    for broker in listed(address.option("brokers")):
+        broker_of(broker)
+
+
+def _said(name: str, group: ConsumerGroup) -> str:
+    """One group in a sentence."""
+    if group.lag_events is None:
+        return f"{name}: no lag is known ({group.state})."
+    least = "at least " if group.at_least else ""
+    behind = f"{group.lag_events:,} events, {least}{group.lag_seconds or 0.0:,.0f} s behind"
+    return f"{name}: {behind if group.lag_events else 'nothing waits'} ({group.state})."

@@ -1,0 +1,63 @@
+"""What a Kafka cluster says at one look: topics with their offsets, groups with what they have committed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Partition = tuple[str, int]  # topic, number
+
+STABLE, UNKNOWN = "stable", "unknown"
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Of one partition: the first event that is still there, and the one that comes next."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """A consumer, and the partitions it was given."""
+
+    client: str
+    host: str
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True)
+class Group:
+    """committed: partition → the offset of the next event; only where one was committed."""
+
+    state: str
+    members: tuple[Member, ...] = ()
+    committed: Mapping[Partition, int] = field(default_factory=dict)
+
+    @cached_property
+    def assigned(self) -> dict[Partition, Member]:
+        """Who reads each partition."""
+        return {each: member for member in self.members for each in member.partitions}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look. ends_at: when the offsets of the partitions were read, committed_at: those of the groups,
+    which are read after them, so that a group that keeps up is never shown behind for what came in between.
+    topics: topic → its id ("" where the broker has none) and number of partitions.
+    """
+
+    ends_at: float
+    committed_at: float
+    topics: Mapping[str, tuple[str, int]]
+    offsets: Mapping[Partition, Offsets]
+    groups: Mapping[str, Group]
+
+    def has(self, partition: Partition) -> bool:
+        """Whether its topic is there, and has that many partitions."""
+        topic, number = partition
+        return topic in self.topics and number < self.topics[topic][1]
+
+    def id_of(self, partition: Partition) -> str:
+        """Of its topic; "" where there is none."""
+        return self.topics.get(partition[0], ("", 0))[0]
