@@ -1,7 +1,7 @@
 """Kafka: consumer groups, and how far each is behind, in events and in seconds."""
 
 from workers.plants.foreign.kafka.cluster import SCHEMES
-from workers.plants.foreign.kafka.kafka_plant import OPTIONS, KafkaPlant, check, look
+from workers.plants.foreign.kafka.kafka_plant import OPTIONS, KafkaPlant, check, inspect
 from workers.plants.foreign.kind import AdapterKind
 
 ADAPTER = AdapterKind(
@@ -13,6 +13,6 @@ ADAPTER = AdapterKind(
     example="kafka://broker.example:9092",
     steers=False,
     make=KafkaPlant,
-    look=look,
+    inspect=inspect,
     check=check,
 )

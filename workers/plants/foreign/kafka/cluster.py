@@ -1,5 +1,5 @@
-"""A Kafka cluster by its own protocol: one look at its topics, groups and offsets. Nothing is changed there,
-and no event is read.
+"""A Kafka cluster by its own protocol: one reading of its topics, groups and offsets. Nothing is changed
+there, and no event is read.
 
 librdkafka connects by itself, also to brokers that the cluster names. So each broker is checked by the egress
 policy after the first answer and before another is connected to (it connects only to those that it needs).
@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from workers.host import egress
-from workers.plants.foreign.kafka.reading import UNKNOWN, Group, Member, Offsets, Partition, Reading
+from workers.plants.foreign.kafka.reading import (
+    UNKNOWN,
+    ClusterReading,
+    Group,
+    GroupReader,
+    Offsets,
+    Partition,
+)
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -37,7 +44,7 @@ NO_OFFSET = -1  # less is "none committed"
 
 
 class KafkaCluster:
-    """One cluster. groups, topics: patterns as in a shell (`billing-*`), of what is looked at; all where
+    """One cluster. groups, topics: patterns as in a shell (`billing-*`), of what is read; all where
     empty, but for topics that begin with `__`.
     """
 
@@ -56,8 +63,8 @@ class KafkaCluster:
         self._has_ids = True
         self._asked: set[Partition] = set()  # whose offsets are read
 
-    def read(self) -> Reading:
-        """One look. Raises PlantSilent and PlantConfused."""
+    def read(self) -> ClusterReading:
+        """A reading. Raises PlantSilent and PlantConfused."""
         topics = self._topics()
         names = self._group_names()
         described = self._described(names)
@@ -67,7 +74,7 @@ class KafkaCluster:
         committed, committed_at = self._committed(names, topics), self._clock()
         groups = {name: self._group(described[name], committed[name], topics) for name in names}
         self._follow(committed, described, topics)
-        return Reading(ends_at, committed_at, topics, offsets, groups)
+        return ClusterReading(ends_at, committed_at, topics, offsets, groups)
 
     def ends_at(self, times: Mapping[Partition, float]) -> dict[Partition, int | None]:
         """Of each partition the offset of the first event that came at this time (s since 1970) or later;
@@ -87,9 +94,12 @@ class KafkaCluster:
         self._client = None
 
     def _group(
-        self, described: tuple[str, tuple[Member, ...]], committed: Mapping[Partition, int], topics: "_Topics"
+        self,
+        described: tuple[str, tuple[GroupReader, ...]],
+        committed: Mapping[Partition, int],
+        topics: "_Topics",
     ) -> Group:
-        """Without what is not asked yet: its offsets come with the next look."""
+        """Without what is not asked yet: its offsets come with the next reading."""
         state, members = described
         known = {
             each: at for each, at in committed.items() if each in self._asked or not _there(each, topics)
@@ -99,7 +109,7 @@ class KafkaCluster:
     def _follow(
         self,
         committed: Mapping[str, Mapping[Partition, int]],
-        described: Mapping[str, tuple[str, tuple[Member, ...]]],
+        described: Mapping[str, tuple[str, tuple[GroupReader, ...]]],
         topics: "_Topics",
     ) -> None:
         """The partitions that groups read or have read, of topics that are there."""
@@ -140,7 +150,7 @@ class KafkaCluster:
         self._has_ids = missed < len(names)
 
     def _group_names(self) -> list[str]:
-        """Those that are looked at; names without a pattern need not be listed."""
+        """Those that are read; names without a pattern need not be listed."""
         if _are_names(self._group_patterns):
             return list(self._group_patterns)[:MOST_GROUPS]
         listed = self._answer(self._connected().list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
@@ -149,12 +159,12 @@ class KafkaCluster:
         names = sorted(each.group_id for each in listed.valid if _fits(each.group_id, self._group_patterns))
         return names[:MOST_GROUPS]
 
-    def _described(self, names: list[str]) -> dict[str, tuple[str, tuple[Member, ...]]]:
+    def _described(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
         """Group → its state, members; unknown where the broker does not say."""
         if not names:
             return {}
         asked = self._connected().describe_consumer_groups(names, request_timeout=TIMEOUT_SECONDS)
-        found: dict[str, tuple[str, tuple[Member, ...]]] = {}
+        found: dict[str, tuple[str, tuple[GroupReader, ...]]] = {}
         for name, future in asked.items():
             try:
                 answer = future.result(TIMEOUT_SECONDS)
@@ -323,9 +333,11 @@ def check_broker(name: str, host: str, port: int) -> list[str]:
         raise PlantSilent(f"{name} can't be reached: {error}") from error
 
 
-def _member(answer: Any) -> Member:
+def _member(answer: Any) -> GroupReader:
     given = answer.assignment.topic_partitions if answer.assignment else ()
-    return Member(answer.client_id, answer.host, frozenset((each.topic, each.partition) for each in given))
+    return GroupReader(
+        answer.client_id, answer.host, frozenset((each.topic, each.partition) for each in given)
+    )
 
 
 def _there(partition: Partition, topics: _Topics) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from queues.stored_document import changed
 from workers.documents.consumer_groups import ConsumerGroup, GroupMember, PartitionLag
 from workers.plants.foreign.kafka.offset_history import OffsetHistory
-from workers.plants.foreign.kafka.reading import STABLE, Group, Offsets, Partition, Reading
+from workers.plants.foreign.kafka.reading import STABLE, ClusterReading, Group, Offsets, Partition
 
 WINDOW_SECONDS = 30.0
 MOST_SHOWN = 50  # partitions of a group
@@ -29,13 +29,13 @@ NOT_COMMITTED = "no offset is committed yet: the group's reset policy decides wh
 UNREAD = "no member reads it: the group has left it, and its offset stays until it expires"
 BEYOND = "the committed offset lies beyond the end: the topic was made anew, or cut"
 LOST = "{count:,} events expired before they were read"
-OLDER = "older than what was watched, and the broker tells no times"
+OLDER = "older than what was watched, and the broker keeps no times"
 
 
 @dataclass(frozen=True)
 class Question:
-    """When the event at `offset` was appended, which a history can't tell, or not well: between `after`
-    (None: not known) and `before`.
+    """When the event at `offset` was appended, where the history does not say it, or not well: between
+    `after` (None: not known) and `before`.
     """
 
     partition: Partition
@@ -48,10 +48,10 @@ class GroupLags:
     """Of one cluster: `follow` takes each reading, `groups` judges the last one."""
 
     def __init__(self) -> None:
-        self._readings: deque[Reading] = deque()
+        self._readings: deque[ClusterReading] = deque()
         self._histories: dict[Partition, OffsetHistory] = {}
 
-    def follow(self, reading: Reading) -> None:
+    def follow(self, reading: ClusterReading) -> None:
         """A reading later than those before."""
         last = self._readings[-1] if self._readings else reading
         for partition in list(self._histories):
@@ -73,7 +73,7 @@ class GroupLags:
         return self._readings[-1].offsets[partition].end
 
     def questions(self, gap_share: float, least_gap_seconds: float) -> list[Question]:
-        """What the histories can't tell well: the gap that an event came in is more than `gap_share` of its
+        """What the histories do not say well: the gap that an event came in is more than `gap_share` of its
         age, and more than `least_gap_seconds`. Each event once.
         """
         reading, found = self._readings[-1], {}
@@ -192,7 +192,7 @@ class GroupLags:
         return round(into / max(elapsed, 1e-3), 3), round(out / max(committed, 1e-3), 3)
 
 
-def _why_uncounted(group: Group, reading: Reading, partition: Partition) -> str:
+def _why_uncounted(group: Group, reading: ClusterReading, partition: Partition) -> str:
     """In a sentence; "" for a partition that counts."""
     if not reading.has(partition):
         return GONE

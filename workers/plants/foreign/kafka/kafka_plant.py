@@ -4,8 +4,8 @@ is the group's lag in seconds on that topic.
 Nothing can be set here: Kafka starts no consumers. What runs them is steered (a Celery app, a Kubernetes
 Deployment, a declared plant), and may take its measures from here.
 
-What was appended before Weir watched is asked of the broker by time (ListOffsets), a few times a look, until
-it is known within GAP_SHARE of its age; events themselves are never read.
+What was appended before Weir watched is asked of the broker by time (ListOffsets), a few times a reading,
+until it is known within GAP_SHARE of its age; events themselves are never read.
 """
 
 import math
@@ -39,7 +39,7 @@ NEEDS = (
 SOURCE = "a topic: it only brings events in"
 MOST_LINKS = 900
 GAP_SHARE, LEAST_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
-QUESTIONS_A_LOOK = 8  # each halves what is left, for all partitions at once
+QUESTIONS_A_READING = 8  # each halves what is left, for all partitions at once
 UNTIMED_SECONDS = 600.0
 
 
@@ -79,7 +79,7 @@ class KafkaPlant(Adapter):
         """Each round halves, in its logarithm, the age between which an event came."""
         now = self._clock()
         self._untimed = {each: until for each, until in self._untimed.items() if until > now}
-        for _ in range(QUESTIONS_A_LOOK):
+        for _ in range(QUESTIONS_A_READING):
             times: dict[Partition, float] = {}
             for question in self._lags.questions(GAP_SHARE, LEAST_GAP_SECONDS):
                 at = asked_at(question, now)
@@ -152,7 +152,7 @@ def _lag_seconds(group: ConsumerGroup, topic: str) -> float | None:
     return max((row.lag_seconds or 0.0 for row in rows), default=0.0)
 
 
-def look(address: PlantAddress) -> FoundPlant:
+def inspect(address: PlantAddress) -> FoundPlant:
     """What is there now, and what of it could be steered (nothing)."""
     with closing(KafkaPlant(address)) as plant:
         found = found_of("A Kafka cluster.", plant.topology(), (NEEDS,))

@@ -1,4 +1,4 @@
-"""What a Kafka cluster says at one look: topics with their offsets, groups with what they have committed."""
+"""What a Kafka cluster says at one instant: topics with their offsets, groups with what they committed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Offsets:
 
 
 @dataclass(frozen=True)
-class Member:
+class GroupReader:
     """A consumer, and the partitions it was given."""
 
     client: str
@@ -31,18 +31,18 @@ class Group:
     """committed: partition → the offset of the next event; only where one was committed."""
 
     state: str
-    members: tuple[Member, ...] = ()
+    members: tuple[GroupReader, ...] = ()
     committed: Mapping[Partition, int] = field(default_factory=dict)
 
     @cached_property
-    def assigned(self) -> dict[Partition, Member]:
+    def assigned(self) -> dict[Partition, GroupReader]:
         """Who reads each partition."""
         return {each: member for member in self.members for each in member.partitions}
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One look. ends_at: when the offsets of the partitions were read, committed_at: those of the groups,
+class ClusterReading:
+    """One reading. ends_at: when the offsets of the partitions were read, committed_at: those of the groups,
     which are read after them, so that a group that keeps up is never shown behind for what came in between.
     topics: topic → its id ("" where the broker has none) and number of partitions.
     """

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from queues.errors import BadInput
-from tests.workers.plants.kafka.broker import consumed, mock_cluster, tansu
+from tests.workers.plants.foreign.kafka.broker import consumed, mock_cluster, tansu
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kafka import group_lag
 from workers.plants.foreign.kafka.kafka_plant import NOT_SET, KafkaPlant
@@ -125,7 +125,7 @@ def test_where_groups_can_not_be_listed_named_ones_are_read_all_the_same():
 def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
     broker.publish(topic, 10)
     broker.commit(f"{topic}-a", topic, 4)
-    found = kinds()["kafka"].looked(
+    found = kinds()["kafka"].inspected(
         PlantAddress(name="events", url=broker.url, options={"groups": f"{topic}-a"})
     )
     assert any(said.startswith(f"{topic}-a: 6 events, ") for said in found.said)

@@ -6,7 +6,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.workers.plants.kafka.broker import tansu
+from tests.workers.plants.foreign.kafka.broker import tansu
 from workers.plants.foreign.kafka.kafka_plant import KafkaPlant
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.watch import OBSERVE_SECONDS

@@ -4,7 +4,7 @@ import pytest
 
 from workers.plants.foreign.kafka import group_lag
 from workers.plants.foreign.kafka.group_lag import GroupLags
-from workers.plants.foreign.kafka.reading import Group, Member, Offsets, Reading
+from workers.plants.foreign.kafka.reading import ClusterReading, Group, GroupReader, Offsets
 
 ORDERS = ("orders", 0)
 
@@ -13,7 +13,7 @@ def reading(at, end=100, committed=None, *, begin=0, topic_id="one", state="empt
     topics = {"orders": (topic_id, 2)} if topics is None else topics
     offsets = {ORDERS: Offsets(begin, end)} if "orders" in topics else {}
     given = {} if committed is None else {ORDERS: committed}
-    return Reading(at, at, topics, offsets, {"billing": Group(state, tuple(members), given)})
+    return ClusterReading(at, at, topics, offsets, {"billing": Group(state, tuple(members), given)})
 
 
 def after(*readings):
@@ -115,7 +115,7 @@ def test_a_reset_to_the_end_is_no_lag_and_one_to_the_beginning_is_as_old_as_the_
 
 
 def test_a_partition_that_no_member_reads_does_not_count_while_the_group_works():
-    member = Member("worker-1", "/10.0.0.7", frozenset({("orders", 1)}))
+    member = GroupReader("worker-1", "/10.0.0.7", frozenset({("orders", 1)}))
     group = after(reading(0.0, 100, 40, state="stable", members=[member]))
     assert group.lag_events is None
     by_number = {row.partition: row for row in group.partitions}
@@ -130,12 +130,12 @@ def test_a_group_without_members_is_behind_all_the_same():
 
 def test_a_group_whose_members_are_not_known_counts_whole():
     assert after(reading(0.0, 100, 40, state="stable")).lag_events == 60
-    moving = Member("worker-1", "", frozenset())
+    moving = GroupReader("worker-1", "", frozenset())
     assert after(reading(0.0, 100, 40, state="preparing rebalance", members=[moving])).lag_events == 60
 
 
 def test_without_an_offset_nothing_is_said_of_lag():
-    member = Member("worker-1", "", frozenset({ORDERS}))
+    member = GroupReader("worker-1", "", frozenset({ORDERS}))
     group = after(reading(0.0, 100, state="stable", members=[member]))
     assert group.lag_events is None
     assert group.partitions[0].said == group_lag.NOT_COMMITTED
@@ -144,7 +144,9 @@ def test_without_an_offset_nothing_is_said_of_lag():
 def test_a_partition_whose_leader_is_away_is_not_called_gone():
     lags = GroupLags()
     lags.follow(reading(0.0, 100, 40))
-    lags.follow(Reading(2.0, 2.0, {"orders": ("one", 1)}, {}, {"billing": Group("empty", (), {ORDERS: 40})}))
+    lags.follow(
+        ClusterReading(2.0, 2.0, {"orders": ("one", 1)}, {}, {"billing": Group("empty", (), {ORDERS: 40})})
+    )
     assert lags.groups()["billing"].partitions[0].said == group_lag.UNREADABLE
     lags.follow(reading(4.0, 110, 40))
     assert lags.groups()["billing"].lag_events == 70

@@ -1,0 +1,1 @@
+"""Adapters of plants that others built, each by itself."""

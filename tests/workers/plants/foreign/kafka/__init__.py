@@ -1,0 +1,1 @@
+"""Kafka consumer groups, beside real brokers and recorded answers."""
