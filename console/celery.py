@@ -6,6 +6,7 @@ from typing import Any
 from celery import Celery, Task
 from celery.signals import before_task_publish, heartbeat_sent, setup_logging
 
+from console.connections.broker_connection import PromptConnections
 from queues import environment as variables
 from queues import logs
 from workers.observability.spans import carry, span
@@ -26,7 +27,7 @@ class LoggedTask(Task):  # type: ignore[type-arg]
             return self.run(*args, **options)
 
 
-app = Celery("weir", task_cls=LoggedTask)
+app = Celery("weir", task_cls=LoggedTask, amqp=PromptConnections)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["workers"])
 

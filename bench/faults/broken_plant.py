@@ -1,15 +1,12 @@
 """A whole plant that can be broken in every way: each process by its name, its disk, and its clock.
 
 The data folder is a small file system of its own (tmpfs, where this user may mount one), so that it can be
-full. The time of day is `stepped_clock.c`'s, where a C compiler is at hand: preloaded into every process that
-./run starts, servers included, it steps their clock while they run. It emulates a host whose clock is set:
-monotonic clocks go on, as they do there. The pipeline is not reached, as it keeps little of its environment.
-(libfaketime makes Python's `sleep` fail where monotonic clocks are left alone.)
+full. The time of day is `bench.faults.clock`'s, preloaded into every process that ./run starts, servers
+included. The pipeline is not reached, as it keeps little of its environment.
 """
 
 import re
 import shutil
-import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,22 +16,13 @@ from typing import Any, Self
 import psutil
 import redis
 
+from bench.faults.clock import build_clock, write_clock
 from bench.running_plant import RunningPlant
 from console.connections.supervisor import supervisor_at
 from console.embedded.local import EmbeddedServers
 
 DISK_MEGABYTES = 3072
-CLOCK_SOURCE = Path(__file__).with_name("stepped_clock.c")
 SERVERS = ("control", "n1", "n2", "n3")
-
-
-def build_clock(folder: Path) -> Path | None:
-    """The library, built there; None where no compiler is."""
-    compiler, library = shutil.which("cc"), folder / "stepped_clock.so"
-    if compiler is None:
-        return None
-    building = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(CLOCK_SOURCE), "-ldl"]
-    return library if subprocess.run(building, capture_output=True).returncode == 0 else None
 
 
 class BrokenPlant(RunningPlant):
@@ -83,8 +71,7 @@ class BrokenPlant(RunningPlant):
 
     def step_clock(self, seconds: int) -> None:
         """Every process sees a clock that is off by so much, at once: they share the file's one page."""
-        with self.clock.open("r+b" if self.clock.exists() else "wb") as file:
-            file.write(struct.pack("=q", seconds))
+        write_clock(self.clock, seconds)
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:

@@ -4,8 +4,8 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
@@ -16,7 +16,7 @@ from bench.faults.broken_plant import BrokenPlant
 from bench.faults.kinds import Kind, kinds_for
 from bench.faults.load import Load
 from bench.faults.whole import Moment, missing, moment
-from queues.errors import WeirError
+from queues.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
 FIRST_SECONDS = 600.0  # a plant may take to be whole for the first time
@@ -34,15 +34,20 @@ class Struck:
     limit_seconds: float
     seconds: float | None
     missing: tuple[str, ...] = ()
+    waited_for: dict[str, float] = field(default_factory=dict)
 
 
-def run(seeds: Sequence[int], faults: int, rate_per_second: int) -> dict[str, Any]:
-    """The document: counts of events and decisions, recovery by kind of fault, what can't be broken here."""
+def run(
+    seeds: Sequence[int], faults: int, rate_per_second: int, only: Collection[str] = ()
+) -> dict[str, Any]:
+    """The document: counts of events and decisions, recovery by kind of fault, what can't be broken here.
+    only: the kinds' names; none: all. Raises BadInput when there is no such kind.
+    """
     struck: list[Struck] = []
     whole = Account(0, 0, 0, 0, 0, 0, 0)
     left_out: dict[str, str] = {}
     for seed in seeds:
-        found, counted, left_out = one_seed(seed, faults, rate_per_second)
+        found, counted, left_out = one_seed(seed, faults, rate_per_second, only)
         struck += found
         whole += counted
     return {
@@ -56,16 +61,27 @@ def run(seeds: Sequence[int], faults: int, rate_per_second: int) -> dict[str, An
     }
 
 
-def one_seed(seed: int, faults: int, rate_per_second: int) -> tuple[list[Struck], Account, dict[str, str]]:
+def one_seed(
+    seed: int, faults: int, rate_per_second: int, only: Collection[str] = ()
+) -> tuple[list[Struck], Account, dict[str, str]]:
     """A new plant, broken so often. Raises AssertionError when it never is whole at all."""
     with BrokenPlant() as plant, Load(plant.control_url(), rate_per_second) as load:
-        _, why = until_whole(plant, FIRST_SECONDS)
-        assert not why, f"the plant was never whole: {why}"
         kinds, left_out = kinds_for(plant)
+        kinds = named(kinds, only)
+        _, why, _ = until_whole(plant, FIRST_SECONDS)
+        assert not why, f"the plant was never whole: {why}"
         struck = list(_strike(plant, seed, chosen(kinds, faults, Random(seed))))
         load.end()
         _drain(plant)
         return struck, account(plant, load), left_out
+
+
+def named(kinds: Sequence[Kind], only: Collection[str]) -> list[Kind]:
+    """Those of these names; without names all. Raises BadInput."""
+    known = {kind.name: kind for kind in kinds}
+    if unknown := [name for name in only if name not in known]:
+        raise BadInput("--only", f"{unknown[0]} is no kind of fault; there are: {', '.join(sorted(known))}.")
+    return [known[name] for name in only] or list(kinds)
 
 
 def chosen(kinds: Sequence[Kind], faults: int, chance: Random) -> list[Kind]:
@@ -82,24 +98,27 @@ def _strike(plant: BrokenPlant, seed: int, kinds: Sequence[Kind]) -> Iterator[St
         time.sleep(chance.uniform(*PAUSE_SECONDS))
         with kind.strike(plant, chance):
             log.warning("seed %d: %s", seed, kind.name)
-        seconds, why = until_whole(plant, MOST_SECONDS)
-        log.warning("seed %d: %s: whole after %s s %s", seed, kind.name, seconds, why)
-        yield Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why))
+        seconds, why, waited_for = until_whole(plant, MOST_SECONDS)
+        log.warning("seed %d: %s: whole after %s s %s, %s", seed, kind.name, seconds, why, waited_for)
+        yield Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for)
 
 
-def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str]]:
+def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str], dict[str, float]]:
     """(seconds from now until everything runs and has moved on, nothing); or None, and what is missing after
-    so long. How far everything was is known as soon as all servers answer.
+    so long; and when each of what was missing was there. How far everything was is known as soon as all
+    servers answer.
     """
     began = time.monotonic()
     since: Moment | None = None
     found = ["the servers do not answer"]
+    waited_for: dict[str, float] = {}
     while (elapsed := time.monotonic() - began) < most_seconds:
+        waited_for |= dict.fromkeys(found, round(elapsed, 1))
         since = since or _now(plant)
         if since is not None and not (found := missing(plant, since)):
-            return elapsed, []
+            return elapsed, [], waited_for
         time.sleep(LOOK_SECONDS)
-    return None, found
+    return None, found, waited_for
 
 
 def _now(plant: BrokenPlant) -> Moment | None:

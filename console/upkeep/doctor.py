@@ -39,7 +39,7 @@ from queues.topology import Topology
 from workers.coordination.connections import connection as node_connection
 from workers.documents.hosts import ReportedHost
 from workers.host.java import find_java_home
-from workers.snapshot.states.host import MOST_CLOCK_SECONDS
+from workers.snapshot.states.clock import MOST_CLOCK_SECONDS
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
 OLDEST_SERVER = (7, 0)

@@ -37,7 +37,8 @@ class ContainerCounters(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     """seq changes with each beat; at: seconds since 1970 by the agent's clock. raw: the greatest of
-    the parts; utilisation: the same, smoothed. containers by queue.
+    the parts; utilisation: the same, smoothed. containers by queue. ahead_seconds: by so much the agent's
+    clock was ahead of the control server's at the beat before.
     """
 
     seq: int
@@ -48,6 +49,7 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     raw: float | None = None
     parts: UtilisedParts | None = None
     memory_bytes: int | None = None
+    ahead_seconds: float | None = None
     containers: dict[str, ContainerCounters] = {}
 
     def to_json(self) -> bytes:

@@ -83,7 +83,7 @@ ROLES = (
     ServerRole("observer", f"{READ} {written('observer')} {ROWS}", f"{READ} {GAUGES} {SCRIPTS}"),
     ServerRole(
         "agent",
-        f"{read('agent')} {written('agent')} +get +hget +hset",
+        f"{read('agent')} {written('agent')} +get +hget +hset +time",
         f"{READ} {MEASURED} {GAUGES} {SCRIPTS} +xgroup|delconsumer",
     ),
     ServerRole(

@@ -1,4 +1,7 @@
-"""Hosts as network namespaces, joined by `tests.hosts.switch`; the test itself is the first host, "desk"."""
+"""Hosts as network namespaces, joined by `tests.hosts.switch`; the test itself is the first host, "desk".
+
+A host's clock is `bench.faults.stepped_clock`: what its programs are told, and no kernel's.
+"""
 
 import fcntl
 import json
@@ -13,10 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from bench.faults.clock import build_clock, write_clock
+
 ROOT = Path(__file__).resolve().parents[2]
 DESK = "desk"
 TUN, TUNSETIFF, IFF_TUN, IFF_NO_PI = "/dev/net/tun", 0x400454CA, 0x0001, 0x1000
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 
 def missing() -> str:
@@ -30,7 +34,7 @@ def missing() -> str:
 
 class Network:
     """Hosts 10.77.0.1, .2 … in the order of their names; `of` gives a host's address. Those `clocked` have
-    clocks of their own: not all, since Celery's beat can't sleep by such a clock.
+    clocks of their own, where a C compiler is at hand.
     """
 
     def __init__(self, names: Sequence[str], folder: Path, clocked: Sequence[str] = ()) -> None:
@@ -40,6 +44,7 @@ class Network:
         self._descriptors: dict[str, int] = {}
         self._switch: subprocess.Popen[str] | None = None
         self._processes: dict[str, list[subprocess.Popen[bytes]]] = {name: [] for name in self.names}
+        self._clock_library = build_clock(folder) if clocked else None
 
     def of(self, name: str) -> str:
         return f"10.77.0.{self.names.index(name) + 1}"
@@ -112,26 +117,23 @@ class Network:
         self._processes[host].append(process)
         return process
 
+    @property
+    def has_clocks(self) -> bool:
+        return self._clock_library is not None
+
     def _clock(self, host: str) -> dict[str, str]:
-        """A clock of its own, where libfaketime is installed: what programs are told, and no kernel's."""
-        if host not in self.clocked or not FAKETIME.exists():
+        if host not in self.clocked or self._clock_library is None:
             return {}
         if not self._clock_file(host).exists():
             self.set_clock(host, 0)
-        return {
-            "LD_PRELOAD": str(FAKETIME),
-            "FAKETIME_TIMESTAMP_FILE": str(self._clock_file(host)),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-        }
+        return {"LD_PRELOAD": str(self._clock_library), "WEIR_CLOCK_FILE": str(self._clock_file(host))}
 
     def _clock_file(self, host: str) -> Path:
         return self.folder / f"clock-{host}"
 
     def set_clock(self, host: str, ahead_seconds: int) -> None:
         """Step a host's clock: it is so far ahead of the true time."""
-        self._clock_file(host).write_text(f"{ahead_seconds:+d}\n")
+        write_clock(self._clock_file(host), ahead_seconds)
 
     def kill_host(self, host: str) -> None:
         """All processes of a host at once, as if it had lost its power."""

@@ -11,7 +11,8 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     """state: one of `node_state.STATES`, None before the first heartbeat; last_state: without
     OFFLINE. stale: not heard for two beats. age_seconds: since the last beat. utilisation:
     smoothed, raw: the greatest of the parts, all shares of capacity; so are busy and toobusy, the
-    thresholds. points: of 1000 a queue; containers: those with points.
+    thresholds. points: of 1000 a queue; containers: those with points. ahead_seconds: by so much the
+    clock of its agent is ahead of the control server's.
     """
 
     state: str | None = None
@@ -32,3 +33,4 @@ class NodeStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
     drained: bool = False
     cordoned: bool = False
     last_state: str | None = None
+    ahead_seconds: float | None = None

@@ -278,6 +278,7 @@ def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStat
         drained=spec.drained,
         cordoned=spec.cordoned,
         last_state=last_state,
+        ahead_seconds=heartbeat.ahead_seconds if heartbeat else None,
     )
 
 

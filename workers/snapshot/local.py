@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -97,12 +97,12 @@ class LocalPlant(SteeredPlant):
             forecasts=self._forecasts(composed.pipeline, now),
         )
         found = hands(snapshot, record.caps, Orders(self._control).read())
-        return self._judged(changed(snapshot, hands=found), record.limits)
+        return self._judged(changed(snapshot, hands=found), record.limits, readings.hosts)
 
-    def _judged(self, snapshot: Snapshot, limits: Limits) -> Snapshot:
+    def _judged(self, snapshot: Snapshot, limits: Limits, listed: Collection[str]) -> Snapshot:
         """With the states of its subjects, and what follows from them."""
         before = self._before() if self._states is None else self._states
-        self._states = evaluated(snapshot, before, limits)
+        self._states = evaluated(snapshot, before, limits, listed)
         snapshot = changed(snapshot, states=self._states)
         snapshot = changed(snapshot, health=health(snapshot))
         return changed(snapshot, health=with_action_summary(snapshot))

@@ -186,6 +186,9 @@ class SnapshotNode(ApiAnswer):
     drained: bool | None = None
     cordoned: bool | None = None
     last_state: NodeState | None = None
+    ahead_seconds: Seconds | None = Field(
+        None, description="Its agent's clock, ahead of the control server's."
+    )
 
 
 class CompletedWork(ApiAnswer):

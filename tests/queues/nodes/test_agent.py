@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import redis
@@ -55,6 +56,7 @@ def test_a_heartbeat_says_state_parts_and_containers(agent, control, nodes):
     heartbeat = json.loads(control.hget(keys.HEARTBEATS, "n1"))
     assert set(heartbeat) == {
         "node", "seq", "at", "state", "utilisation", "raw", "parts", "memory_bytes", "containers",
+        "ahead_seconds",
     }  # fmt: skip
     assert (heartbeat["state"], heartbeat["at"]) == ("NORMAL", 1_790_000_000.0)
     assert heartbeat["raw"] == max(heartbeat["parts"].values())
@@ -88,6 +90,12 @@ def test_no_heartbeat_goes_out_while_the_server_is_away_and_it_goes_on_afterward
     assert json.loads(control.hget(keys.HEARTBEATS, "n1"))["seq"] == first
     nodes["n1"].start()
     assert agent.beat().seq == first + 1
+
+
+def test_a_beat_says_by_how_much_the_agents_clock_was_off_at_the_one_before(control, plant_topology):
+    agent = Agent("n1", control, clock=lambda: time.time() + 600)
+    assert agent.beat().ahead_seconds == 0.0
+    assert 599 < agent.beat().ahead_seconds < 601
 
 
 @pytest.mark.faults

@@ -2,7 +2,8 @@
 
 Each pause is twice the one before, at most `LONGEST_SECONDS`. What fails again and again in one session of
 Spark may fail because of it: a query that could not be stopped keeps its name, a context that was stopped
-takes no more. So after `SESSION_TRIES` the process ends, and its supervisor starts another.
+takes no more. So after `SESSION_TRIES` the process ends, and its supervisor starts another. What fails for
+want of room or of the control server is no such try: that is waited for.
 """
 
 import time
@@ -42,6 +43,11 @@ class RestartBackoff:
         self.tries += 1
         self._due_at = self._monotonic() + pause
         return pause
+
+    def waits(self) -> float:
+        """What a start needs is not there; the seconds until it is looked for again."""
+        self._due_at = self._monotonic() + FIRST_SECONDS
+        return FIRST_SECONDS
 
     def forget(self) -> None:
         """A person starts it: at once, and as if it had never failed."""

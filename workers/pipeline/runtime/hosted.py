@@ -18,7 +18,7 @@ from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.rules.rule_sql import check_rules, empty_events
 from workers.pipeline.runtime.backoff import RestartBackoff
-from workers.pipeline.runtime.restart import lock_checkpoint, open_checkpoint, reset_checkpoint
+from workers.pipeline.runtime.restart import lacking, lock_checkpoint, open_checkpoint, reset_checkpoint
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.tiers.batch_work import sentence
@@ -68,6 +68,7 @@ class Hosted:
         self._status = statuses.board(self._application)
         self._running: Running | None = None
         self._backoff = RestartBackoff()
+        self._lacked = ""  # of what a start needs
         self._order, self._stands = order, False
         declarations.note_at_work(declared)
 
@@ -93,7 +94,7 @@ class Hosted:
         try:
             if self._running is not None:
                 self._running.check()
-            elif self._backoff.is_due:
+            elif self._backoff.is_due and not self._waits():
                 self._start()
         except BadInput as error:
             self._status.enter_state("failed", str(error))
@@ -153,10 +154,24 @@ class Hosted:
         )
         self._status.enter_state("running")
 
+    def _waits(self) -> bool:
+        """For what a start needs: one that fails for want of it says nothing of this process, and the pause
+        after it would be longer than what it waits for.
+        """
+        lacked, self._lacked = self._lacked, lacking(self._folder, self._place.control)
+        if not self._lacked:
+            return False
+        self._backoff.waits()
+        if self._lacked != lacked:
+            log.warning("%s waits: %s", self.declared.name, self._lacked)
+            self._status.enter_state("failed", f"it waits: {self._lacked}")
+        return True
+
     def _fail(self, error: Exception) -> None:
         why = sentence(error)
         log.error("%s failed and is started again: %s", self.declared.name, error)
-        pause_seconds = self._backoff.failed()
+        self._lacked = lacking(self._folder, self._place.control)
+        pause_seconds = self._backoff.waits() if self._lacked else self._backoff.failed()
         gives_up = self._backoff.gives_up
         self._status.enter_state("failed", why, NEW_PROCESS_SECONDS if gives_up else pause_seconds)
         self.end()

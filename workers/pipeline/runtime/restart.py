@@ -23,6 +23,8 @@ from workers.pipeline.tiers.checkpoint import COMBINER, NEW_START, Checkpoint
 from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
 
+ROOM_BYTES = 2**20  # what a start writes at once
+
 
 class CheckpointInUse(WeirError):  # noqa: N818
     """Another pipeline process works on the same checkpoint."""
@@ -108,6 +110,21 @@ def lock_checkpoint(folder: Path) -> IO[str]:
             f"{folder} is in use by another pipeline process; stop that one first."
         ) from None
     return file
+
+
+def lacking(folder: Path, control: redis.Redis) -> str:
+    """What a start would fail for want of: the control server, or room for the checkpoint; "" if nothing."""
+    try:
+        control.ping()
+    except redis.RedisError as error:
+        return f"the control server does not answer ({error})"
+    probe = folder / "room"
+    try:
+        probe.write_bytes(bytes(ROOM_BYTES))
+        probe.unlink()
+    except OSError as error:
+        return f"{folder} takes no files ({error.strerror})"
+    return ""
 
 
 def _read_run(path: Path) -> str | None:

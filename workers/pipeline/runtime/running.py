@@ -11,12 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from queues.control.connection import connect
 from queues.errors import BadInput, WeirError
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.events.connections import patient_control
 from workers.pipeline.events.containers import Nodes
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.inter_event.batch import InterEventWork
@@ -64,7 +64,7 @@ class Running:
         self._control_url, self._status = control_url, status
         self._trigger_seconds, self._patience_seconds = trigger_seconds, patience_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
-        self._control = connect(control_url, socket_timeout=10.0)
+        self._control = patient_control(control_url)
         self._client = Client(control_url, producer=f"pipeline-{application.name}")
         self.outbox = Outbox(StateStore(self._control, application.name), self._client)
         self._faults = FaultStore(self._control, application.name)

@@ -1,6 +1,6 @@
 """All states of a snapshot, from the states a second before. Pure: what was shown can be shown again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from queues.nodes.node_state import OFFLINE
 from workers.documents.snapshot import Snapshot
@@ -17,10 +17,15 @@ NOTHING_BEFORE: Mapping[str, SubjectState] = {}
 
 
 def evaluated(
-    snapshot: Snapshot, before: Mapping[str, SubjectState] = NOTHING_BEFORE, limits: Limits = SHIPPED
+    snapshot: Snapshot,
+    before: Mapping[str, SubjectState] = NOTHING_BEFORE,
+    limits: Limits = SHIPPED,
+    listed: Collection[str] | None = None,
 ) -> dict[str, SubjectState]:
-    """By "kind/name". A state holds between the two thresholds of a rule, which `before` remembers."""
-    watched = Watched(snapshot, before, limits, snapshot.at or 0.0)
+    """By "kind/name". A state holds between the two thresholds of a rule, which `before` remembers. listed:
+    as `Watched` has it.
+    """
+    watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed)
     return {f"{each.kind}/{each.name}": each for each in _states(watched)}
 
 

@@ -1,6 +1,6 @@
 """What is wrong with one subject, and the state that it comes to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from controllers.framework.reason import capitalised
@@ -47,12 +47,15 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A snapshot without states, the states before it, and the limits; at: s since 1970."""
+    """A snapshot without states, the states before it, and the limits; at: s since 1970. listed: worker hosts
+    that have reported and not taken leave; None: not known.
+    """
 
     snapshot: Snapshot
     before: Mapping[str, SubjectState]
     limits: Limits
     at: float
+    listed: Collection[str] | None = None
 
     def beyond(
         self, kind: str, name: str, condition: str, value: float | None, labels: Mapping[str, str]

@@ -11,6 +11,7 @@ from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, SIL
 from workers.alerts.evaluation.impact import FIRST_STEPS
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
+from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
 
 WORDS: Mapping[str, str] = {
@@ -47,6 +48,8 @@ def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
         return
     if node.state in OVERLOADED:
         yield _overloaded(watched, name, node)
+    if not node.stale:
+        yield from clock_fault(f"node {name}", node.ahead_seconds or 0.0)
     used, capacity = node.memory_bytes, node.memory_capacity_bytes
     if used is not None and capacity and not node.stale:
         share = 100 * used / capacity

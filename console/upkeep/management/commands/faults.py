@@ -24,6 +24,9 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--seeds", default="1", help="whole numbers, comma separated; a new plant each")
         parser.add_argument("--faults", type=int, default=12, help="how many of each seed")
+        parser.add_argument(
+            "--only", default="", help="these kinds alone, comma separated: 'kill n1,disk full'"
+        )
         parser.add_argument("--rate", type=int, default=10_000, help="events per second")
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
@@ -33,7 +36,8 @@ class Command(JsonCommand):
         rate = checks.whole(10, MOST_RATE).of(options["rate"], "--rate")
         if importlib.util.find_spec("bench") is None:
             raise BadInput("faults", "needs a checkout of Weir: what breaks plants is not installed with it.")
-        document: dict[str, Any] = importlib.import_module(SUITE).run(seeds, faults, rate)
+        only = [name.strip() for name in options["only"].split(",") if name.strip()]
+        document: dict[str, Any] = importlib.import_module(SUITE).run(seeds, faults, rate, only)
         return document
 
     def human(self, document: dict[str, Any]) -> str:

@@ -129,6 +129,23 @@ def test_a_session_that_is_stopped_or_holds_an_old_query_gives_way_at_once(appli
         application.step(DECLARED)
 
 
+def test_what_fails_for_want_of_room_waits_for_it_and_then_starts_at_once(
+    application, running, control, monkeypatch
+):
+    room = {"lacking": "the folder takes no files (No space left on device)"}
+    monkeypatch.setattr(hosted, "lacking", lambda *_: room["lacking"])
+    for _ in range(backoff.SESSION_TRIES * 2):
+        application.step(DECLARED)
+    assert running.starts == 0 and "No space left" in status(control).restarts.last_error
+    room["lacking"] = ""
+    application.step(DECLARED)
+    assert running.starts == 1 and status(control).state == "running"
+    running.error, room["lacking"] = OSError("No space left on device"), "the folder takes no files"
+    for _ in range(backoff.SESSION_TRIES * 2):
+        application.step(DECLARED)
+    assert running.starts == 1 and status(control).state == "failed"
+
+
 def test_a_person_stops_it_starts_it_and_starts_it_anew(application, running, control):
     application.step(DECLARED)
     stopped = changed(BY_ANNA, stopped=True)

@@ -3,12 +3,15 @@
 import json
 
 import pytest
+import redis
 
 from queues.errors import BadInput
+from queues.nodes.server import free_port
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.runtime.restart import (
     CheckpointInUse,
     check,
+    lacking,
     lock_checkpoint,
     open_checkpoint,
     reset_checkpoint,
@@ -80,3 +83,12 @@ def test_a_checkpoint_of_the_program_with_one_query_is_refused_with_what_to_do(t
     (checkpoint.folder / "spark" / "offsets").mkdir(parents=True)
     with pytest.raises(BadInput, match="--reset"):
         open_checkpoint(tmp_path / "p", control, "app")
+
+
+def test_a_start_lacks_a_control_server_that_is_away_and_a_folder_that_takes_no_files(tmp_path, control):
+    assert lacking(tmp_path, control) == ""
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert "takes no files" in lacking(tmp_path / "file", control)
+    with redis.Redis(port=free_port(), retry=None) as away:
+        assert "does not answer" in lacking(tmp_path, away)

@@ -203,11 +203,27 @@ def test_a_host_whose_clock_is_off_by_more_than_a_minute_is_named_with_what_to_d
     assert evaluated(plant(hosts=hosts))["host/jobs@here"].severity == "well"
 
 
+@pytest.mark.parametrize(("ahead_seconds", "side"), [(600.0, "ahead of"), (-600.0, "behind")])
+def test_a_node_whose_clock_is_off_by_more_than_a_minute_is_named_and_no_worse(ahead_seconds, side):
+    nodes = {"n1": {"state": "NORMAL", "age_seconds": 0.4, "ahead_seconds": ahead_seconds}}
+    found = evaluated(plant(nodes=nodes))["node/n1"]
+    assert found.finding == f"The clock of node n1 is 600 s {side} the control server's."
+    assert found.severity == "warning" and "NTP" in found.step
+    nodes["n1"]["ahead_seconds"] = ahead_seconds / 11
+    assert evaluated(plant(nodes=nodes))["node/n1"].severity == "well"
+
+
 def test_a_host_that_stops_reporting_is_named_for_a_while_and_then_has_left():
     here = evaluated(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
     gone = evaluated(plant(at=1_011.0), here)
     assert gone["host/jobs@here"].finding == "Worker host jobs@here has stopped reporting."
     assert "host/jobs@here" not in evaluated(plant(at=1_400.0), gone)
+
+
+def test_a_host_that_took_leave_is_not_missed_and_one_that_is_still_listed_is():
+    here = evaluated(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
+    assert "host/jobs@here" not in evaluated(plant(at=1_011.0), here, listed=())
+    assert "host/jobs@here" in evaluated(plant(at=1_011.0), here, listed=("jobs@here",))
 
 
 def test_a_loop_without_a_valid_measurement_for_as_long_as_its_alert_says_is_a_finding():

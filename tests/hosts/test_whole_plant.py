@@ -1,0 +1,269 @@
+"""A whole plant over hosts, whose network, clocks and hosts fail one after another: what is said of it is so,
+every event has its effect once, and it is whole again by itself.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from queues import keys
+from queues.errors import WeirError
+from queues.points import TOTAL
+from queues.publishing.client import Client
+from queues.topology import Topology
+from tests.hosts.whole_plant import NODES, QUEUE, TABLE, WholePlant, is_whole, whole_plant
+from tests.waiting import until
+
+logger = logging.getLogger(__name__)
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.alone, pytest.mark.timeout(900)]
+EVENTS_PER_FLUSH, FLUSHES_PER_SECOND = 20, 5
+AGAIN_SECONDS = 60.0  # on a busy machine; what it took is in the log
+A_MINUTE = 60.0
+
+
+@dataclass
+class Flow:
+    """Events from the desk while a test runs, and what was said of the plant meanwhile."""
+
+    plant: WholePlant
+    name: str
+    acknowledged: set[str] = field(default_factory=set)
+    refused: int = 0
+    rerouted: int = 0
+    topologies: dict[int, Topology] = field(default_factory=dict)
+    said: dict[str, set[str]] = field(default_factory=dict)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def __enter__(self) -> "Flow":
+        for act in (self._publish, self._listen):
+            thread = threading.Thread(target=act, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _publish(self) -> None:
+        number = 0
+        with Client(self.plant.server_url("control"), producer="desk") as client:
+            while not self._stop.wait(1 / FLUSHES_PER_SECOND):
+                events = [f"{self.name}-{number + place}" for place in range(EVENTS_PER_FLUSH)]
+                number += EVENTS_PER_FLUSH
+                try:
+                    done = client.publish(QUEUE, [{"type": self.name, "key": key} for key in events])
+                except WeirError:
+                    self.refused += EVENTS_PER_FLUSH
+                else:
+                    self.acknowledged.update(events)
+                    self.rerouted += done.rerouted
+
+    def _listen(self) -> None:
+        """Every topology that stands, and every state that is said of a subject."""
+        while not self._stop.wait(0.25):
+            with suppress(redis.RedisError):
+                with self.plant.server("control") as control:
+                    topology = Topology.from_json(control.get(keys.TOPOLOGY))
+                self.topologies[topology.revision] = topology
+                for about, subject in (self.plant.snapshot() or {}).get("states", {}).items():
+                    self.said.setdefault(about, set()).add(subject["word"])
+
+    def handled(self) -> list[tuple[str, int]]:
+        question = f"SELECT key, count(*) FROM {TABLE} WHERE type = %s GROUP BY key"
+        return [(str(key), int(count)) for key, count in self.plant.ask(question, self.name)]
+
+    def end(self) -> None:
+        """Publishes nothing more. Raises AssertionError unless every event that was acknowledged has had its
+        effect once, and every topology gave each queue all its points, each to one node.
+        """
+        self.__exit__()
+        assert self.acknowledged
+        try:
+            until(lambda: self.acknowledged <= {key for key, _ in self.handled()}, 120, 0.5)
+        except AssertionError:
+            lost = self.acknowledged - {key for key, _ in self.handled()}
+            raise AssertionError(f"{len(lost)} events lost: {self.plant.ends_of_logs()}") from None
+        assert [row for row in self.handled() if row[1] != 1] == []
+        for topology in self.topologies.values():
+            for queue in topology.queues.values():
+                assert sum(queue.points.values()) == TOTAL, topology
+        logger.warning(
+            "%s: %d events handled once, %d refused, %d sent elsewhere",
+            *(self.name, len(self.acknowledged), self.refused, self.rerouted),
+        )
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholePlant]:
+    folder: Path = tmp_path_factory.mktemp("hosts")
+    with whole_plant(folder) as plant:
+        yield plant
+
+
+@pytest.fixture
+def flow(plant: WholePlant, request: pytest.FixtureRequest) -> Iterator[Flow]:
+    """Around each test; the plant is whole before it."""
+    plant.until(is_whole, AGAIN_SECONDS, "the plant is whole")
+    with Flow(plant, request.node.name) as flow:
+        until(lambda: len(flow.acknowledged) > 100, 30)
+        yield flow
+
+
+def decisions(plant: WholePlant) -> int:
+    ((count,),) = plant.ask("SELECT count(*) FROM workers_ledgerentry")
+    return int(count)
+
+
+def assert_loops_tick(plant: WholePlant, seconds: float = 30.0) -> None:
+    before = decisions(plant)
+    until(lambda: decisions(plant) > before + 4, seconds, 0.5)
+
+
+def state_of(snapshot: dict[str, Any], about: str) -> dict[str, Any]:
+    return snapshot["states"].get(about, {"word": "", "finding": "", "severity": ""})
+
+
+def node_is(name: str, state: str) -> Any:
+    return lambda snapshot: snapshot["nodes"][name]["state"] == state
+
+
+def again(plant: WholePlant, what: str) -> None:
+    seconds, _ = plant.until(is_whole, AGAIN_SECONDS, f"whole after {what}")
+    logger.warning("%s: whole again after %.1f s", what, seconds)
+
+
+def test_each_part_on_a_host_of_its_own_works_with_the_others(plant, flow):
+    assert_loops_tick(plant)
+    assert plant.page_answers()
+    snapshot = plant.snapshot()
+    assert {state_of(snapshot, f"node/{name}")["severity"] for name in NODES} == {"well"}
+    flow.end()
+
+
+def test_a_partitioned_node_is_offline_its_events_go_elsewhere_and_it_is_used_again(plant, flow):
+    with plant.net.disturbed("n3", cut=True):
+        seconds, _ = plant.until(node_is("n3", "OFFLINE"), 30, "n3 is offline")
+        logger.warning("n3 is said to be offline after %.1f s", seconds)
+        emptied, _ = plant.until(
+            lambda snapshot: flow.topologies[max(flow.topologies)].queues[QUEUE].points.get("n3", 0) == 0,
+            60,
+            "its points are restored on others",
+        )
+        logger.warning("its points are on others after %.1f s more", emptied)
+        assert_loops_tick(plant)
+        assert {"Offline"} & flow.said["node/n3"]
+        assert not {"Offline"} & (flow.said["node/n1"] | flow.said["node/n2"])
+    again(plant, "partition of n3")
+    seconds, _ = plant.until(
+        lambda snapshot: flow.topologies[max(flow.topologies)].queues[QUEUE].points.get("n3", 0) > 0,
+        120,
+        "n3 has points again",
+    )
+    logger.warning("n3 has points again after %.1f s more", seconds)
+    flow.end()
+
+
+@pytest.mark.parametrize("what", [{"delay_seconds": 0.1}, {"loss": 0.05}], ids=["slow", "lossy"])
+def test_a_slow_or_lossy_node_is_used_and_nobody_calls_it_offline(plant, flow, what):
+    with plant.net.disturbed("n2", **what):
+        began = time.monotonic()
+        while time.monotonic() - began < 20:
+            assert_loops_tick(plant)
+    assert not {"Offline"} & flow.said["node/n2"], flow.said
+    flow.end()
+
+
+@pytest.mark.parametrize("ahead_seconds", [600, -600])
+def test_a_node_whose_clock_is_off_is_used_and_named(plant, flow, ahead_seconds):
+    if not plant.net.has_clocks:
+        pytest.skip("needs a C compiler (cc) for clocks of its own")
+    plant.net.set_clock("n2", ahead_seconds)
+    try:
+        assert_loops_tick(plant)
+        side = "ahead of" if ahead_seconds > 0 else "behind"
+        seconds, snapshot = plant.until(
+            lambda snapshot: side in state_of(snapshot, "node/n2")["finding"], 20, "the clock of n2 is named"
+        )
+        logger.warning("the clock of n2 is named after %.1f s: %s", seconds, state_of(snapshot, "node/n2"))
+        assert not {"Offline"} & flow.said["node/n2"]
+    finally:
+        plant.net.set_clock("n2", 0)
+    flow.end()
+
+
+@pytest.mark.parametrize("ahead_seconds", [600, -600])
+def test_a_worker_host_whose_clock_is_off_is_named_and_the_loops_tick_on(plant, flow, ahead_seconds):
+    if not plant.net.has_clocks:
+        pytest.skip("needs a C compiler (cc) for clocks of its own")
+    plant.net.set_clock("w2", ahead_seconds)
+    try:
+        side = "ahead of" if ahead_seconds > 0 else "behind"
+        plant.until(
+            lambda snapshot: side in state_of(snapshot, "host/jobs@w2")["finding"],
+            30,
+            "the clock of w2 is named",
+        )
+        assert_loops_tick(plant)
+    finally:
+        plant.net.set_clock("w2", 0)
+    assert_loops_tick(plant)
+    flow.end()
+
+
+def test_without_the_control_server_for_a_minute_events_are_taken_and_all_goes_on_afterwards(plant, flow):
+    before = len(flow.acknowledged)
+    with plant.net.disturbed("control", cut=True):
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > A_MINUTE, A_MINUTE + 10, 1.0)
+        during = len(flow.acknowledged) - before
+        answers = plant.page_answers()
+    again(plant, "a minute without the control server")
+    assert_loops_tick(plant)
+    logger.warning("without the control server: %d events taken, login page answers: %s", during, answers)
+    assert during > 0 and answers
+    flow.end()
+
+
+def test_a_split_between_console_and_workers_stops_neither(plant, flow):
+    with plant.net.disturbed("console", ("w1", "w2"), cut=True):
+        assert_loops_tick(plant)
+        assert plant.page_answers()
+        plant.until(is_whole, 30, "both worker hosts report")
+    assert not {"Not reporting"} & (flow.said["host/jobs@w1"] | flow.said["host/jobs@w2"])
+    flow.end()
+
+
+def test_a_worker_host_joins_and_leaves_and_nothing_is_started_again(plant, flow):
+    pids = {name: process.pid for name, process in plant.processes.items()}
+    plant.join("jobs", "w3")
+    seconds, _ = plant.until(lambda snapshot: "jobs@w3" in snapshot["hosts"], 60, "w3 reports")
+    logger.warning("w3 reports after %.1f s", seconds)
+    plant.leave("jobs", "w3")
+    seconds, _ = plant.until(lambda snapshot: "jobs@w3" not in snapshot["hosts"], 60, "w3 has left")
+    logger.warning("w3 has left after %.1f s", seconds)
+    assert not {"Not reporting"} & flow.said["host/jobs@w3"]
+    assert_loops_tick(plant)
+    assert all(plant.processes[name].pid == pid for name, pid in pids.items())
+    assert all(process.poll() is None for process in plant.processes.values())
+    flow.end()
+
+
+def test_a_worker_host_that_loses_its_power_costs_no_event(plant, flow):
+    plant.net.kill_host("w2")
+    plant.until(lambda s: state_of(s, "host/jobs@w2")["word"] == "Not reporting", 60, "w2 is not reporting")
+    assert_loops_tick(plant)
+    for role in ("control", "jobs"):
+        plant.join(role, "w2")
+    again(plant, "power of w2")
+    flow.end()

@@ -1,0 +1,221 @@
+"""A whole plant over hosts: a control server, a database, three nodes, the console, and two hosts of workers,
+which a third may join. The producer is the test itself, on its host "desk"; there is no pipeline.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+import redis
+
+from bench.running_plant import ROOT, clean_environment
+from console.embedded.processes import WEB_OPTIONS, WORKER_OPTIONS
+from queues import keys
+from queues.nodes.server import ServerConfig, command
+from tests.hosts.network import Network, missing, network
+from tests.postgres import as_postgres, server_binary
+from tests.waiting import until
+
+NODES, WORKERS = ("n1", "n2", "n3"), ("w1", "w2", "w3")
+HOSTS = ("control", "database", *NODES, "console", *WORKERS)
+CLOCKED = ("n2", "w2")
+SERVER_PORT, DATABASE_PORT, WEB_PORT = 6379, 5432, 8000
+STARTED_SECONDS = 240.0
+BIN = Path(sys.executable).parent
+PASSWORD = "a long enough pass phrase"
+QUEUE, TABLE = "orders", "orders"
+
+
+@dataclass
+class WholePlant:
+    """Its processes stand on the hosts of `net`; what is asked of it here is asked from the desk."""
+
+    net: Network
+    folder: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def database_url(self) -> str:
+        return f"postgresql://postgres@{self.net.of('database')}:{DATABASE_PORT}/postgres"
+
+    def server_url(self, host: str) -> str:
+        return f"redis://{self.net.of(host)}:{SERVER_PORT}/0"
+
+    def server(self, host: str) -> redis.Redis:
+        timeouts = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
+        return redis.Redis.from_url(self.server_url(host), retry=None, **timeouts)
+
+    def environment(self, host: str) -> dict[str, str]:
+        data = self.folder / f"data-{host}"
+        data.mkdir(mode=0o700, exist_ok=True)
+        return {
+            **clean_environment(),
+            "WEIR_DATA": str(data),
+            "WEIR_ADMIN_PASSWORD": PASSWORD,
+            "WEIR_HOSTS": f"{self.net.of('console')} localhost",
+            "REDIS_URL": self.server_url("control"),
+            "DATABASE_URL": self.database_url,
+            "WEIR_NODES": " ".join(f"{name}={self.server_url(name)}" for name in NODES),
+            "WEIR_EGRESS_ALLOW": "10.77.0.0/24",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+    def start(self, host: str, name: str, *line: str) -> None:
+        self.processes[name] = self.net.start(host, line, self.environment(host), name)
+
+    def begin(self) -> None:
+        """Servers first, then a migrated and seeded database, then everything that works on them."""
+        self._servers()
+        self._database()
+        for words in (("migrate", "-v0"), ("collectstatic", "--noinput", "-v0"), ("seed",)):
+            self.manage(*words)
+        for name in NODES:
+            self.start(name, f"agent-{name}", sys.executable, "-m", "queues.nodes.agent", name)
+        self.start("console", "observer", sys.executable, "manage.py", "observe")
+        self.start("console", "alerter", sys.executable, "manage.py", "alert")
+        address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
+        self.start("console", "web", str(BIN / "uvicorn"), "console.asgi:application", *address, *WEB_OPTIONS)
+        beat = ("--app", "console.celery", "beat", "--loglevel", "WARNING")
+        self.start("console", "beat", str(BIN / "celery"), *beat)
+        for host in WORKERS[:2]:
+            self.join("control", host)
+            self.join("jobs", host)
+        options = json.dumps({"url": self.database_url, "table": TABLE})
+        making = ("--kind", "jobs", "--handler", "sql", "--handler_options", options)
+        self.manage("weir", "queues", QUEUE, "create", *making, "--reason", "Its effects are in one place.")
+
+    def _servers(self) -> None:
+        for host in ("control", *NODES):
+            config = ServerConfig(SERVER_PORT, self.folder / host, 128 * 2**20, bind="0.0.0.0")
+            line = command(config)
+            with Path(line[-1]).open("a") as file:
+                file.write("protected-mode no\n")
+            self.start(host, f"server-{host}", *line)
+        for host in ("control", *NODES):
+            until(self.server(host).ping, 20)
+
+    def _database(self) -> None:
+        folder, initdb = self.folder / "database", server_binary("initdb")
+        postgres = server_binary("postgres")
+        assert initdb and postgres
+        for parent in (self.folder, *self.folder.parents[:2]):
+            parent.chmod(0o755)
+        folder.mkdir()
+        shutil.chown(folder, "postgres")
+        making = as_postgres([initdb, "-D", str(folder / "data"), "-A", "trust", "-N", "-U", "postgres"])
+        subprocess.run(making, check=True, cwd=folder, capture_output=True)
+        with (folder / "data" / "pg_hba.conf").open("a") as file:
+            file.write("host all all 10.77.0.0/24 trust\n")
+        options = ["-D", str(folder / "data"), f"-p{DATABASE_PORT}", f"-k{folder}", "-h*", "-F"]
+        self.start("database", "postgres", *as_postgres([postgres, *options]))
+        until(self._database_answers, 60)
+
+    def _database_answers(self) -> bool:
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(self.database_url, connect_timeout=2).close()
+            return True
+        return False
+
+    def join(self, role: str, host: str) -> None:
+        """Workers of a role begin on a host: that is all that it takes."""
+        pool = {"control": ("threads", "2"), "jobs": ("prefork", "1")}[role]
+        place = (
+            "--queues",
+            role,
+            "--hostname",
+            f"{role}@{host}",
+            "--pool",
+            pool[0],
+            "--concurrency",
+            pool[1],
+        )
+        celery = (str(BIN / "celery"), "--app", "console.celery", "worker")
+        self.start(host, f"{role}-{host}", *celery, *place, *WORKER_OPTIONS)
+
+    def leave(self, role: str, host: str) -> None:
+        """They are asked to end, as by whoever takes a host away."""
+        process = self.processes.pop(f"{role}-{host}")
+        process.terminate()
+        process.wait(60)
+
+    def manage(self, *words: str) -> str:
+        """A command of manage.py on the console's host."""
+        line = [sys.executable, "manage.py", *words]
+        inside = ["ip", "netns", "exec", self.net.space("console"), *line]
+        made = subprocess.run(
+            inside, cwd=ROOT, env=self.environment("console"), capture_output=True, text=True, timeout=120
+        )
+        assert made.returncode == 0, f"{words}: {made.stdout}{made.stderr}"
+        return made.stdout
+
+    def ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database_url, autocommit=True, connect_timeout=5) as connection:
+            return connection.execute(question, values).fetchall()
+
+    def snapshot(self) -> dict[str, Any] | None:
+        with self.server("control") as control:
+            stored = control.get(keys.SNAPSHOT)
+        return json.loads(stored) if stored else None
+
+    def until(self, condition: Any, seconds: float, what: str) -> tuple[float, dict[str, Any]]:
+        """(seconds until then, the first snapshot on which the condition holds). Raises AssertionError."""
+        began, seen = time.monotonic(), None
+        while time.monotonic() - began < seconds:
+            with suppress(redis.RedisError):
+                seen = self.snapshot()
+                if seen and condition(seen):
+                    return time.monotonic() - began, seen
+            time.sleep(0.25)
+        told = {name: seen and seen.get(name) for name in ("at", "nodes", "hosts", "states")}
+        raise AssertionError(
+            f"not within {seconds:g} s: {what}; {json.dumps(told)[:6000]}\n{self.ends_of_logs()}"
+        )
+
+    def page_answers(self) -> bool:
+        with suppress(httpx.HTTPError):
+            url = f"http://{self.net.of('console')}:{WEB_PORT}/login/"
+            return httpx.get(url, timeout=5).status_code == 200
+        return False
+
+    def ends_of_logs(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"== {each.name}\n{each.read_text(errors='replace')[-1200:]}" for each in logs)
+
+
+@contextmanager
+def whole_plant(folder: Path) -> Iterator[WholePlant]:
+    """Started and whole; everything ends with it."""
+    if absent := missing():
+        pytest.skip(absent)
+    if not server_binary("initdb"):
+        pytest.skip("needs PostgreSQL; install postgresql to run this.")
+    with network(HOSTS, folder, clocked=CLOCKED) as net:
+        plant = WholePlant(net, folder)
+        plant.begin()
+        plant.until(is_whole, STARTED_SECONDS, "the plant is whole")
+        until(plant.page_answers, 60)
+        yield plant
+
+
+def is_whole(snapshot: dict[str, Any]) -> bool:
+    """All nodes are heard, two hosts of jobs report, every loop has decided lately."""
+    states = [node["state"] for node in snapshot["nodes"].values()]
+    loops = snapshot["loops"].values()
+    return (
+        len(states) == len(NODES)
+        and all(state not in (None, "OFFLINE") for state in states)
+        and {"jobs@w1", "jobs@w2"} <= set(snapshot["hosts"])
+        and bool(loops)
+        and all(loop["at"] is not None for loop in loops)
+    )
