@@ -6,9 +6,9 @@ from typing import Any
 from celery import Celery, Task
 from celery.signals import before_task_publish, heartbeat_sent, setup_logging
 
-from console.connections.broker_connection import PromptConnections
 from queues import environment as variables
 from queues import logs
+from workers.coordination.broker_connection import PromptConnections
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")

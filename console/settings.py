@@ -158,7 +158,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # each second (console.connections.broker_connection), for ever
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # each second (workers.coordination.broker_connection), for ever
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "priority_steps": list(range(10)),
     "queue_order_strategy": "priority",

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -25,17 +26,24 @@ def as_postgres(command: list[str]) -> list[str]:
     return ["runuser", "-u", "postgres", "--", *command] if os.geteuid() == 0 else command
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    initdb, postgres = server_binary("initdb"), server_binary("postgres")
-    if not initdb or not postgres:
-        pytest.skip("PostgreSQL is not installed here; install postgresql to run this.")
-    with tempfile.TemporaryDirectory() as folder:
+@contextmanager
+def folder_of_postgres() -> Iterator[Path]:
+    """A folder of its user's, beside pytest's: those are closed to other users whenever a pytest begins."""
+    with tempfile.TemporaryDirectory(prefix="weir-postgres-") as folder:
         if os.geteuid() == 0:
             try:
                 shutil.chown(folder, "postgres")
             except LookupError:
                 pytest.skip("PostgreSQL can't run as root, and there is no user postgres.")
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    initdb, postgres = server_binary("initdb"), server_binary("postgres")
+    if not initdb or not postgres:
+        pytest.skip("PostgreSQL is not installed here; install postgresql to run this.")
+    with folder_of_postgres() as folder:
         data, port = f"{folder}/data", free_port()
         user = "postgres" if os.geteuid() == 0 else getpass.getuser()
         subprocess.run(
@@ -46,7 +54,7 @@ def postgres_url() -> Iterator[str]:
             stderr=subprocess.DEVNULL,
         )
         server = subprocess.Popen(
-            as_postgres([postgres, "-D", data, "-p", str(port), "-k", folder, "-h", "127.0.0.1", "-F"]),
+            as_postgres([postgres, "-D", data, "-p", str(port), "-k", str(folder), "-h", "127.0.0.1", "-F"]),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """A whole plant that can be broken in every way: each process by its name, its disk, and its clock.
 
 The data folder is a small file system of its own (tmpfs, where this user may mount one), so that it can be
-full. The time of day is `bench.faults.clock`'s, preloaded into every process that ./run starts, servers
+full. Its clock and its slow disk are `bench.faults.preloaded`'s, in every process that ./run starts, servers
 included. The pipeline is not reached, as it keeps little of its environment.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Self
 import psutil
 import redis
 
-from bench.faults.clock import build_clock, write_clock
+from bench.faults.preloaded import CLOCK, DISK, Preloaded, write_number
 from bench.running_plant import RunningPlant
 from console.connections.supervisor import supervisor_at
 from console.embedded.local import EmbeddedServers
@@ -26,10 +26,11 @@ SERVERS = ("control", "n1", "n2", "n3")
 
 
 class BrokenPlant(RunningPlant):
-    """Use as a context. has_disk, has_clock: whether these can be broken here."""
+    """Use as a context. has_disk, has_clock, has_slow_disk: whether these can be broken here."""
 
     has_disk = False
     has_clock = False
+    has_slow_disk = False
 
     def __enter__(self) -> Self:
         try:
@@ -49,13 +50,19 @@ class BrokenPlant(RunningPlant):
 
     def environment_of_run(self) -> dict[str, str]:
         environment = super().environment_of_run()
-        self.clock = Path(self.folder.name) / "clock"
-        self.step_clock(0)
-        library = build_clock(Path(self.folder.name))
-        if library is not None:
-            self.has_clock = True
-            environment |= {"LD_PRELOAD": str(library), "WEIR_CLOCK_FILE": str(self.clock)}
+        folder = Path(self.folder.name)
+        found = {each: each.build(folder) for each in (CLOCK, DISK)}
+        libraries = {each: library for each, library in found.items() if library is not None}
+        for each in libraries:
+            write_number(self._number(each), 0)
+            environment[each.variable] = str(self._number(each))
+        if libraries:
+            environment["LD_PRELOAD"] = ":".join(map(str, libraries.values()))
+        self.has_clock, self.has_slow_disk = CLOCK in libraries, DISK in libraries
         return environment
+
+    def _number(self, library: Preloaded) -> Path:
+        return Path(self.folder.name) / f"{library.name}.number"
 
     def __exit__(self, *raised: object) -> None:
         if self.has_clock:
@@ -70,8 +77,17 @@ class BrokenPlant(RunningPlant):
         shutil.rmtree(self.folder.name, ignore_errors=True)
 
     def step_clock(self, seconds: int) -> None:
-        """Every process sees a clock that is off by so much, at once: they share the file's one page."""
-        write_clock(self.clock, seconds)
+        """Every process sees a clock that is off by so much, at once."""
+        write_number(self._number(CLOCK), seconds)
+
+    @contextmanager
+    def slow_disk(self, milliseconds: int) -> Iterator[None]:
+        """Every write takes so much longer, and every fsync ten times as much."""
+        write_number(self._number(DISK), milliseconds)
+        try:
+            yield
+        finally:
+            write_number(self._number(DISK), 0)
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -16,12 +16,16 @@ import httpx
 import psutil
 
 from bench.faults.broken_plant import SERVERS, BrokenPlant
+from bench.faults.load import QUEUE
+from queues.segments.gauge import read_gauges
 
 # From the end of the fault until all is whole again, on a calm machine [s].
 USUAL_SECONDS, PIPELINE_SECONDS, WEB_SECONDS = 10.0, 25.0, 8.0
 SHORT_SECONDS, LONG_SECONDS = 3.0, 12.0
 STEP_SECONDS = 600
 PLAN_SECONDS = 120.0
+WRITE_MILLISECONDS = 10  # that a write takes longer; an fsync takes a tenth of a second longer then
+SOON_SECONDS = 30.0  # within which workers claim something, and a loop acts
 
 Strike = Callable[[BrokenPlant, Random], AbstractContextManager[None]]
 
@@ -140,6 +144,13 @@ def _fill_disk(plant: BrokenPlant, chance: Random) -> Iterator[None]:
     yield
 
 
+@contextmanager
+def _slow_disk(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+    with plant.slow_disk(WRITE_MILLISECONDS):
+        time.sleep(chance.uniform(SHORT_SECONDS, LONG_SECONDS))
+    yield
+
+
 def step(seconds: int) -> Kind:
     """The clock is set, and set back after some time."""
 
@@ -151,6 +162,39 @@ def step(seconds: int) -> Kind:
         yield
 
     return Kind(f"clock {seconds:+d} s", strike)
+
+
+@contextmanager
+def _kill_in_effect(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+    """All children of the workers, at an instant at which one has claimed a block and not acknowledged it."""
+    children = plant.family("worker-jobs")[1:]
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(plant.server(name)) for name in SERVERS if name != "control"]
+        _soon(lambda: any(read_gauges(node, [QUEUE])[QUEUE]["pending_blocks"] for node in nodes), "a claim")
+    _signal(children, signal.SIGKILL)
+    yield
+
+
+@contextmanager
+def _kill_in_action(plant: BrokenPlant, chance: Random) -> Iterator[None]:
+    """The worker of the loops, when a decision is written and what it decides is not yet done."""
+    process = plant.named("worker-control")
+    database = f"file:{plant.data / 'weir.sqlite3'}?mode=ro"
+    with closing(sqlite3.connect(database, uri=True, timeout=30, isolation_level=None)) as reader:
+        (newest,) = reader.execute("SELECT coalesce(max(id), 0) FROM workers_ledgerentry").fetchone()
+        question = "SELECT 1 FROM workers_ledgerentry WHERE id > ? AND action IS NOT NULL AND NOT applied"
+        _soon(lambda: reader.execute(question, (newest,)).fetchone(), "an action")
+    process.send_signal(signal.SIGKILL)
+    yield
+
+
+def _soon(condition: Callable[[], Any], what: str) -> None:
+    """Raises TimeoutError."""
+    deadline = time.monotonic() + SOON_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come within {SOON_SECONDS:g} s")
+        time.sleep(0.001)
 
 
 def kill_in_transfer(node: str) -> Kind:
@@ -197,7 +241,13 @@ def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:
     kinds += [lock("weir.sqlite3"), lock("handled.sqlite3")]
     kinds += [fill_node(name) for name in names if name in SERVERS and name != "control"]
     kinds += [starve(name) for name in ("worker-jobs", "worker-control") if name in own]
-    missing = {"slow disk": "needs a block device of its own (dm-delay); it is not emulated"}
+    kinds += [Kind("kill workers in an effect", _kill_in_effect)]
+    kinds += [Kind("kill worker-control in an action", _kill_in_action)]
+    missing: dict[str, str] = {}
+    if plant.has_slow_disk:
+        kinds.append(Kind("slow disk", _slow_disk))
+    else:
+        missing["slow disk"] = "no C compiler is at hand (cc)"
     if plant.has_disk:
         kinds.append(Kind("disk full", _fill_disk))
     else:

@@ -1,6 +1,6 @@
 """Hosts as network namespaces, joined by `tests.hosts.switch`; the test itself is the first host, "desk".
 
-A host's clock is `bench.faults.stepped_clock`: what its programs are told, and no kernel's.
+A host's clock is `bench.faults.preloaded.CLOCK`: what its programs are told, and no kernel's.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bench.faults.clock import build_clock, write_clock
+from bench.faults.preloaded import CLOCK, write_number
 
 ROOT = Path(__file__).resolve().parents[2]
 DESK = "desk"
@@ -44,7 +44,7 @@ class Network:
         self._descriptors: dict[str, int] = {}
         self._switch: subprocess.Popen[str] | None = None
         self._processes: dict[str, list[subprocess.Popen[bytes]]] = {name: [] for name in self.names}
-        self._clock_library = build_clock(folder) if clocked else None
+        self._clock_library = CLOCK.build(folder) if clocked else None
 
     def of(self, name: str) -> str:
         return f"10.77.0.{self.names.index(name) + 1}"
@@ -100,14 +100,14 @@ class Network:
                 self.link(host, other)
 
     def start(
-        self, host: str, command: Sequence[str], environment: Mapping[str, str], log: str
+        self, host: str, command: Sequence[str], environment: Mapping[str, str], log: str, place: Path = ROOT
     ) -> subprocess.Popen[bytes]:
-        """A process on a host, by the host's clock."""
+        """A process on a host, by the host's clock; place: the folder it starts in."""
         line = ["ip", "netns", "exec", self.space(host), *command]
         with (self.folder / f"{log}.log").open("ab") as file:
             process = subprocess.Popen(
                 line,
-                cwd=ROOT,
+                cwd=place,
                 env={**environment, **self._clock(host)},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -126,14 +126,14 @@ class Network:
             return {}
         if not self._clock_file(host).exists():
             self.set_clock(host, 0)
-        return {"LD_PRELOAD": str(self._clock_library), "WEIR_CLOCK_FILE": str(self._clock_file(host))}
+        return {"LD_PRELOAD": str(self._clock_library), CLOCK.variable: str(self._clock_file(host))}
 
     def _clock_file(self, host: str) -> Path:
         return self.folder / f"clock-{host}"
 
     def set_clock(self, host: str, ahead_seconds: int) -> None:
         """Step a host's clock: it is so far ahead of the true time."""
-        write_clock(self._clock_file(host), ahead_seconds)
+        write_number(self._clock_file(host), ahead_seconds)
 
     def kill_host(self, host: str) -> None:
         """All processes of a host at once, as if it had lost its power."""

@@ -3,105 +3,21 @@ every event has its effect once, and it is whole again by itself.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
-from queues import keys
-from queues.errors import WeirError
-from queues.points import TOTAL
-from queues.publishing.client import Client
-from queues.topology import Topology
-from tests.hosts.whole_plant import NODES, QUEUE, TABLE, WholePlant, is_whole, whole_plant
+from tests.hosts.flow import Flow
+from tests.hosts.whole_plant import NODES, QUEUE, WholePlant, is_whole, whole_plant
 from tests.waiting import until
 
 logger = logging.getLogger(__name__)
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.alone, pytest.mark.timeout(900)]
-EVENTS_PER_FLUSH, FLUSHES_PER_SECOND = 20, 5
 AGAIN_SECONDS = 60.0  # on a busy machine; what it took is in the log
 A_MINUTE = 60.0
-
-
-@dataclass
-class Flow:
-    """Events from the desk while a test runs, and what was said of the plant meanwhile."""
-
-    plant: WholePlant
-    name: str
-    acknowledged: set[str] = field(default_factory=set)
-    refused: int = 0
-    rerouted: int = 0
-    topologies: dict[int, Topology] = field(default_factory=dict)
-    said: dict[str, set[str]] = field(default_factory=dict)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _threads: list[threading.Thread] = field(default_factory=list)
-
-    def __enter__(self) -> "Flow":
-        for act in (self._publish, self._listen):
-            thread = threading.Thread(target=act, daemon=True)
-            thread.start()
-            self._threads.append(thread)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
-
-    def _publish(self) -> None:
-        number = 0
-        with Client(self.plant.server_url("control"), producer="desk") as client:
-            while not self._stop.wait(1 / FLUSHES_PER_SECOND):
-                events = [f"{self.name}-{number + place}" for place in range(EVENTS_PER_FLUSH)]
-                number += EVENTS_PER_FLUSH
-                try:
-                    done = client.publish(QUEUE, [{"type": self.name, "key": key} for key in events])
-                except WeirError:
-                    self.refused += EVENTS_PER_FLUSH
-                else:
-                    self.acknowledged.update(events)
-                    self.rerouted += done.rerouted
-
-    def _listen(self) -> None:
-        """Every topology that stands, and every state that is said of a subject."""
-        while not self._stop.wait(0.25):
-            with suppress(redis.RedisError):
-                with self.plant.server("control") as control:
-                    topology = Topology.from_json(control.get(keys.TOPOLOGY))
-                self.topologies[topology.revision] = topology
-                for about, subject in (self.plant.snapshot() or {}).get("states", {}).items():
-                    self.said.setdefault(about, set()).add(subject["word"])
-
-    def handled(self) -> list[tuple[str, int]]:
-        question = f"SELECT key, count(*) FROM {TABLE} WHERE type = %s GROUP BY key"
-        return [(str(key), int(count)) for key, count in self.plant.ask(question, self.name)]
-
-    def end(self) -> None:
-        """Publishes nothing more. Raises AssertionError unless every event that was acknowledged has had its
-        effect once, and every topology gave each queue all its points, each to one node.
-        """
-        self.__exit__()
-        assert self.acknowledged
-        try:
-            until(lambda: self.acknowledged <= {key for key, _ in self.handled()}, 120, 0.5)
-        except AssertionError:
-            lost = self.acknowledged - {key for key, _ in self.handled()}
-            raise AssertionError(f"{len(lost)} events lost: {self.plant.ends_of_logs()}") from None
-        assert [row for row in self.handled() if row[1] != 1] == []
-        for topology in self.topologies.values():
-            for queue in topology.queues.values():
-                assert sum(queue.points.values()) == TOTAL, topology
-        logger.warning(
-            "%s: %d events handled once, %d refused, %d sent elsewhere",
-            *(self.name, len(self.acknowledged), self.refused, self.rerouted),
-        )
 
 
 @pytest.fixture(scope="module")
@@ -120,16 +36,6 @@ def flow(plant: WholePlant, request: pytest.FixtureRequest) -> Iterator[Flow]:
         yield flow
 
 
-def decisions(plant: WholePlant) -> int:
-    ((count,),) = plant.ask("SELECT count(*) FROM workers_ledgerentry")
-    return int(count)
-
-
-def assert_loops_tick(plant: WholePlant, seconds: float = 30.0) -> None:
-    before = decisions(plant)
-    until(lambda: decisions(plant) > before + 4, seconds, 0.5)
-
-
 def state_of(snapshot: dict[str, Any], about: str) -> dict[str, Any]:
     return snapshot["states"].get(about, {"word": "", "finding": "", "severity": ""})
 
@@ -144,7 +50,7 @@ def again(plant: WholePlant, what: str) -> None:
 
 
 def test_each_part_on_a_host_of_its_own_works_with_the_others(plant, flow):
-    assert_loops_tick(plant)
+    plant.assert_loops_tick()
     assert plant.page_answers()
     snapshot = plant.snapshot()
     assert {state_of(snapshot, f"node/{name}")["severity"] for name in NODES} == {"well"}
@@ -161,7 +67,7 @@ def test_a_partitioned_node_is_offline_its_events_go_elsewhere_and_it_is_used_ag
             "its points are restored on others",
         )
         logger.warning("its points are on others after %.1f s more", emptied)
-        assert_loops_tick(plant)
+        plant.assert_loops_tick()
         assert {"Offline"} & flow.said["node/n3"]
         assert not {"Offline"} & (flow.said["node/n1"] | flow.said["node/n2"])
     again(plant, "partition of n3")
@@ -179,7 +85,7 @@ def test_a_slow_or_lossy_node_is_used_and_nobody_calls_it_offline(plant, flow, w
     with plant.net.disturbed("n2", **what):
         began = time.monotonic()
         while time.monotonic() - began < 20:
-            assert_loops_tick(plant)
+            plant.assert_loops_tick()
     assert not {"Offline"} & flow.said["node/n2"], flow.said
     flow.end()
 
@@ -190,7 +96,7 @@ def test_a_node_whose_clock_is_off_is_used_and_named(plant, flow, ahead_seconds)
         pytest.skip("needs a C compiler (cc) for clocks of its own")
     plant.net.set_clock("n2", ahead_seconds)
     try:
-        assert_loops_tick(plant)
+        plant.assert_loops_tick()
         side = "ahead of" if ahead_seconds > 0 else "behind"
         seconds, snapshot = plant.until(
             lambda snapshot: side in state_of(snapshot, "node/n2")["finding"], 20, "the clock of n2 is named"
@@ -214,10 +120,10 @@ def test_a_worker_host_whose_clock_is_off_is_named_and_the_loops_tick_on(plant, 
             30,
             "the clock of w2 is named",
         )
-        assert_loops_tick(plant)
+        plant.assert_loops_tick()
     finally:
         plant.net.set_clock("w2", 0)
-    assert_loops_tick(plant)
+    plant.assert_loops_tick()
     flow.end()
 
 
@@ -229,7 +135,7 @@ def test_without_the_control_server_for_a_minute_events_are_taken_and_all_goes_o
         during = len(flow.acknowledged) - before
         answers = plant.page_answers()
     again(plant, "a minute without the control server")
-    assert_loops_tick(plant)
+    plant.assert_loops_tick()
     logger.warning("without the control server: %d events taken, login page answers: %s", during, answers)
     assert during > 0 and answers
     flow.end()
@@ -237,7 +143,7 @@ def test_without_the_control_server_for_a_minute_events_are_taken_and_all_goes_o
 
 def test_a_split_between_console_and_workers_stops_neither(plant, flow):
     with plant.net.disturbed("console", ("w1", "w2"), cut=True):
-        assert_loops_tick(plant)
+        plant.assert_loops_tick()
         assert plant.page_answers()
         plant.until(is_whole, 30, "both worker hosts report")
     assert not {"Not reporting"} & (flow.said["host/jobs@w1"] | flow.said["host/jobs@w2"])
@@ -249,11 +155,11 @@ def test_a_worker_host_joins_and_leaves_and_nothing_is_started_again(plant, flow
     plant.join("jobs", "w3")
     seconds, _ = plant.until(lambda snapshot: "jobs@w3" in snapshot["hosts"], 60, "w3 reports")
     logger.warning("w3 reports after %.1f s", seconds)
-    plant.leave("jobs", "w3")
+    plant.end_part("jobs-w3")
     seconds, _ = plant.until(lambda snapshot: "jobs@w3" not in snapshot["hosts"], 60, "w3 has left")
     logger.warning("w3 has left after %.1f s", seconds)
     assert not {"Not reporting"} & flow.said["host/jobs@w3"]
-    assert_loops_tick(plant)
+    plant.assert_loops_tick()
     assert all(plant.processes[name].pid == pid for name, pid in pids.items())
     assert all(process.poll() is None for process in plant.processes.values())
     flow.end()
@@ -262,7 +168,7 @@ def test_a_worker_host_joins_and_leaves_and_nothing_is_started_again(plant, flow
 def test_a_worker_host_that_loses_its_power_costs_no_event(plant, flow):
     plant.net.kill_host("w2")
     plant.until(lambda s: state_of(s, "host/jobs@w2")["word"] == "Not reporting", 60, "w2 is not reporting")
-    assert_loops_tick(plant)
+    plant.assert_loops_tick()
     for role in ("control", "jobs"):
         plant.join(role, "w2")
     again(plant, "power of w2")

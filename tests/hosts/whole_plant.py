@@ -3,9 +3,7 @@ which a third may join. The producer is the test itself, on its host "desk"; the
 """
 
 import json
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +21,7 @@ from console.embedded.processes import WEB_OPTIONS, WORKER_OPTIONS
 from queues import keys
 from queues.nodes.server import ServerConfig, command
 from tests.hosts.network import Network, missing, network
-from tests.postgres import as_postgres, server_binary
+from tests.postgres import as_postgres, folder_of_postgres, server_binary
 from tests.waiting import until
 
 NODES, WORKERS = ("n1", "n2", "n3"), ("w1", "w2", "w3")
@@ -31,17 +29,21 @@ HOSTS = ("control", "database", *NODES, "console", *WORKERS)
 CLOCKED = ("n2", "w2")
 SERVER_PORT, DATABASE_PORT, WEB_PORT = 6379, 5432, 8000
 STARTED_SECONDS = 240.0
-BIN = Path(sys.executable).parent
 PASSWORD = "a long enough pass phrase"
-QUEUE, TABLE = "orders", "orders"
+SECRET = "of all hosts of this plant alike, and of no other plant there is"
+QUEUE, TABLE = "alert", "orders"
 
 
 @dataclass
 class WholePlant:
-    """Its processes stand on the hosts of `net`; what is asked of it here is asked from the desk."""
+    """Its processes stand on the hosts of `net`; what is asked of it here is asked from the desk. code: the
+    checkout that they run from; database: the folder of PostgreSQL.
+    """
 
     net: Network
     folder: Path
+    database: Path
+    code: Path = ROOT
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -62,6 +64,7 @@ class WholePlant:
             **clean_environment(),
             "WEIR_DATA": str(data),
             "WEIR_ADMIN_PASSWORD": PASSWORD,
+            "WEIR_SECRET_KEY": SECRET,
             "WEIR_HOSTS": f"{self.net.of('console')} localhost",
             "REDIS_URL": self.server_url("control"),
             "DATABASE_URL": self.database_url,
@@ -72,28 +75,54 @@ class WholePlant:
         }
 
     def start(self, host: str, name: str, *line: str) -> None:
-        self.processes[name] = self.net.start(host, line, self.environment(host), name)
+        place = self.code
+        self.processes[name] = self.net.start(host, line, self.environment(host), name, place)
+
+    def program(self, name: str) -> str:
+        """Of the environment that the checkout's packages are in."""
+        return str(self.code / ".venv" / "bin" / name)
 
     def begin(self) -> None:
         """Servers first, then a migrated and seeded database, then everything that works on them."""
         self._servers()
         self._database()
+        self.set_up()
+        # Effects of all worker hosts in one place.
+        options = json.dumps({"url": self.database_url, "table": TABLE})
+        self.ask(
+            "UPDATE queues_queue SET handler = 'sql', handler_options = %s WHERE name = %s RETURNING name",
+            *(options, QUEUE),
+        )
+        self.manage("seed")
+        for name in self.parts():
+            self.begin_part(name)
+
+    def set_up(self) -> None:
+        """As Compose's service of that name."""
         for words in (("migrate", "-v0"), ("collectstatic", "--noinput", "-v0"), ("seed",)):
             self.manage(*words)
-        for name in NODES:
-            self.start(name, f"agent-{name}", sys.executable, "-m", "queues.nodes.agent", name)
-        self.start("console", "observer", sys.executable, "manage.py", "observe")
-        self.start("console", "alerter", sys.executable, "manage.py", "alert")
-        address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
-        self.start("console", "web", str(BIN / "uvicorn"), "console.asgi:application", *address, *WEB_OPTIONS)
-        beat = ("--app", "console.celery", "beat", "--loglevel", "WARNING")
-        self.start("console", "beat", str(BIN / "celery"), *beat)
-        for host in WORKERS[:2]:
-            self.join("control", host)
-            self.join("jobs", host)
-        options = json.dumps({"url": self.database_url, "table": TABLE})
-        making = ("--kind", "jobs", "--handler", "sql", "--handler_options", options)
-        self.manage("weir", "queues", QUEUE, "create", *making, "--reason", "Its effects are in one place.")
+
+    def parts(self) -> list[str]:
+        """Everything but the servers, in the order of starting."""
+        workers = [f"{role}-{host}" for host in WORKERS[:2] for role in ("control", "jobs")]
+        return [*(f"agent-{name}" for name in NODES), "observer", "alerter", "web", "beat", *workers]
+
+    def begin_part(self, name: str) -> None:
+        python, celery = self.program("python"), (self.program("celery"), "--app", "console.celery")
+        kind, _, host = name.partition("-")
+        if kind == "agent":
+            self.start(host, name, python, "-m", "queues.nodes.agent", host)
+        elif kind in ("control", "jobs"):
+            self.join(kind, host)
+        elif kind == "beat":
+            self.start("console", name, *celery, "beat", "--loglevel", "WARNING")
+        elif kind == "web":
+            address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
+            uvicorn = (self.program("uvicorn"), "console.asgi:application")
+            self.start("console", name, *uvicorn, *address, *WEB_OPTIONS)
+        else:
+            command = {"observer": "observe", "alerter": "alert"}[kind]
+            self.start("console", name, python, "manage.py", command)
 
     def _servers(self) -> None:
         for host in ("control", *NODES):
@@ -106,13 +135,8 @@ class WholePlant:
             until(self.server(host).ping, 20)
 
     def _database(self) -> None:
-        folder, initdb = self.folder / "database", server_binary("initdb")
-        postgres = server_binary("postgres")
+        folder, initdb, postgres = self.database, server_binary("initdb"), server_binary("postgres")
         assert initdb and postgres
-        for parent in (self.folder, *self.folder.parents[:2]):
-            parent.chmod(0o755)
-        folder.mkdir()
-        shutil.chown(folder, "postgres")
         making = as_postgres([initdb, "-D", str(folder / "data"), "-A", "trust", "-N", "-U", "postgres"])
         subprocess.run(making, check=True, cwd=folder, capture_output=True)
         with (folder / "data" / "pg_hba.conf").open("a") as file:
@@ -140,21 +164,26 @@ class WholePlant:
             "--concurrency",
             pool[1],
         )
-        celery = (str(BIN / "celery"), "--app", "console.celery", "worker")
+        celery = (self.program("celery"), "--app", "console.celery", "worker")
         self.start(host, f"{role}-{host}", *celery, *place, *WORKER_OPTIONS)
 
-    def leave(self, role: str, host: str) -> None:
-        """They are asked to end, as by whoever takes a host away."""
-        process = self.processes.pop(f"{role}-{host}")
+    def end_part(self, name: str) -> None:
+        """It is asked to end, as by whoever takes its host away."""
+        process = self.processes.pop(name)
         process.terminate()
         process.wait(60)
 
     def manage(self, *words: str) -> str:
         """A command of manage.py on the console's host."""
-        line = [sys.executable, "manage.py", *words]
+        line = [self.program("python"), "manage.py", *words]
         inside = ["ip", "netns", "exec", self.net.space("console"), *line]
         made = subprocess.run(
-            inside, cwd=ROOT, env=self.environment("console"), capture_output=True, text=True, timeout=120
+            inside,
+            cwd=self.code,
+            env=self.environment("console"),
+            capture_output=True,
+            text=True,
+            timeout=180,
         )
         assert made.returncode == 0, f"{words}: {made.stdout}{made.stderr}"
         return made.stdout
@@ -162,6 +191,14 @@ class WholePlant:
     def ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database_url, autocommit=True, connect_timeout=5) as connection:
             return connection.execute(question, values).fetchall()
+
+    def decisions(self) -> int:
+        ((count,),) = self.ask("SELECT count(*) FROM workers_ledgerentry")
+        return int(count)
+
+    def assert_loops_tick(self, seconds: float = 30.0) -> None:
+        before = self.decisions()
+        until(lambda: self.decisions() > before + 4, seconds, 0.5)
 
     def snapshot(self) -> dict[str, Any] | None:
         with self.server("control") as control:
@@ -194,14 +231,14 @@ class WholePlant:
 
 
 @contextmanager
-def whole_plant(folder: Path) -> Iterator[WholePlant]:
-    """Started and whole; everything ends with it."""
+def whole_plant(folder: Path, code: Path = ROOT) -> Iterator[WholePlant]:
+    """Started from a checkout, and whole; everything ends with it."""
     if absent := missing():
         pytest.skip(absent)
     if not server_binary("initdb"):
         pytest.skip("needs PostgreSQL; install postgresql to run this.")
-    with network(HOSTS, folder, clocked=CLOCKED) as net:
-        plant = WholePlant(net, folder)
+    with folder_of_postgres() as database, network(HOSTS, folder, clocked=CLOCKED) as net:
+        plant = WholePlant(net, folder, database, code)
         plant.begin()
         plant.until(is_whole, STARTED_SECONDS, "the plant is whole")
         until(plant.page_answers, 60)

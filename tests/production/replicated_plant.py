@@ -24,7 +24,7 @@ from console.embedded.processes import WEB_OPTIONS, WORKER_OPTIONS
 from queues import keys
 from queues.control.connection import connect
 from queues.nodes.server import free_port
-from tests.postgres import as_postgres, server_binary
+from tests.postgres import as_postgres, folder_of_postgres, server_binary
 from tests.sentinels import Replicated, replicated
 from tests.servers import Server, new_server
 from tests.waiting import until
@@ -87,15 +87,16 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_pair(folder: Path) -> Iterator[list[PostgresServer]]:
+def postgres_pair() -> Iterator[list[PostgresServer]]:
     """A primary and a stand-by that has what the primary has committed. It needs root, to be another user."""
     initdb, basebackup = server_binary("initdb"), server_binary("pg_basebackup")
     if not initdb or not basebackup or os.geteuid() != 0:
         pytest.skip("needs PostgreSQL and root; install postgresql to run this.")
-    folder.chmod(0o755)
-    for parent in folder.parents[:3]:
-        parent.chmod(0o755)
-    pair = [PostgresServer(folder / name) for name in ("first", "second")]
+    with folder_of_postgres() as folder:
+        yield from _pair(initdb, basebackup, [PostgresServer(folder / name) for name in ("first", "second")])
+
+
+def _pair(initdb: str, basebackup: str, pair: list[PostgresServer]) -> Iterator[list[PostgresServer]]:
     try:
         for server in pair:
             server.folder.mkdir()
@@ -247,7 +248,7 @@ def replicated_plant(folder: Path) -> Iterator[ReplicatedPlant]:
     """Started and whole; everything ends with it."""
     with ExitStack() as stack:
         control = stack.enter_context(replicated(folder / "control"))
-        databases = stack.enter_context(postgres_pair(_made(folder / "databases")))
+        databases = stack.enter_context(postgres_pair())
         node = new_server(folder / NODE)
         stack.callback(node.close)
         data = _made(folder / "data")

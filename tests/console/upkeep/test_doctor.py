@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 from django.core.management import call_command
+from django.db import connection
 
 from console.upkeep import doctor
 from queues import keys
@@ -48,7 +49,10 @@ def rows_of(name: str) -> list[dict]:
 def test_nothing_is_wrong_with_servers_as_weir_starts_them(plant_topology) -> None:
     assert texts(doctor.control_server) == []
     assert texts(doctor.nodes) == []
-    assert texts(doctor.python) == texts(doctor.database) == texts(doctor.audit) == []
+    assert texts(doctor.python) == texts(doctor.audit) == []
+    # Tests own their tables, which on PostgreSQL is worth a warning.
+    owner = ["The console works as the owner of its tables: it could drop the audit's triggers."]
+    assert texts(doctor.database) == (owner if connection.vendor == "postgresql" else [])
 
 
 def test_a_node_that_does_not_persist_drops_keys_or_has_no_limit_is_named(control, bare) -> None:

@@ -45,7 +45,7 @@ class RestartBackoff:
         return pause
 
     def waits(self) -> float:
-        """What a start needs is not there; the seconds until it is looked for again."""
+        """What a start needs is not there; the seconds until that is asked again."""
         self._due_at = self._monotonic() + FIRST_SECONDS
         return FIRST_SECONDS
 

@@ -4,8 +4,8 @@ import pytest
 from kombu.exceptions import OperationalError
 
 from console.celery import app
-from console.connections.broker_connection import PAUSES_SECONDS
 from queues.nodes.server import free_port
+from workers.coordination.broker_connection import PAUSES_SECONDS
 
 
 def test_a_broker_that_is_away_is_tried_again_each_second_at_most_and_for_ever():

@@ -1,0 +1,97 @@
+"""An upgrade over hosts while events flow: the database is migrated under the processes of the version
+before, which then give way to new ones, one after another, as Compose does it. The servers stay.
+"""
+
+import json
+import logging
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bench.running_plant import ROOT
+from tests.hosts.flow import Flow
+from tests.hosts.whole_plant import is_whole, whole_plant
+from tests.production.engine import checkout
+from tests.waiting import until
+
+logger = logging.getLogger(__name__)
+pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.alone, pytest.mark.timeout(1500)]
+# Where there is no tag yet: a version with three migrations less (22 November 2026).
+BEFORE_THE_FIRST_TAG = "8473b81"
+AGAIN_SECONDS = 120.0
+
+
+def version_before() -> str:
+    """The last tag, if this is not it, else the commit above."""
+    asked = subprocess.run(
+        ["git", "describe", "--tags", "--abbrev=0", "HEAD^"], cwd=ROOT, capture_output=True, text=True
+    )
+    found = asked.stdout.strip() if asked.returncode == 0 else BEFORE_THE_FIRST_TAG
+    if subprocess.run(
+        ["git", "cat-file", "-e", f"{found}^{{commit}}"], cwd=ROOT, capture_output=True
+    ).returncode:
+        pytest.skip(f"the version before ({found}) is not in this checkout: git fetch --unshallow")
+    return found
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the version before, with the packages of its own lock file."""
+    folder = tmp_path_factory.mktemp("before") / "weir"
+    checkout(folder, version_before())
+    subprocess.run([folder / "bin" / "venv"], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def test_an_upgrade_while_events_flow_loses_repeats_and_forgets_nothing(before: Path, tmp_path: Path):
+    with whole_plant(tmp_path, before) as plant:
+        missing = json.loads(migrations_missing(plant.database_url))
+        with Flow(plant, "upgrade") as flow:
+            until(lambda: len(flow.acknowledged) > 500, 60)
+            loops = plant.ask("SELECT name, mode, parameters::text FROM workers_loop ORDER BY name")
+            ends = dict(plant.ask("SELECT loop_id, max(fence) FROM workers_ledgerentry GROUP BY loop_id"))
+            plant.code = ROOT
+            plant.set_up()
+            published = len(flow.acknowledged)
+            for name in plant.parts():
+                plant.end_part(name)
+                plant.begin_part(name)
+            seconds, _ = plant.until(is_whole, AGAIN_SECONDS, "the plant is whole in the new version")
+            until(plant.page_answers, AGAIN_SECONDS, 0.5)
+            plant.assert_loops_tick()
+            logger.warning(
+                "%d migrations; whole %.1f s after the last process began; %d events taken meanwhile",
+                *(len(missing), seconds, len(flow.acknowledged) - published),
+            )
+            assert len(flow.acknowledged) > published
+            flow.end()
+        assert missing and json.loads(migrations_missing(plant.database_url)) == []
+        kept = plant.ask("SELECT name, mode, parameters::text FROM workers_loop ORDER BY name")
+        assert set(loops) <= set(kept)
+        fences = plant.ask("SELECT loop_id, fence FROM workers_ledgerentry ORDER BY id")
+        assert ends
+        for loop in ends:
+            own = [fence for each, fence in fences if each == loop]
+            assert all(after > fence for fence, after in pairwise(own))
+            assert own[-1] > ends[loop]
+        plant.manage("audit", "verify")  # fails where the chain is not whole
+
+
+def migrations_missing(database_url: str) -> str:
+    """Of this version's, in a process of its own: Django is set up once a process."""
+    line = (
+        "import json, django; django.setup(); from django.db import connection; "
+        "from django.db.migrations.executor import MigrationExecutor as E; e = E(connection); "
+        "print(json.dumps([str(each) for each in e.migration_plan(e.loader.graph.leaf_nodes())]))"
+    )
+    environment = {
+        "DATABASE_URL": database_url,
+        "DJANGO_SETTINGS_MODULE": "console.settings",
+        "PATH": "/usr/bin",
+    }
+    python = [str(ROOT / ".venv" / "bin" / "python"), "-c", line]
+    return subprocess.run(
+        python, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    ).stdout
