@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +28,10 @@ PAUSE_SECONDS = 2.0, 6.0  # between two faults
 
 @dataclass(frozen=True)
 class Struck:
-    """One fault and its end. seconds: until all was whole again; None when that did not happen in time."""
+    """One fault and its end. seconds: until all was whole again; None when that did not happen in time.
+    waited_for: {what was missing: seconds from the fault's end until it was there}. load: of the machine, the
+    processes that run or want to, when the fault ended.
+    """
 
     seed: int
     kind: str
@@ -35,6 +39,12 @@ class Struck:
     seconds: float | None
     missing: tuple[str, ...] = ()
     waited_for: dict[str, float] = field(default_factory=dict)
+    load: float = 0.0
+
+    @property
+    def is_within(self) -> bool:
+        """Within its limit, which is one on a calm machine and twice that at a load of 8."""
+        return self.seconds is not None and self.seconds <= self.limit_seconds * (1 + self.load / 8)
 
 
 def run(
@@ -57,6 +67,7 @@ def run(
         "account": asdict(whole),
         "recovery": recovery(struck),
         "not_recovered": [asdict(each) for each in struck if each.seconds is None],
+        "late": [asdict(each) for each in struck if not each.is_within],
         "left_out": left_out,
     }
 
@@ -98,9 +109,10 @@ def _strike(plant: BrokenPlant, seed: int, kinds: Sequence[Kind]) -> Iterator[St
         time.sleep(chance.uniform(*PAUSE_SECONDS))
         with kind.strike(plant, chance):
             log.warning("seed %d: %s", seed, kind.name)
+        load = os.getloadavg()[0]
         seconds, why, waited_for = until_whole(plant, MOST_SECONDS)
         log.warning("seed %d: %s: whole after %s s %s, %s", seed, kind.name, seconds, why, waited_for)
-        yield Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for)
+        yield Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for, round(load, 1))
 
 
 def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str], dict[str, float]]:
@@ -140,12 +152,20 @@ def _drain(plant: BrokenPlant) -> None:
 
 
 def recovery(struck: Sequence[Struck]) -> list[dict[str, Any]]:
-    """A row a kind: how often, and the seconds until whole (p50, p95, most), beside the limit."""
+    """A row a kind: how often, how often within the limit at the load there was, and the seconds until whole
+    (p50, p95, most), beside the limit on a calm machine.
+    """
     rows = []
     for name in sorted({each.kind for each in struck}):
         own = [each for each in struck if each.kind == name]
         seconds = sorted(each.seconds for each in own if each.seconds is not None)
-        row: dict[str, Any] = {"kind": name, "count": len(own), "limit_seconds": own[0].limit_seconds}
+        row: dict[str, Any] = {
+            "kind": name,
+            "count": len(own),
+            "within": sum(each.is_within for each in own),
+            "limit_seconds": own[0].limit_seconds,
+            "most_load": max(each.load for each in own),
+        }
         for label, share in (("p50_seconds", 0.5), ("p95_seconds", 0.95), ("most_seconds", 1.0)):
             place = max(0, math.ceil(share * len(seconds)) - 1)
             row[label] = round(seconds[place], 2) if seconds else None

@@ -9,7 +9,8 @@ import pytest
 from django.core.management import call_command
 
 from bench.faults.kinds import Kind, freeze, kill
-from bench.faults.suite import Struck, chosen, recovery, run
+from bench.faults.suite import Struck, chosen, named, recovery, run
+from queues.errors import BadInput
 
 KINDS: list[Kind] = [each(name) for name in ("web", "beat", "n1") for each in (kill, freeze)]
 SEEDS, FAULTS, RATE = range(1, 11), 20, 10_000
@@ -30,17 +31,32 @@ def test_recovery_is_told_by_kind_and_what_never_came_back_counts():
     assert disk == {
         "kind": "disk full",
         "count": 1,
+        "within": 0,
         "limit_seconds": 10.0,
+        "most_load": 0.0,
         "p50_seconds": None,
         "p95_seconds": None,
         "most_seconds": None,
     }
+    assert web["within"] == 8
     assert (web["count"], web["p50_seconds"], web["p95_seconds"], web["most_seconds"]) == (
         20,
         10.0,
         19.0,
         20.0,
     )
+
+
+def test_the_limit_is_twice_as_long_at_a_load_of_eight():
+    assert [Struck(1, "kill web", 8.0, 15.0, load=load).is_within for load in (0.0, 8.0)] == [False, True]
+    assert not Struck(1, "kill web", 8.0, None, load=8.0).is_within
+
+
+def test_kinds_are_chosen_by_name_and_an_unknown_one_is_named_with_those_there_are():
+    assert [kind.name for kind in named(KINDS, ["freeze n1", "kill web"])] == ["freeze n1", "kill web"]
+    assert named(KINDS, []) == KINDS
+    with pytest.raises(BadInput, match=r"--only: kill moon is no kind of fault.*freeze beat, freeze n1"):
+        named(KINDS, ["kill moon"])
 
 
 @pytest.mark.parametrize(

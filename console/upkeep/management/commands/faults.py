@@ -12,7 +12,7 @@ from queues.errors import BadInput
 
 SUITE = "bench.faults.suite"
 MOST_SEEDS, MOST_FAULTS, MOST_RATE = 100, 1_000, 1_000_000
-COLUMNS = ("count", "p50_seconds", "p95_seconds", "most_seconds", "limit_seconds")
+COLUMNS = ("count", "within", "p50_seconds", "p95_seconds", "most_seconds", "limit_seconds", "most_load")
 
 
 class Command(JsonCommand):
