@@ -12,13 +12,23 @@ from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
+from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.routes.plant import node_named
-from console.api.schemas.control import LoopDetail, LoopList, LoopMode, OverrideEnd, OverrideList, OverrideRow
+from console.api.schemas.control import (
+    DesiredValue,
+    LoopDetail,
+    LoopList,
+    LoopMode,
+    OverrideEnd,
+    OverrideList,
+    OverrideRow,
+)
 from console.connections.control_server import control
 from console.input.row_id import Id, id_of
 from console.pages.loops.loop_view import DescribedLoop, describe, described, parameter_rows
 from console.pages.loops.overrides import law_and_name, scope_of
 from controllers import catalog
+from workers.control.desired import NothingDesired, desired
 from workers.models import Loop, Override
 from workers.steering import override_document, overrides
 from workers.steering.expiry import Expiry
@@ -84,6 +94,16 @@ def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
         "declared": [{**vars(row), "override": row.override and row.override.pk} for row in rows],
         "guard": overrides.effective_guard(law, found.guard, held, now),
     }
+
+
+@router.get(
+    "/loops/{loop_id}/desired",
+    response=DesiredValue,
+    summary="What a loop wants in force, for autoscalers of others (KEDA); 503 without a number",
+)
+def get_desired(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return desired_value(loop_named(loop_id))
 
 
 @router.post("/loops/{loop_id}/mode", response=LoopMode, summary="Change a loop's mode")
@@ -154,6 +174,22 @@ def loop_named(given: int | str) -> Loop:
     if found is None:
         raise Http404(f"loop {given} is not known; GET /api/v1/loops lists them.")
     return found
+
+
+def desired_value(loop: Loop) -> dict[str, Any]:
+    """Raises RefusedError 503 where there is no number: 0 would mean that nothing is needed."""
+    now = timezone.now()
+    try:
+        found = desired(loop, now)
+    except NothingDesired as error:
+        raise RefusedError(503, "loop", str(error), RETRY_AFTER_SECONDS) from None
+    return {
+        "loop": loop.pk,
+        "name": loop.name,
+        "mode": describe(loop, overrides.on(loop, now), now).mode,
+        "desired": found.total,
+        **vars(found),
+    }
 
 
 def override_numbered(override_id: int) -> Override:

@@ -3,21 +3,26 @@
 import time
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 
 from console.actions import plant_control, plant_registration
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
+from console.api.routes.control import desired_value
 from console.api.routes.plant_control import topology_now
+from console.api.schemas.control import DesiredValue
 from console.api.schemas.plants import HandReleased, PlantList, PlantRemoved, PlantRow, TasksByHand
 from console.connections.control_server import control, latest_snapshot
 from queues.stored_document import plain
+from workers.control.parts.operators import OWNERS
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN
+from workers.models import Loop
 from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
 from workers.plants.published import PublishedPlant
+from workers.steering.scope import active_loops
 
 router = Router(tags=["plants"])
 
@@ -75,6 +80,23 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, An
     actor = actor_for(request, "plant.register")
     plant_registration.remove(actor, plant, body.reason)
     return {"removed": plant}
+
+
+@router.get(
+    "/plants/{plant}/desired",
+    response=DesiredValue,
+    summary="The tasks that a plant's loop wants, for autoscalers of others (KEDA); 503 without a number",
+)
+def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> dict[str, Any]:
+    """law: of which loop; else of the one that acts, or that would act by default."""
+    actor_for(request, "plant.view")
+    found = [each for each in active_loops().filter(target__plant=plant) if law in ("", each.law)]
+    ranked = sorted(found, key=lambda each: (each.mode not in Loop.ACTING, -OWNERS.index(each.law)))
+    if not ranked:
+        raise Http404(
+            f"no loop{f' of {law}' if law else ''} sets tasks of {plant}; GET /api/v1/loops lists them."
+        )
+    return desired_value(ranked[0])
 
 
 @router.post(

@@ -142,6 +142,19 @@ class LoopMode(ApiAnswer):
     override: OverrideRow | None
 
 
+class DesiredValue(ApiAnswer):
+    """What a loop wants in force, as numbers that an autoscaler of others polls."""
+
+    loop: int
+    name: str
+    mode: Annotated[str, one_of(Loop.Mode.values)]
+    at: Instant = Field(description="Of the decision.")
+    entry: int = Field(description="The decision's number in the ledger.")
+    desired: float = Field(description="All values together: tasks, processes, or what the law sets.")
+    values: dict[str, float] = Field(description="By operator, or by what the law sets.")
+    reason: str
+
+
 class LadderCap(ApiAnswer):
     """How far the remedies of a queue may go."""
 

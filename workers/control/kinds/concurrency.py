@@ -131,6 +131,7 @@ KIND = LoopKind(
     sensor=sensor,
     readings=readings,
     actuator=set_threads,
+    desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     keeper=keep_threads,
     targets=targets,
     interval_seconds=5,

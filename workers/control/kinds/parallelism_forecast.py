@@ -117,6 +117,7 @@ KIND = LoopKind(
     sensor=sensor,
     readings=readings,
     actuator=set_operator,
+    desired=lambda observation, action: {"tasks": action.get("tasks", observation["current"])},
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     mode=Loop.Mode.ADVISE,

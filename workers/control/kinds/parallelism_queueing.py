@@ -8,6 +8,7 @@ from typing import Any
 from controllers.framework.sensed import Counters, Sensed
 from controllers.parallelism import inputs
 from controllers.parallelism.queueing_law import LAW
+from workers.control.parts.actions import tasks_in_force
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import (
     BOUND_SECONDS,
@@ -53,6 +54,7 @@ KIND = LoopKind(
     sensor=sensor,
     readings=readings,
     actuator=set_tasks,
+    desired=tasks_in_force,
     keeper=keep_plant,
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,

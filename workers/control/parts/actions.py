@@ -11,6 +11,17 @@ def total(action: Document) -> float:
     return sum(_amount(value) for value in action.values())
 
 
+def amounts(observation: Document, action: Document) -> dict[str, float]:
+    """How much an action does, by what it is called; nothing where there is none."""
+    return {name: _amount(value) for name, value in action.items()}
+
+
+def tasks_in_force(observation: Document, action: Document) -> dict[str, float]:
+    """The tasks of each operator once the action is carried out; those it leaves alone as they are."""
+    now = {name: row["tasks"] for name, row in observation.get("operators", {}).items()}
+    return {**now, **action.get("tasks", {})}
+
+
 def _amount(value: Any) -> float:
     if isinstance(value, Mapping):
         return total(value)

@@ -143,6 +143,7 @@ class LoopKind:
     promise: of parameters that are not in force yet; None where the law has no model.
     seeded: whether a topology alone has loops of it; others come with what they steer.
     scenario: of the lab, the one in which the law is tried against its rivals; None where there is none.
+    desired: of an entry's observation and action ({} for none), what is to be in force, as numbers.
     rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: not from a record.
     """
 
@@ -163,6 +164,7 @@ class LoopKind:
     promise: PromisedResponse | None = None
     seeded: bool = False
     scenario: str | None = None
+    desired: Callable[[Document, Document], Mapping[str, float]] = actions.amounts
     rehearsal: Rehearsal | None = None
 
     @property
