@@ -39,10 +39,15 @@ class AuditEntry(models.Model):
 
 
 class Mark(models.Model):
-    """What a person or a deployment tool wrote on the timeline, at an instant or over a range."""
+    """What a person or a deployment tool wrote on the timeline, at an instant or over a range.
+
+    source, event: of the CloudEvent that it came as, "" of one that somebody wrote; the two name it, so one
+    that is sent again is the same. parts: what it is about (`queue/alert`), none: the whole plant.
+    """
 
     class Kind(models.TextChoices):
         DEPLOY = "deploy"
+        CHANGE = "change"  # outside of Weir, but no deploy
         NOTE = "note"
 
     kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.NOTE)
@@ -53,6 +58,17 @@ class Mark(models.Model):
     author = models.CharField(max_length=200)  # a user name, or token:NAME
     created_at = models.DateTimeField(default=timezone.now)
     removed_at = models.DateTimeField(null=True, default=None)
+    source = models.CharField(max_length=300, default="", blank=True)
+    event = models.CharField(max_length=200, default="", blank=True)
+    parts = models.JSONField(default=list)
+    url = models.CharField(max_length=500, default="", blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["source", "event"], condition=~models.Q(event=""), name="an_outside_change_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.title}"

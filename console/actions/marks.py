@@ -4,19 +4,53 @@ Changes are authorised and audited in one transaction. A mark that is removed st
 audit; it only isn't shown any more. All raise PermissionDenied, and BadInput naming the field.
 """
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from console.models import Mark
 from queues.errors import BadInput
+from queues.models import Node, Queue
 
 LONGEST_TITLE, LONGEST_TEXT = 80, 2_000
+LONGEST_SOURCE, LONGEST_EVENT, LONGEST_URL = 300, 200, 500
 MOST_AHEAD = timedelta(minutes=5)
+PART = re.compile(r"(queue|node|application|operator|host|loop|producer)/(\S.{0,119})")
+MOST_PARTS = 20
+# A pipeline that runs wild fills no table: so many outside changes are taken in an hour.
+MOST_AN_HOUR = 1_000
+DEPLOYS = ("deploy", "rollout", "release", "rollback", "rolledback", "rolled-back", "upgraded")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutsideChange:
+    """A change that another system reports. source and event name it: sent again, it is the same."""
+
+    source: str
+    event: str
+    type: str
+    title: str
+    text: str = ""
+    at: datetime
+    parts: Sequence[str] = ()
+    url: str = ""
+
+    @property
+    def kind(self) -> str:
+        """A deploy, where the type says so in one of the usual words."""
+        lowered = self.type.lower()
+        return Mark.Kind.DEPLOY if any(word in lowered for word in DEPLOYS) else Mark.Kind.CHANGE
+
+
+class TooMany(BadInput):
+    """Another outside change, after MOST_AN_HOUR in an hour."""
 
 
 @transaction.atomic
@@ -39,6 +73,70 @@ def add(
     )
     audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=described(mark))
     return mark
+
+
+def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mark, bool]:
+    """The mark of an outside change, and whether it is new. Raises BadInput, TooMany."""
+    demand(actor, "mark.add")
+    if (known := _known(change)) is not None:
+        return known, False
+    _check(change.title, change.kind, change.text, change.at, None, now)
+    _check_outside(change)
+    lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
+    if lately.count() >= MOST_AN_HOUR:
+        raise TooMany("event", f"is the {MOST_AN_HOUR + 1:,}th of an hour; send fewer, and later.")
+    try:
+        with transaction.atomic():
+            mark = Mark.objects.create(
+                kind=change.kind,
+                title=change.title,
+                text=change.text,
+                at=change.at,
+                author=actor.name,
+                created_at=now,
+                source=change.source,
+                event=change.event,
+                parts=list(change.parts),
+                url=change.url,
+            )
+            audit_log.record(actor, "mark.add", str(mark), reason=mark.text, after=described(mark))
+    except IntegrityError:  # it was sent twice at once
+        known = _known(change)
+        if known is None:
+            raise
+        return known, False
+    return mark, True
+
+
+def _known(change: OutsideChange) -> Mark | None:
+    return Mark.objects.filter(source=change.source, event=change.event).exclude(event="").first()
+
+
+def _check_outside(change: OutsideChange) -> None:
+    for name, value, longest in (
+        ("source", change.source, LONGEST_SOURCE),
+        ("id", change.event, LONGEST_EVENT),
+        ("type", change.type, LONGEST_EVENT),
+    ):
+        if not 0 < len(value) <= longest:
+            raise BadInput(name, f"takes 1 to {longest} characters.")
+    if change.url and not (len(change.url) <= LONGEST_URL and change.url.startswith(("https://", "http://"))):
+        raise BadInput("url", f"takes an address of http or https of at most {LONGEST_URL} characters.")
+    if len(change.parts) > MOST_PARTS:
+        raise BadInput("parts", f"takes at most {MOST_PARTS} parts.")
+    for part in change.parts:
+        _check_part(part)
+
+
+def _check_part(part: str) -> None:
+    """Where its kind has a table, it must be there: a part that is misspelt would never be found again."""
+    matched = PART.fullmatch(part)
+    if matched is None:
+        raise BadInput("parts", f"takes parts such as queue/alert or node/n1, not {part[:40]!r}.")
+    kind, name = matched.groups()
+    known = {"queue": Queue.objects.filter(name=name), "node": Node.objects.filter(name=name)}
+    if kind in known and not known[kind].exists():
+        raise BadInput("parts", f"{part} is not there; leave it out where the whole plant is meant.")
 
 
 @transaction.atomic
@@ -67,6 +165,10 @@ def described(mark: Mark) -> dict[str, Any]:
         "at": mark.at.isoformat(),
         "until": mark.until and mark.until.isoformat(),
         "author": mark.author,
+        "source": mark.source,
+        "event": mark.event,
+        "parts": mark.parts,
+        "url": mark.url,
     }
 
 

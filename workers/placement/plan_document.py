@@ -34,8 +34,13 @@ def whole(plan: Plan) -> PlanDocument:
         ended_at=plan.ended_at.timestamp() if plan.ended_at else None,
         can_approve=plan.state == Plan.State.PROPOSED,
         can_stop=plan.state in (Plan.State.APPROVED, Plan.State.RUNNING),
-        can_roll_back=plan.state in ENDED_WITH_MOVES and any(map(has_moved, plan.progress)),
+        can_roll_back=can_roll_back(plan),
     )
+
+
+def can_roll_back(plan: Plan) -> bool:
+    """Whether it has ended and moved something."""
+    return plan.state in ENDED_WITH_MOVES and any(map(has_moved, plan.progress))
 
 
 def summary(plan: Plan) -> PlanStatus:

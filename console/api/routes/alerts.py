@@ -20,6 +20,7 @@ from console.api.schemas.alerts import (
     AlertList,
     AlertReview,
     AlertRow,
+    IncidentChanges,
     MessageRow,
     ReceiverDeleted,
     ReceiverList,
@@ -34,7 +35,9 @@ from console.api.schemas.alerts import (
     SilenceRow,
 )
 from console.connections.control_server import control
+from console.incidents import changes
 from console.input.row_id import Id
+from console.pages.alerts.incident_changes import shown_changes
 from queues.errors import BadInput
 from workers.alerts import history, review
 from workers.alerts.evaluation import preview
@@ -148,6 +151,25 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
             "words": tried.outcome.words,
         },
         "events": [_event(each) for each in events],
+    }
+
+
+@router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="What changed before an incident")
+def get_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    """The changes of the 3 h before its onset, at its subject and upstream, the likeliest cause first."""
+    actor = actor_for(request, "plant.view")
+    found = _alerts().filter(pk=alert_id).first()
+    if found is None:
+        raise Http404(f"Alert {alert_id} is not known.")
+    kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)
+    return {
+        "alert": found.pk,
+        "onset": found.began_at,
+        "reach_seconds": changes.REACH.total_seconds(),
+        "changes": [
+            {**each.change.document(), "url": each.url, "undo": each.undo.words if each.undo else ""}
+            for each in shown_changes(kept[: changes.MOST_STORED], actor)
+        ],
     }
 
 

@@ -1,20 +1,26 @@
 """The timeline: what people marked, and the plant as it was at an instant."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Query, Status
+from ninja import Query, Schema, Status
+from pydantic import ConfigDict
 
 from console.actions import marks
 from console.api.answer.router import Router
+from console.api.ingestion.cloud_event import outside_change
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
+from console.api.request.refusals import RefusedError
+from console.api.schemas.alerts import ChangeList
 from console.api.schemas.snapshot import PlantSnapshot
 from console.api.schemas.timeline import ChartDecisionList, MarkList, MarkRow
+from console.incidents.change_sources import FoundChange, found_changes
+from console.input.boundary import document_of
 from console.input.row_id import Id
 from console.models import Mark
 from console.timeline import happenings
@@ -36,6 +42,22 @@ class NewMark(Given):
     text: str = ""
     at: GivenTime | None = None
     until: GivenTime | None = None
+
+
+class CloudEvent(Schema):
+    """A CloudEvent in its structured form; in the binary one its attributes come in `ce-` headers, and the
+    body is its data. Other attributes are left alone.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    specversion: str | None = None
+    id: str | None = None
+    source: str | None = None
+    type: str | None = None
+    time: str | None = None
+    subject: Any = None
+    data: Any = None
 
 
 @router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
@@ -124,6 +146,55 @@ def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> dict[str, An
         raise Http404(f"mark {mark_id} is not there.")
     marks.remove(actor, found, reason=body.reason, now=timezone.now())
     return marks.described(found)
+
+
+MOST_EVENT_BYTES = 64 * 2**10
+MOST_CHANGES_RANGE = timedelta(days=1)
+AN_HOUR_SECONDS = 3_600
+
+
+@router.post(
+    "/changes", response={200: MarkRow, 201: MarkRow}, summary="Report a change made outside (a CloudEvent)"
+)
+def report_change(request: HttpRequest, body: CloudEvent) -> Status[Any]:
+    """A deploy, a rollout, a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
+    Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as
+    queue/alert says what it is about; `data` may hold title, text, url and parts (a list of such subjects).
+    """
+    actor = actor_for(request, "mark.add")
+    if len(request.body) > MOST_EVENT_BYTES:
+        raise RefusedError(
+            413, "body", f"takes at most {MOST_EVENT_BYTES} bytes; leave out what is not read."
+        )
+    now = timezone.now()
+    # What the body holds beside the attributes is its data, in the binary form.
+    change = outside_change(request.headers, document_of(request.body), now)
+    try:
+        mark, is_new = marks.add_outside(actor, change, now)
+    except marks.TooMany as error:
+        raise RefusedError(429, error.field, error.message, AN_HOUR_SECONDS) from None
+    return Status(201 if is_new else 200, marks.described(mark))
+
+
+@router.get("/changes", response=ChangeList, summary="What was changed in a time range")
+def list_changes(
+    request: HttpRequest,
+    since: Annotated[GivenTime, Query(..., alias="from")],
+    until: Annotated[GivenTime, Query(..., alias="to")],
+) -> dict[str, Any]:
+    """Overrides, plans, declarations, settings, deploys, restarts, actions of loops, and what came, left or
+    jumped among producers, nodes, hosts and types; of a day at most, the newest first.
+    """
+    actor_for(request, "plant.view")
+    since, until = _zoned(since, "from"), _zoned(until, "to")
+    if not timedelta(0) < until - since <= MOST_CHANGES_RANGE:
+        raise BadInput("from", "takes a time before to, at most a day.")
+    found = found_changes(since, until, settings.WEIR_DATA)
+    return {"changes": [_change(each) for each in sorted(found, key=lambda each: each.at, reverse=True)]}
+
+
+def _change(found: FoundChange) -> dict[str, Any]:
+    return {**vars(found), "parts": sorted(found.parts)}
 
 
 def _zoned(moment: datetime, field: str) -> datetime:

@@ -78,6 +78,47 @@ class AlertDetail(AlertRow):
     events: list[AlertHappening]
 
 
+class ChangeRow(ApiAnswer):
+    """What was changed."""
+
+    kind: str
+    at: datetime
+    words: str
+    by: str
+    ref: str = Field(description="Its row, such as override:12; empty where it has none.")
+    parts: list[str] = Field(description="What it touches, such as queue/alert; none: the whole plant.")
+
+
+class ChangeList(ApiAnswer):
+    changes: list[ChangeRow] = Field(description="The newest first.")
+
+
+class IncidentChangeRow(ApiAnswer):
+    """A change before an incident, with how near it is and how often its kind came before."""
+
+    kind: str
+    at: datetime
+    words: str
+    by: str
+    ref: str = Field(description="Its row, such as override:12; empty where it has none.")
+    steps: int | None = Field(description="Steps upstream of what is disturbed; null: not upstream.")
+    delay_seconds: Seconds = Field(description="From the change to the onset.")
+    weight: float = Field(description="Of the ranking; the greater the likelier.")
+    before: int = Field(description="Earlier incidents of this condition that such a change came before.")
+    incidents: int = Field(description="How many earlier incidents that rests on.")
+    url: str = Field(description="Where to read on.")
+    undo: str = Field(description="What its button says that undoes it; empty: there is none.")
+
+
+class IncidentChanges(ApiAnswer):
+    """What changed before an incident, the likeliest cause first."""
+
+    alert: int
+    onset: datetime
+    reach_seconds: Seconds = Field(description="How far back was searched.")
+    changes: list[IncidentChangeRow]
+
+
 class ReviewedAlert(ApiAnswer):
     """An alert of the time that is reviewed."""
 

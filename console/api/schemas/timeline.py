@@ -55,6 +55,10 @@ class MarkRow(ApiAnswer):
     at: datetime
     until: datetime | None = Field(description="null: an instant.")
     author: str
+    source: str = Field(description="Of an outside change: the system that reports it; else empty.")
+    event: str = Field(description="Of an outside change: its id there; else empty.")
+    parts: list[str] = Field(description="What it is about, such as queue/alert; none: the whole plant.")
+    url: str
 
 
 class MarkList(ApiAnswer):

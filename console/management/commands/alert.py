@@ -1,4 +1,6 @@
-"""`manage.py alert`: evaluates the alert rules, notifies receivers, checks the audit."""
+"""`manage.py alert`: evaluates the alert rules, notifies receivers, checks the audit, and searches what
+changed before incidents.
+"""
 
 import signal
 import threading
@@ -8,6 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from console.audit.watch import AuditWatch
+from console.incidents.keeper import ChangeKeeper
 from workers.alerts.alerter import Alerter
 from workers.coordination.connections import control_server
 
@@ -22,8 +25,11 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        # Beside it: an audit that was altered is an alert.
-        watching = threading.Thread(target=AuditWatch(settings.WEIR_DATA).run, args=(stop,), daemon=True)
-        watching.start()
+        # Beside it: an audit that was altered is an alert, and what changed must keep no alert waiting.
+        runs = (AuditWatch(settings.WEIR_DATA).run, ChangeKeeper(settings.WEIR_DATA).run)
+        beside = [threading.Thread(target=run, args=(stop,), daemon=True) for run in runs]
+        for thread in beside:
+            thread.start()
         Alerter(control_server(CONTROL_TIMEOUT_SECONDS)).run(stop)
-        watching.join(JOIN_SECONDS)
+        for thread in beside:
+            thread.join(JOIN_SECONDS)

@@ -12,6 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
+from console.incidents.changes import changes_of, is_incident
+from console.pages.alerts.incident_changes import ShownChange, shown_changes
 from console.pages.alerts.quick_actions import (
     MINUTES,
     QuickAction,
@@ -31,7 +33,7 @@ from workers.alerts.lifecycle.open_alerts import suppression_of
 from workers.alerts.rules import runbook
 from workers.documents.snapshot import Snapshot
 
-MOST_EVENTS = 60
+MOST_EVENTS, MOST_CHANGES = 60, 5
 MOST_ALIKE, MOST_FOLDED = 4, 200
 LABELS = re.compile("_(seconds|per_second|bytes)$")  # the unit stands in the title
 # The hour: what went before it matters more than what came after.
@@ -104,6 +106,10 @@ class AlertDetails:
     impact: str
     first_steps: str
     response: history.Response
+    is_incident: bool
+    changes: list[ShownChange]  # before it, the likeliest cause first
+    more_changes: list[ShownChange]
+    can_undo: bool  # one of them
     quick_actions: list[QuickAction]  # that whoever looks may take
     quick_minutes: int  # how long a hold or a pause of them lasts
     related_pages: list[RelatedPage]
@@ -147,6 +153,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
     condition = CONDITIONS.get(alert.condition)
     loop = loop_of(alert)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MOST_EVENTS]
+    changes = shown_changes(changes_of(alert), actor) if is_incident(alert) else []
     return AlertDetails(
         id=alert.pk,
         row=alert,
@@ -159,6 +166,10 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
         first_steps=impact.FIRST_STEPS.get(alert.condition, ""),
         response=history.response(alert),
+        is_incident=is_incident(alert),
+        changes=changes[:MOST_CHANGES],
+        more_changes=changes[MOST_CHANGES:],
+        can_undo=any(each.undo for each in changes),
         quick_actions=[each for each in quick_actions(alert, loop, snapshot) if actor.may(each.may)],
         quick_minutes=MINUTES,
         related_pages=[each for each in related_pages(alert, loop) if actor.may(each.may)],

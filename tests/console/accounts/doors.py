@@ -169,6 +169,8 @@ DOORS = {
     "GET api/v1/snapshot": "viewer",
     "GET api/v1/decisions": "viewer",
     "GET api/v1/marks": "viewer",
+    "GET api/v1/changes": "viewer",
+    "POST api/v1/changes": "operator",
     "POST api/v1/marks": "operator",
     "POST api/v1/marks/<mark_id>/remove": "operator",
     "GET api/v1/queues": "viewer",
@@ -236,6 +238,7 @@ DOORS = {
     "GET api/v1/alerts": "viewer",
     "GET api/v1/alerts/review": "viewer",
     "GET api/v1/alerts/<alert_id>": "viewer",
+    "GET api/v1/alerts/<alert_id>/changes": "viewer",
     "POST api/v1/alerts/<alert_id>/acknowledge": "operator",
     "POST api/v1/alerts/<alert_id>/snooze": "operator",
     "POST api/v1/alerts/<alert_id>/escalate": "operator",
@@ -319,6 +322,7 @@ QUERY = {
     "GET api/v1/snapshot": {"at": "2026-11-20T03:12:00Z"},
     "GET api/v1/decisions": {"from": 0, "to": 1},
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
+    "GET api/v1/changes": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
     **{door: {"operator": "performance/hosts"} for door in DOORS if door.startswith("GET control/")},
 }
 NAMES = {
@@ -350,6 +354,7 @@ API_BODIES = {
     "POST api/v1/receivers/<name>": {"channel": "browser", "reason": "a test"},
     "POST api/v1/receivers/<name>/delete": {"reason": "a test"},
     "POST api/v1/marks": {"title": "a test"},
+    "POST api/v1/changes": {"specversion": "1.0", "id": "1", "source": "/ci", "type": "dev.test.deploy"},
     "POST api/v1/marks/<mark_id>/remove": {"reason": "a test"},
     "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
     "POST api/v1/plans/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},

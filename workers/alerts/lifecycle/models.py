@@ -173,6 +173,11 @@ class AlertEvent(models.Model):
         ESCALATED = "escalated"
         RESOLVED = "resolved"
         NOTE = "note"
+        GRADED = "graded"  # its severity, by a person
+        ROLE = "role"
+        MITIGATED = "mitigated"
+        FOLLOW_UP = "follow-up"
+        REVIEWED = "reviewed"
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now)
@@ -185,6 +190,48 @@ class AlertEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.at:%H:%M:%S}"
+
+
+class Incident(models.Model):
+    """What is kept of an alert that no other explains, beside the alert: what came before it, and what people
+    say of it. No row: nothing yet.
+
+    changes: as `console.incidents.changes` found them, the likeliest cause first; roles: {role: who}; review:
+    in Markdown, "" while nobody has edited the draft.
+    """
+
+    alert = models.OneToOneField(Alert, on_delete=models.CASCADE, primary_key=True, related_name="incident")
+    severity = models.CharField(max_length=10, choices=AlertRule.Severity.choices, default="", blank=True)
+    roles = models.JSONField(default=dict)
+    mitigated_at = models.DateTimeField(null=True, default=None)
+    changes: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    changes_at = models.DateTimeField(null=True, default=None)  # of the last search
+    review = models.TextField(default="", blank=True)
+    review_revision = models.PositiveIntegerField(default=0)
+    reviewed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    reviewed_at = models.DateTimeField(null=True, default=None)
+
+    def __str__(self) -> str:
+        return f"incident {self.alert_id}"
+
+
+class FollowUp(models.Model):
+    """What is to be done after an incident, so that it does not come again."""
+
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="follow_ups")
+    text = models.CharField(max_length=500)
+    owner = models.CharField(max_length=150, default="", blank=True)  # a user name; "": nobody yet
+    due_on = models.DateField(null=True, default=None)
+    created_at = models.DateTimeField(default=timezone.now)
+    done_at = models.DateTimeField(null=True, default=None)
+    done_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+
+    def __str__(self) -> str:
+        return f"{self.text[:40]} ({'done' if self.done_at else 'open'})"
 
 
 class Message(models.Model):

@@ -1,0 +1,1 @@
+"""Incidents examined: what changed before one, what is different in it, and the draft of its review."""

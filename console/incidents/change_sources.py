@@ -1,0 +1,264 @@
+"""Where changes are recorded, a source a function: each gives those of a time, not later than its end.
+
+A change names the parts that it touches as `workers.plants.influences` names them, and the row that it is of
+(`ref`), from which pages make its link and its undo.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Count, Max, Q
+
+from console.display.override_words import short
+from console.models import AuditEntry, Mark
+from console.timeline.happenings import ended_at
+from console.timeline.restarts import PLANT, restarts
+from workers.history.appearances import Appearance, appearances
+from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
+from workers.steering.scope import Scope
+
+# What people change that has no row of its own, and the kind of part that its target names; "": the plant.
+AUDITED = {
+    "settings.change": "",
+    "queue.change": "queue",
+    "queue.create": "queue",
+    "ladder.cap": "queue",
+    "node.use": "node",
+    "pipeline.steer": "application",
+    "pipeline.stop": "application",
+    "pipeline.start": "application",
+    "pipeline.restart": "application",
+    "process.restart": "",
+    "dead_letters.requeue": "queue",
+    "task.run": "",
+    "task.change": "",
+    "alert_rule.change": "rule",
+    "plant.remove": "",
+    "plant.register": "",
+}
+APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
+MOST_ROWS = 300  # of one source
+REASON_SHOWN = 160
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundChange:
+    """A change as it is recorded. kind: what is counted together ("override", "loop flow"); ref: its row,
+    "override:12"; "" where it has none.
+    """
+
+    kind: str
+    at: datetime
+    parts: frozenset[str] = frozenset()
+    words: str
+    by: str = ""
+    ref: str = ""
+
+
+def found_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
+    """Of all sources."""
+    rows = [
+        *_overrides(since, until),
+        *_plans(since, until),
+        *_declarations(since, until),
+        *_audited(since, until),
+        *_marks(since, until),
+        *_restarts(since, until, data),
+        *_loop_actions(since, until),
+        *_appeared(since, until, data),
+    ]
+    return [row for row in rows if since <= row.at <= until]
+
+
+def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
+    """Set, and ended: by somebody, or by itself."""
+    touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
+    found = Override.objects.filter(touched, created_at__lte=until)
+    of_laws = _loops_of_laws()
+    for override in found.select_related("loop", "node", "owner").order_by("-created_at")[:MOST_ROWS]:
+        parts, what = _parts_of_override(override, of_laws), _override_words(override)
+        reason = override.reason[:REASON_SHOWN]
+        ref, by = f"override:{override.pk}", override.owner.get_username()
+        yield FoundChange(
+            kind=f"override {override.name}",
+            at=override.created_at,
+            parts=parts,
+            words=f"{what} set: {reason}",
+            by=by,
+            ref=ref,
+        )
+        if (end := ended_at(override)) is not None:
+            yield FoundChange(
+                kind="override ended", at=end, parts=parts, words=f"{what} ended", by=by, ref=ref
+            )
+
+
+def _loops_of_laws() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, law in Loop.objects.values_list("name", "law"):
+        found.setdefault(law, []).append(name)
+    return found
+
+
+def _parts_of_override(override: Override, of_laws: dict[str, list[str]]) -> frozenset[str]:
+    node = override.node.name if override.node else ""
+    named = (
+        ("loop", override.loop.name if override.loop else ""),
+        ("queue", override.queue),
+        ("node", node),
+        ("host", override.host),
+    )
+    parts = frozenset(f"{kind}/{name}" for kind, name in named if name)
+    return parts or frozenset(f"loop/{name}" for name in of_laws.get(override.law, ()))
+
+
+def _override_words(override: Override) -> str:
+    return f"Override {override.name.replace('_', ' ')} {short(override.value)} on {Scope.of(override)}"
+
+
+def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
+    for plan in Plan.objects.filter(started_at__range=(since, until)).select_related("owner")[:MOST_ROWS]:
+        assert plan.started_at is not None
+        nodes = {move[end] for move in plan.moves for end in ("from", "to")} | {plan.empties}
+        parts = {f"node/{name}" for name in nodes if name} | {f"queue/{move['queue']}" for move in plan.moves}
+        yield FoundChange(
+            kind=f"plan {plan.kind}",
+            at=plan.started_at,
+            parts=frozenset(parts),
+            words=f"Plan {plan.pk} began: {plan.title}",
+            by=plan.owner.get_username() if plan.owner else plan.law or "recovery",
+            ref=f"plan:{plan.pk}",
+        )
+
+
+def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
+    found = PipelineVersion.objects.filter(created_at__range=(since, until)).select_related("owner")
+    for version in found[:MOST_ROWS]:
+        yield FoundChange(
+            kind="declaration",
+            at=version.created_at,
+            parts=frozenset({f"application/{version.application}"}),
+            words=f"{version.application} declared, version {version.number}: "
+            f"{version.reason[:REASON_SHOWN]}",
+            by=version.owner.get_username(),
+            ref=f"declaration:{version.application}:{version.number}",
+        )
+
+
+def _audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
+    found = AuditEntry.objects.filter(at__range=(since, until), action__in=AUDITED)
+    for entry in found.order_by("-at")[:MOST_ROWS]:
+        yield FoundChange(
+            kind=entry.action,
+            at=entry.at,
+            parts=_parts_of_entry(entry),
+            words=_entry_words(entry),
+            by=entry.actor,
+            ref=f"audit:{entry.pk}",
+        )
+
+
+def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:
+    kind = AUDITED[entry.action]
+    first = entry.target.split(" ")[0].split(",")[0]
+    if entry.action == "settings.change" and "/" in first:  # a loop's own parameter
+        return frozenset({f"loop/{first}"})
+    if not kind:
+        return frozenset()
+    if kind == "application" and "/" in first:
+        application, _, operator = first.partition("/")
+        return frozenset({f"application/{application}", f"operator/{application}/{operator}"})
+    return frozenset({f"{kind}/{first.partition('/')[0]}"})
+
+
+def _entry_words(entry: AuditEntry) -> str:
+    what = entry.action.replace(".", " ").replace("_", " ").capitalize()
+    values = "" if entry.before is None or not _is_short(entry) else f" {entry.before} → {entry.after}"
+    reason = f": {entry.reason[:REASON_SHOWN]}" if entry.reason else ""
+    return f"{what}, {entry.target}{values}{reason}"
+
+
+def _is_short(entry: AuditEntry) -> bool:
+    return all(isinstance(each, int | float | str) for each in (entry.before, entry.after))
+
+
+def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
+    """Notes are none: they say, and change nothing."""
+    found = Mark.objects.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
+    for mark in found.order_by("-at")[:MOST_ROWS]:
+        words = f"{mark.get_kind_display()}: {mark.title}"
+        by = mark.source or mark.author
+        parts, ref = frozenset(mark.parts), f"mark:{mark.pk}"
+        yield FoundChange(kind=mark.kind, at=mark.at, parts=parts, words=words, by=by, ref=ref)
+
+
+def _restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
+    for each in restarts(data, since, until)[-MOST_ROWS:]:
+        how = f" after {each.how}" if each.how else ""
+        name = "Weir" if each.name == PLANT else each.name
+        words = f"{name} started{how}" if each.name == PLANT else f"Process {name} started again{how}"
+        parts = frozenset({"pipeline"} if each.name == "pipeline" else _node_of_process(each.name))
+        yield FoundChange(kind="restart", at=each.at, parts=parts, words=words)
+
+
+def _node_of_process(name: str) -> Iterable[str]:
+    """A node's server and its agent are named after it."""
+    return {f"node/{name.removeprefix('agent-')}"} if name.startswith(("agent-", "n")) else ()
+
+
+def _loop_actions(since: datetime, until: datetime) -> Iterator[FoundChange]:
+    """A loop's actions of the time are one change, at the newest; those that were judged harmful another."""
+    done = LedgerEntry.objects.filter(at__range=(since, until), acted=True, mode__in=Loop.ACTING)
+    harmful = Q(verdict=LedgerEntry.Verdict.HARMFUL)
+    for condition, kind in ((~harmful, "loop"), (harmful, "harmful")):
+        groups = (
+            done.filter(condition)
+            .order_by()
+            .values("loop__name", "loop__law")
+            .annotate(count=Count("pk"), newest=Max("pk"), newest_at=Max("at"))
+        )
+        yield from _of_loops(list(groups[:MOST_ROWS]), kind)
+
+
+def _of_loops(groups: Sequence[dict[str, Any]], kind: str) -> Iterator[FoundChange]:
+    newest = [row["newest"] for row in groups]
+    reasons = dict(LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "reason"))
+    for row in groups:
+        times = "once" if row["count"] == 1 else f"{row['count']} times, last"
+        said = " with harm" if kind == "harmful" else ""
+        yield FoundChange(
+            kind=f"{kind} {row['loop__law']}",
+            at=row["newest_at"],
+            parts=frozenset({f"loop/{row['loop__name']}"}),
+            words=f"Loop {row['loop__name']} acted{said} {times}: "
+            f"{reasons.get(row['newest'], '')[:REASON_SHOWN]}",
+            by=row["loop__law"],
+            ref=f"entry:{row['newest']}",
+        )
+
+
+def _appeared(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
+    for each in appearances(data, since.timestamp(), until.timestamp()):
+        kind = each.part.partition("/")[0]
+        yield FoundChange(
+            kind=f"{kind} {each.how}",
+            at=datetime.fromtimestamp(each.at, UTC),
+            parts=frozenset({each.part}),
+            words=_appearance_words(each),
+            ref=f"part:{each.part}",
+        )
+
+
+def _appearance_words(found: Appearance) -> str:
+    kind, _, name = found.part.partition("/")
+    subject = f"{kind.capitalize()} {name.replace('/', ' of type ', 1) if kind == 'type' else name}"
+    if kind == "type":
+        application, _, type_name = name.partition("/")
+        subject = f"Events of type {type_name} at {application}"
+    if found.how in APPEARED:
+        rate = "" if found.after is None else f", {found.after:,.4g} events/s"
+        return f"{subject} {APPEARED[found.how]}{rate}"
+    return f"{subject} {found.how}: {found.before or 0:,.4g} → {found.after or 0:,.4g} events/s"

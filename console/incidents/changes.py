@@ -1,0 +1,210 @@
+"""What changed before an incident: all sources, ranked (`controllers.diagnosis.changes`), and kept with it.
+
+Changes are searched soon after the incident fired, again while it is young (a deploy may be reported
+late), and at its end; what was found last is kept with it, so its review has it when the ledger and the
+snapshots are gone. How often a kind came before is counted over what is kept with the incidents of the same
+condition.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Count
+
+from console.incidents.change_sources import AUDITED, FoundChange, found_changes
+from console.models import AuditEntry, Mark
+from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
+from controllers.diagnosis.influence import distances
+from queues.stored_document import BadDocument
+from workers.alerts.lifecycle.models import Alert, Incident
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
+from workers.history.snapshot_archive import snapshot_at
+from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
+from workers.plants.influences import influences_of, parts_of_labels
+
+REACH = timedelta(hours=3)
+MOST_STORED = 25
+RECORD_DAYS = timedelta(days=30)
+LOOPS_RECORD = timedelta(days=1)  # loops act so often that a day says how often
+MOST_INCIDENTS = 200  # that a record rests on
+# Of what comes from snapshots alone, which are not counted over days, by the word that its kind ends with:
+# assumed. Rates change each day; a node, a host or a producer comes or goes less than once a week.
+APPEARANCE_CHANCES = {"rose": 0.15, "fell": 0.15}
+APPEARANCE_CHANCE = 0.04
+YOUNG = timedelta(minutes=30)  # while it is so young
+SEARCH_EVERY = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentChange:
+    """A change as it is kept with an incident. steps: from what is disturbed upstream to it, None: it is not
+    upstream; delay_seconds: to the onset. before, incidents: so many of the incidents of this condition had
+    such a change upstream, this one not counted.
+    """
+
+    kind: str
+    at: datetime
+    words: str
+    by: str
+    ref: str
+    steps: int | None
+    delay_seconds: float
+    weight: float
+    before: int = 0
+    incidents: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As it is kept, and as the API gives it."""
+        return {**vars(self), "at": self.at.isoformat()}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "IncidentChange":
+        return cls(**{**document, "at": datetime.fromisoformat(document["at"])})
+
+
+def is_incident(alert: Alert) -> bool:
+    """An alert that fired, and that no other explains."""
+    return alert.fired_at is not None and alert.under_id is None
+
+
+def changes_of(alert: Alert) -> list[IncidentChange]:
+    """What was found last, the likeliest cause first; nothing before the first search."""
+    kept = Incident.objects.filter(alert=alert).values_list("changes", flat=True).first()
+    return [IncidentChange.from_document(each) for each in kept or ()]
+
+
+def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange]:
+    """Search, and store what was found."""
+    found = search_changes(alert, data)
+    kept = [each.document() for each in found[:MOST_STORED]]
+    Incident.objects.update_or_create(alert=alert, defaults={"changes": kept, "changes_at": now})
+    return found
+
+
+def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
+    """All of the REACH before its onset, the likeliest cause first; nothing is kept."""
+    onset, until = alert.began_at, alert.began_at + timedelta(seconds=SLACK_SECONDS)
+    found = found_changes(onset - REACH, until, data)
+    snapshot = _snapshot(data, onset)
+    steps = steps_upstream(alert, snapshot)
+    records = kind_records(alert.condition, {each.kind for each in found}, alert.pk, onset)
+    plain = [PlantChange(each.kind, each.at.timestamp(), each.parts) for each in found]
+    rows = ranked(plain, onset.timestamp(), steps, records)
+    return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
+
+
+def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
+    """Each part that may have caused the alert, and how many steps it is away. An alert of the whole plant
+    may come from anywhere: every part is one step away.
+    """
+    subjects = parts_of_labels(alert.labels)
+    influences = influences_of(snapshot)
+    if not subjects:
+        every = {part for acting in influences.values() for part in acting} | set(influences)
+        return {**dict.fromkeys(every, 1), f"rule/{alert.rule_name}": 0}
+    subjects += [f"node/{name}" for name in alert.touches.get("nodes", ())]
+    return distances(influences, [*subjects, f"rule/{alert.rule_name}"])
+
+
+def kind_records(condition: str, kinds: set[str], but: int, onset: datetime) -> dict[str, KindRecord]:
+    """Kind → how often such changes came before incidents of this condition, and by chance."""
+    kept = (
+        Incident.objects.filter(alert__condition=condition, changes_at__isnull=False)
+        .exclude(alert=but)
+        .order_by("-alert__began_at")
+        .values_list("changes", flat=True)[:MOST_INCIDENTS]
+    )
+    incidents = list(kept)
+    before = Counter(
+        kind for rows in incidents for kind in {row["kind"] for row in rows if row["steps"] is not None}
+    )
+    chances = _chances(onset)
+    return {
+        kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _assumed(kind)) for kind in kinds
+    }
+
+
+def _assumed(kind: str) -> float:
+    return APPEARANCE_CHANCES.get(kind.rpartition(" ")[2], APPEARANCE_CHANCE)
+
+
+def _row(
+    found: FoundChange,
+    steps: int | None,
+    delay_seconds: float,
+    weight: float,
+    records: Mapping[str, KindRecord],
+) -> IncidentChange:
+    record = records[found.kind]
+    return IncidentChange(
+        kind=found.kind,
+        at=found.at,
+        words=found.words,
+        by=found.by,
+        ref=found.ref,
+        steps=steps,
+        delay_seconds=round(delay_seconds, 1),
+        weight=round(weight, 6),
+        before=record.before,
+        incidents=record.incidents,
+    )
+
+
+def _snapshot(data: Path, at: datetime) -> Snapshot:
+    try:
+        return snapshot_at(data, at.timestamp()) or NOTHING_SEEN
+    except (BadDocument, OSError):
+        return NOTHING_SEEN
+
+
+def _chances(onset: datetime) -> dict[str, float]:
+    """Kind → the probability that any REACH holds such a change, from what was recorded before the onset."""
+    since = onset - RECORD_DAYS
+    counts: Counter[str] = Counter()
+    for name, count in _counted(Override.objects.filter(created_at__range=(since, onset)), "name"):
+        counts[f"override {name}"] += count
+        counts["override ended"] += count
+    for kind, count in _counted(Plan.objects.filter(started_at__range=(since, onset)), "kind"):
+        counts[f"plan {kind}"] += count
+    counts["declaration"] = PipelineVersion.objects.filter(created_at__range=(since, onset)).count()
+    audited = AuditEntry.objects.filter(at__range=(since, onset), action__in=AUDITED)
+    counts.update(dict(_counted(audited, "action")))
+    marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)
+    counts.update(dict(_counted(marks, "kind")))
+    window, observed = REACH.total_seconds(), RECORD_DAYS.total_seconds()
+    chances = {kind: chance_of(count, window, observed) for kind, count in counts.items()}
+    return {**chances, **_loop_chances(onset)}
+
+
+def _loop_chances(onset: datetime) -> dict[str, float]:
+    done = LedgerEntry.objects.filter(
+        at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING
+    )
+    window, observed = REACH.total_seconds(), LOOPS_RECORD.total_seconds()
+    found: dict[str, float] = {}
+    for row in done.order_by().values("loop__law", "verdict").annotate(count=Count("pk")):
+        harmful = row["verdict"] == LedgerEntry.Verdict.HARMFUL
+        kind = f"{'harmful' if harmful else 'loop'} {row['loop__law']}"
+        found[kind] = max(found.get(kind, 0.0), chance_of(row["count"], window, observed))
+    return found
+
+
+def _counted(rows: Any, column: str) -> Sequence[tuple[str, int]]:
+    found: Sequence[tuple[str, int]] = rows.order_by().values_list(column).annotate(Count("pk"))
+    return found
+
+
+def is_due(alert: Alert, now: datetime) -> bool:
+    """Whether its changes are to be searched: at once, every few minutes while it is young, at its end."""
+    incident = getattr(alert, "incident", None)
+    searched_at: datetime | None = incident.changes_at if incident else None
+    if searched_at is None:
+        return True
+    if alert.resolved_at is not None:
+        return searched_at < alert.resolved_at
+    young = alert.fired_at is not None and now - alert.fired_at < YOUNG
+    return young and now - searched_at >= SEARCH_EVERY

@@ -1,0 +1,48 @@
+"""Searches what changed before each incident, beside the alerter: soon after it fired, and until it ends."""
+
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from django.db import DatabaseError, close_old_connections, connections
+from django.db.models import Q
+
+from console.incidents.changes import is_due, keep_changes
+from workers.alerts.lifecycle.models import Alert
+
+logger = logging.getLogger(__name__)
+CHECK_SECONDS = 10.0
+MOST_PER_CHECK = 4  # each reads some twenty snapshots
+LATELY = timedelta(days=1)  # an end that was missed (the alerter was down) is made up for
+
+
+class ChangeKeeper:
+    """`step` is one check; `run` checks until asked to stop. Two of them do no harm: each keeps the same."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def step(self, now: datetime) -> int:
+        """How many incidents were examined."""
+        rows = Alert.objects.select_related("incident").filter(fired_at__isnull=False, under=None)
+        lately = rows.filter(Q(resolved_at__isnull=True) | Q(resolved_at__gte=now - LATELY))
+        due = [alert for alert in lately.order_by("-fired_at")[:100] if is_due(alert, now)][:MOST_PER_CHECK]
+        for alert in due:
+            keep_changes(alert, self._data, now)
+        return len(due)
+
+    def run(self, stop: threading.Event) -> None:
+        """What fails is logged once, and tried again."""
+        in_trouble = False
+        while not stop.wait(CHECK_SECONDS):
+            try:
+                self.step(datetime.now(UTC))
+                in_trouble = False
+            except Exception as error:
+                if not in_trouble:
+                    logger.warning("Changes before incidents can't be searched: %r", error)
+                in_trouble = True
+                if isinstance(error, DatabaseError):
+                    close_old_connections()
+        connections.close_all()

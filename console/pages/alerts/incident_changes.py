@@ -1,0 +1,189 @@
+"""What changed before an incident as pages show it: each change with its link, its undo and its record."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+
+from console.accounts.access import Actor
+from console.incidents.changes import IncidentChange
+from console.input.form_values import iso
+from console.models import AuditEntry, Mark
+from console.pages.alerts.quick_actions import MINUTES, QuickAction, RelatedPage
+from controllers.framework.reason import counted
+from queues.models import Node, Queue
+from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
+from workers.placement.plan_document import can_roll_back
+from workers.steering import overrides, plant_settings
+
+AROUND = timedelta(minutes=10)
+HERE = {0: "at the subject", 1: "1 step upstream"}
+PAGES = {"node": "node", "queue": "queue", "host": "worker-host", "application": "pipeline-application"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownChange:
+    """A change with where to read on. away: how near in words; record: how often its kind came before.
+    undo: a button; back: a page on which it is undone.
+    """
+
+    change: IncidentChange
+    url: str
+    outside_url: str
+    away: str
+    record: str
+    undo: QuickAction | None = None
+    back: RelatedPage | None = None
+
+
+def shown_changes(changes: Sequence[IncidentChange], actor: Actor) -> list[ShownChange]:
+    """In their order; an undo only for who may."""
+    return [_shown(each, actor) for each in changes]
+
+
+def _shown(change: IncidentChange, actor: Actor) -> ShownChange:
+    kind, _, name = change.ref.partition(":")
+    shown = SHOWN[kind](name, change) if kind in SHOWN else _Links()
+    undo = shown.undo if shown.undo is not None and actor.may(shown.undo.may) else None
+    back = shown.back if shown.back is not None and actor.may(shown.back.may) else None
+    return ShownChange(
+        change=change,
+        url=shown.url or _timeline(change.at),
+        outside_url=shown.outside_url,
+        away=away_words(change),
+        record=record_words(change),
+        undo=undo,
+        back=back,
+    )
+
+
+def away_words(change: IncidentChange) -> str:
+    """How far from what is disturbed."""
+    if change.steps is None:
+        return "not upstream"
+    return HERE.get(change.steps, f"{change.steps} steps upstream")
+
+
+def record_words(change: IncidentChange) -> str:
+    """How often its kind came before incidents of this condition."""
+    if not change.incidents:
+        return "no earlier incident of this kind to compare with"
+    earlier = counted(change.incidents, "earlier incident")
+    return f"such a change came before {change.before} of {earlier} of this kind"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Links:
+    url: str = ""
+    outside_url: str = ""
+    undo: QuickAction | None = None
+    back: RelatedPage | None = None
+
+
+def _of_override(name: str, change: IncidentChange) -> _Links:
+    found = Override.objects.select_related("loop", "node").filter(pk=int(name)).first()
+    if found is None:
+        return _Links()
+    url = reverse("loop", args=[found.loop.pk]) if found.loop else reverse("overrides")
+    holds = overrides.in_force(timezone.now()).filter(pk=found.pk).exists()
+    if not holds or change.kind == "override ended":
+        return _Links(url=url)
+    end = reverse("override-end", args=[found.pk])
+    return _Links(url=url, undo=QuickAction("End it now", end, "end", "now", "override.end"))
+
+
+def _of_plan(name: str, change: IncidentChange) -> _Links:
+    found = Plan.objects.filter(pk=int(name)).first()
+    if found is None:
+        return _Links()
+    url = reverse("plan", args=[found.pk])
+    if not can_roll_back(found):
+        return _Links(url=url)
+    back = reverse("plan-roll-back", args=[found.pk])
+    return _Links(url=url, undo=QuickAction("Propose its roll-back", back, "plan", name, "plan.propose"))
+
+
+def _of_declaration(name: str, change: IncidentChange) -> _Links:
+    application, _, number = name.partition(":")
+    url = reverse("pipeline-declaration", args=[application])
+    rows = PipelineVersion.objects.filter(application=application, number__lt=int(number))
+    before = rows.order_by("-number").values_list("number", flat=True).first()
+    version = "shipped" if before is None else str(before)
+    words = "Version as shipped" if before is None else f"Version {before} again"
+    page = f"{url}?{urlencode({'version': version})}"
+    return _Links(url=f"{url}?version={number}", back=RelatedPage(words, page, "pipeline.declare"))
+
+
+def _of_audit(name: str, change: IncidentChange) -> _Links:
+    entry = AuditEntry.objects.filter(pk=int(name)).first()
+    if entry is None:
+        return _Links()
+    first = entry.target.split(" ")[0]
+    if entry.action == "settings.change" and entry.target in plant_settings.BY_NAME:
+        return _of_setting(entry)
+    if entry.action.startswith("queue.") and Queue.objects.filter(name=first).exists():
+        return _Links(url=reverse("queue", args=[first]))
+    if entry.action == "node.use" and Node.objects.filter(name=first).exists():
+        page = reverse("node", args=[first])
+        return _Links(url=page, back=RelatedPage("Take it back into use", page, "node.use"))
+    if entry.action.startswith("pipeline."):
+        return _Links(url=reverse("pipeline"))
+    if entry.action == "alert_rule.change":
+        return _Links(url=reverse("alert-rules"))
+    return _Links()
+
+
+def _of_setting(entry: AuditEntry) -> _Links:
+    """Set back to what it was, unless that is so already."""
+    url = reverse("plant-settings")
+    if not isinstance(entry.before, int | float) or plant_settings.value(entry.target) == entry.before:
+        return _Links(url=url)
+    undo = reverse("plant-setting", args=[entry.target])
+    value = f"{entry.before:g}"
+    return _Links(
+        url=url, undo=QuickAction(f"Set it back to {value}", undo, "value", value, "settings.change")
+    )
+
+
+def _of_mark(name: str, change: IncidentChange) -> _Links:
+    found = Mark.objects.filter(pk=int(name)).first()
+    return _Links(url=_timeline(change.at), outside_url=found.url if found else "")
+
+
+def _of_entry(name: str, change: IncidentChange) -> _Links:
+    """A loop that does harm is held: what it has done stays, what it would do next is not done."""
+    entry = LedgerEntry.objects.select_related("loop").filter(pk=int(name)).first()
+    if entry is None:
+        return _Links()
+    url = reverse("entry", args=[entry.pk])
+    if entry.loop.mode == Loop.Mode.HOLD:
+        return _Links(url=url)
+    hold = reverse("loop-mode", args=[entry.loop.pk])
+    words = f"Hold the loop for {MINUTES} min"
+    return _Links(url=url, undo=QuickAction(words, hold, "mode", Loop.Mode.HOLD, "loop.mode"))
+
+
+def _of_part(part: str, change: IncidentChange) -> _Links:
+    kind, _, name = part.partition("/")
+    if kind in PAGES:
+        return _Links(url=reverse(PAGES[kind], args=[name]))
+    return _Links(url=reverse("pipeline") if kind in ("type", "operator") else "")
+
+
+def _timeline(at: datetime) -> str:
+    query = {"from": iso(at - AROUND), "to": iso(at + AROUND), "at": iso(at)}
+    return f"{reverse('timeline')}?{urlencode(query)}"
+
+
+SHOWN: dict[str, Callable[[str, IncidentChange], _Links]] = {
+    "override": _of_override,
+    "plan": _of_plan,
+    "declaration": _of_declaration,
+    "audit": _of_audit,
+    "mark": _of_mark,
+    "entry": _of_entry,
+    "part": _of_part,
+}

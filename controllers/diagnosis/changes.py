@@ -1,0 +1,113 @@
+"""Changes before a fault, the likeliest cause first.
+
+A change of a kind k came `delay` seconds before the onset, at d steps from the disturbed part. Its weight is
+
+    reach(d) · freshness(delay) · share(k) / chance(k)
+
+    reach = 2^-d; a change of the whole plant counts as WHOLE_STEPS, one that is not upstream as FAR_STEPS
+    freshness = T / (T + delay): half at T = 300 s; heavy-tailed, since some faults take hours to show
+    share = (before + S·q) / (incidents + S): of the incidents of this kind those that a change of kind k
+        preceded, drawn towards q = 1/4 by S = 4 imagined ones, so that few incidents say little
+    chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not
+
+share / chance is the ratio of the likelihood of seeing the change before a fault to that of seeing it anyway:
+what happens all the time (a loop that acts each minute) is no news; what happens once a week is. After Bayes;
+delay and distance are factors of their own choosing.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+HALF_SECONDS = 300.0
+WHOLE_STEPS, FAR_STEPS = 2, 6
+IMAGINED, IMAGINED_SHARE = 4.0, 0.25
+# Clocks of hosts differ, and a fault is seen at the next look: a cause may seem to come so much later.
+SLACK_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class KindRecord:
+    """How often a kind of change came before a kind of incident. before: of so many incidents; chance: the
+    probability that any window of that length holds such a change (0 to 1).
+    """
+
+    before: int = 0
+    incidents: int = 0
+    chance: float = IMAGINED_SHARE
+
+    @property
+    def lift(self) -> float:
+        """share / chance; 1: says nothing."""
+        share = (self.before + IMAGINED * IMAGINED_SHARE) / (self.incidents + IMAGINED)
+        return share / max(self.chance, 0.01)
+
+
+@dataclass(frozen=True)
+class PlantChange:
+    """A change at an instant (seconds since 1970). parts: what it touches; none: the whole plant."""
+
+    kind: str
+    at: float
+    parts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class RankedChange:
+    """place: of the change in what was ranked. steps: None where it is not upstream; delay_seconds: to the
+    onset.
+    """
+
+    place: int
+    steps: int | None
+    delay_seconds: float
+    weight: float
+
+
+def kind_record(
+    times: Sequence[float], onsets: Iterable[float], window_seconds: float, observed_seconds: float
+) -> KindRecord:
+    """Of a kind whose changes came at these times (ascending), before these onsets.
+
+    Raises ValueError where a length is not positive.
+    """
+    if window_seconds <= 0 or observed_seconds <= 0:
+        raise ValueError("window_seconds and observed_seconds take more than 0")
+    before = incidents = 0
+    for onset in onsets:
+        first = bisect_left(times, onset - window_seconds)
+        before += bisect_right(times, onset + SLACK_SECONDS) > first
+        incidents += 1
+    return KindRecord(before, incidents, chance_of(len(times), window_seconds, observed_seconds))
+
+
+def chance_of(count: int, window_seconds: float, observed_seconds: float) -> float:
+    """That a window holds one of so many changes, and half a one: none may only not have been seen."""
+    return -math.expm1(-(count + 0.5) * window_seconds / max(observed_seconds, window_seconds))
+
+
+def ranked(
+    changes: Sequence[PlantChange],
+    onset: float,
+    steps_to: Mapping[str, int],
+    records: Mapping[str, KindRecord],
+) -> list[RankedChange]:
+    """All that came before the onset (and SLACK_SECONDS later), the likeliest cause first."""
+    unknown = KindRecord()
+    found = [
+        _ranked(place, change, onset, steps_to, records.get(change.kind, unknown))
+        for place, change in enumerate(changes)
+        if change.at <= onset + SLACK_SECONDS
+    ]
+    return sorted(found, key=lambda each: (-each.weight, each.delay_seconds, each.place))
+
+
+def _ranked(
+    place: int, change: PlantChange, onset: float, steps_to: Mapping[str, int], record: KindRecord
+) -> RankedChange:
+    delay = max(0.0, onset - change.at)
+    known = [steps_to[part] for part in change.parts if part in steps_to]
+    steps = min(known, default=None) if change.parts else WHOLE_STEPS
+    reach = 2.0 ** -(FAR_STEPS if steps is None else steps)
+    return RankedChange(place, steps, delay, reach * HALF_SECONDS / (HALF_SECONDS + delay) * record.lift)

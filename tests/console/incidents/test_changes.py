@@ -1,0 +1,186 @@
+"""What changed before an incident: found in every record, kept with it, shown with its undo."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import redis
+from django.utils import timezone
+
+from console.incidents import changes
+from console.incidents.change_sources import found_changes
+from console.incidents.keeper import ChangeKeeper
+from queues.models import Node, Queue
+from tests.workers.alerts.checks import node, queue
+from tests.workers.snapshots import snapshot_of
+from workers.alerts.lifecycle.models import Alert, Incident
+from workers.history.snapshot_archive import Recorder
+from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
+from workers.plants.influences import influences_of, parts_of_labels
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now().replace(microsecond=0)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    target = {"queue": "alert", "node": "n1"}
+    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+
+
+def an_alert(ago: timedelta = MINUTE, **more) -> Alert:
+    given = {
+        "rule_name": "queue-behind",
+        "condition": "queue_wait",
+        "fingerprint": f"f{Alert.objects.count()}",
+        "labels": {"queue": "alert"},
+        "severity": "warning",
+        "title": "Queue alert falls behind",
+        "threshold": 30.0,
+        "state": "firing",
+        "began_at": NOW - ago,
+        "fired_at": NOW - ago,
+    }
+    return Alert.objects.create(**{**given, **more})
+
+
+def an_override(owner, loop: Loop, ago: timedelta, **more) -> Override:
+    given = {"loop": loop, "name": "upper_limit", "value": 1, "owner": owner, "reason": "a test"}
+    given |= {"created_at": NOW - ago, "expires_at": NOW + timedelta(hours=1), **more}
+    return Override.objects.create(**given)
+
+
+def plant(**parts) -> dict:
+    return {
+        "at": NOW.timestamp(),
+        "nodes": {"n1": node(), "n2": node()},
+        "queues": {"alert": queue(), "telemetry": queue(kind="pipeline", nodes=("n2",))},
+        "producers": {"host": {"queues": {"telemetry": 40.0}}},
+        "hosts": {"jobs@h1": {"role": "jobs"}},
+        "loops": {"worker_rate/alert/n1": {"target": {"queue": "alert", "node": "n1"}}},
+        "pipeline": {"applications": {"flow": {"queues": ["telemetry"], "sinks": {"seen": ["alert"]}}}},
+        **parts,
+    }
+
+
+def test_what_acts_on_a_queue_is_where_it_is_who_works_it_and_what_steers_it():
+    found = influences_of(snapshot_of(plant()))
+    assert {"node/n1", "host/jobs@h1", "loop/worker_rate/alert/n1", "application/flow"} <= found[
+        "queue/alert"
+    ]
+    assert {"queue/telemetry"} <= found["application/flow"]
+    assert "producer/host" in found["queue/telemetry"]
+    assert parts_of_labels({"rule": "x", "queue": "alert", "pipeline": "main"}) == ["queue/alert", "pipeline"]
+
+
+def test_each_record_is_a_source(people, loop, tmp_path: Path):
+    owner = people["operator"]
+    Queue.objects.create(name="alert", kind="jobs")
+    an_override(owner, loop, 5 * MINUTE)
+    an_override(owner, loop, timedelta(days=1), ended_at=NOW - 4 * MINUTE, name="setpoint")
+    PipelineVersion.objects.create(
+        application="flow", number=2, text="", reason="wider", owner=owner, created_at=NOW - MINUTE
+    )
+    Plan.objects.create(
+        kind="rebalance", title="t", reason="",
+        moves=[{"queue": "alert", "from": "n1", "to": "n2", "points": 9}],
+        base={}, base_revision=1, hash="", started_at=NOW - MINUTE, expires_at=NOW,
+    )  # fmt: skip
+    for verdict in ("effective", "effective", "harmful"):
+        LedgerEntry.objects.create(
+            loop=loop, at=NOW - MINUTE, mode="auto", parameters={}, action={"start": 1},
+            reason="Start 1 worker", verdict=verdict,
+        )  # fmt: skip
+    found = {each.kind: each for each in found_changes(NOW - timedelta(hours=1), NOW, tmp_path)}
+    assert set(found) == {
+        "override upper_limit",
+        "override ended",
+        "declaration",
+        "plan rebalance",
+        "loop worker_rate",
+        "harmful worker_rate",
+    }
+    assert (
+        "2 times" in found["loop worker_rate"].words
+        and "with harm once" in found["harmful worker_rate"].words
+    )
+    assert found["plan rebalance"].parts == {"queue/alert", "node/n1", "node/n2"}
+    assert found["override ended"].parts == {"loop/worker_rate/alert/n1"}
+
+
+def test_advice_is_no_change(loop, tmp_path: Path):
+    LedgerEntry.objects.create(
+        loop=loop, at=NOW, mode="advise", parameters={}, action={"start": 1}, reason="Start 1 worker"
+    )
+    assert found_changes(NOW - MINUTE, NOW + MINUTE, tmp_path) == []
+
+
+def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_path: Path):
+    """From the real archive: the producer that jumped upstream, and a node that is gone."""
+    recorder, began = Recorder(tmp_path), (NOW - 10 * MINUTE).timestamp()
+    for step in range(10 * 60 // 5):
+        at = began + 5 * step
+        rate = 400.0 if at > NOW.timestamp() - 150 else 40.0
+        producers = {"host": {"in_per_second": rate, "queues": {"telemetry": rate}}}
+        recorder.add(at, snapshot_of(plant(at=at, producers=producers)).to_json())
+    an_override(people["operator"], loop, 3 * MINUTE)
+    rows = changes.search_changes(an_alert(), tmp_path)
+    assert [(row.kind, row.steps) for row in rows] == [("override upper_limit", 1), ("producer rose", 3)]
+    assert 80 <= rows[1].delay_seconds <= 95
+
+
+def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: Path):
+    an_override(people["operator"], loop, 3 * MINUTE)
+    first = an_alert(2 * MINUTE, state="resolved", resolved_at=NOW)
+    Incident.objects.create(
+        alert=first, changes_at=NOW, changes=[{"kind": "override upper_limit", "steps": 1}]
+    )
+    rows = changes.keep_changes(an_alert(), tmp_path, NOW)
+    assert [(row.before, row.incidents) for row in rows] == [(1, 1)]
+    assert changes.changes_of(Alert.objects.order_by("pk").last()) == rows
+
+
+def test_the_keeper_looks_soon_again_while_young_and_at_the_end(tmp_path: Path):
+    keeper, alert = ChangeKeeper(tmp_path), an_alert()
+    an_alert(labels={"queue": "b"}, under=alert)  # explained: no incident
+    assert [keeper.step(NOW), keeper.step(NOW + timedelta(seconds=9))] == [1, 0]
+    assert keeper.step(NOW + 3 * MINUTE) == 1
+    assert keeper.step(NOW + 60 * MINUTE) == 0
+    Alert.objects.filter(pk=alert.pk).update(state="resolved", resolved_at=NOW + 61 * MINUTE)
+    assert [keeper.step(NOW + 62 * MINUTE), keeper.step(NOW + 63 * MINUTE)] == [1, 0]
+
+
+def test_the_page_shows_a_change_with_its_undo_and_its_record(
+    browsers, people, loop, stored_snapshot, tmp_path
+):
+    an_override(people["operator"], loop, 3 * MINUTE)
+    alert = an_alert()
+    changes.keep_changes(alert, tmp_path, NOW)
+    page = browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert "What changed" in page and "Override upper limit 1 on worker_rate/alert/n1 set" in page
+    assert "End it now" in page and "No earlier incident of this kind" in page
+    viewed = browsers["viewer"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert "What changed" in viewed and "End it now" not in viewed
+
+
+def test_an_override_that_is_over_has_no_undo(browsers, people, loop, stored_snapshot, tmp_path):
+    made = an_override(people["operator"], loop, 3 * MINUTE)
+    alert = an_alert()
+    changes.keep_changes(alert, tmp_path, NOW)
+    Override.objects.filter(pk=made.pk).update(ended_at=NOW)
+    assert "End it now" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+
+
+def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):
+    Node.objects.create(name="n1", url="redis://n1")
+    made = an_override(people["operator"], loop, 3 * MINUTE)
+    alert = an_alert()
+    answer = browsers["operator"].get(f"/api/v1/alerts/{alert.pk}/changes").json()
+    assert [(row["ref"], row["undo"]) for row in answer["changes"]] == [(f"override:{made.pk}", "End it now")]
+    assert Incident.objects.count() == 0  # to read changes nothing
+    span = {"from": (NOW - 9 * MINUTE).isoformat(), "to": NOW.isoformat()}
+    listed = browsers["viewer"].get("/api/v1/changes", span).json()["changes"]
+    assert [row["parts"] for row in listed] == [["loop/worker_rate/alert/n1"]]
+    too_long = {"from": "2026-11-18T03:12:00Z", "to": "2026-11-20T03:12:00Z"}
+    assert browsers["viewer"].get("/api/v1/changes", too_long).status_code == 422

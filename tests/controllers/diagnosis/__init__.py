@@ -1,0 +1,1 @@
+"""Which change came before a fault, and what is different in it."""

@@ -1,0 +1,114 @@
+"""Changes before a fault are ranked: near before far, lately before long ago, telling before usual."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.diagnosis.changes import (
+    SLACK_SECONDS,
+    KindRecord,
+    PlantChange,
+    chance_of,
+    kind_record,
+    ranked,
+)
+from controllers.diagnosis.influence import distances
+
+ONSET = 10_000.0
+CHAIN = {"queue/b": ["queue/a"], "queue/a": ["producer/p"]}
+STEPS = distances(CHAIN, ["queue/b"])
+parts = st.sampled_from(["queue/b", "queue/a", "producer/p", "node/elsewhere"])
+changes = st.builds(
+    PlantChange,
+    st.sampled_from(["deploy", "override", "loop"]),
+    st.floats(0, ONSET + 100),
+    st.frozensets(parts, max_size=2),
+)
+
+
+def change(kind: str = "deploy", ago: float = 60.0, *of: str) -> PlantChange:
+    return PlantChange(kind, ONSET - ago, frozenset(of or ("queue/b",)))
+
+
+def order(*of: PlantChange, **records: KindRecord) -> list[int]:
+    return [each.place for each in ranked(of, ONSET, STEPS, records)]
+
+
+def test_steps_go_upstream_alone():
+    assert STEPS == {"queue/b": 0, "queue/a": 1, "producer/p": 2}
+    assert distances(CHAIN, ["producer/p"]) == {"producer/p": 0}
+
+
+def test_a_circle_ends():
+    assert distances({"a": ["b"], "b": ["a", "c"], "c": ["a"]}, ["a"]) == {"a": 0, "b": 1, "c": 2}
+
+
+def test_the_nearer_of_two_comes_first():
+    assert order(change("deploy", 60, "producer/p"), change("deploy", 60, "queue/a")) == [1, 0]
+
+
+def test_the_later_of_two_comes_first():
+    assert order(change(ago=3_000), change(ago=30)) == [1, 0]
+
+
+def test_what_happens_all_the_time_is_no_news():
+    usual, rare = KindRecord(chance=1.0), KindRecord(chance=0.05)
+    assert order(change("loop", 10), change("deploy", 600), loop=usual, deploy=rare) == [1, 0]
+
+
+def test_what_came_before_most_incidents_of_this_kind_comes_first():
+    told, innocent = KindRecord(9, 10, 0.2), KindRecord(0, 10, 0.2)
+    assert order(change("override", 60), change("deploy", 300), override=innocent, deploy=told) == [1, 0]
+
+
+def test_a_change_of_the_whole_plant_comes_before_one_that_is_not_upstream():
+    assert order(change("deploy", 60, "node/elsewhere"), PlantChange("deploy", ONSET - 60)) == [1, 0]
+
+
+def test_what_came_after_the_onset_is_no_cause_but_for_the_slack_of_clocks():
+    assert order(change(ago=-SLACK_SECONDS - 1), change(ago=-SLACK_SECONDS + 1)) == [1]
+
+
+@given(st.lists(changes, max_size=12))
+def test_each_that_came_before_is_ranked_once_by_falling_weight(of):
+    rows = ranked(of, ONSET, STEPS, {})
+    before = {at for at, each in enumerate(of) if each.at <= ONSET + SLACK_SECONDS}
+    assert {row.place for row in rows} == before and len(rows) == len(before)
+    weights = [row.weight for row in rows]
+    assert weights == sorted(weights, reverse=True) and all(0 < each < math.inf for each in weights)
+
+
+@given(st.lists(changes, min_size=2, max_size=8), st.permutations(range(8)))
+def test_the_order_does_not_depend_on_the_order_of_what_is_given(of, places):
+    shuffled = [of[place] for place in places if place < len(of)]
+    weights = [row.weight for row in ranked(of, ONSET, STEPS, {})]
+    assert weights == [row.weight for row in ranked(shuffled, ONSET, STEPS, {})]
+
+
+@given(
+    st.lists(st.floats(0, 1e6), max_size=30).map(sorted),
+    st.lists(st.floats(0, 1e6), max_size=20),
+    st.floats(1, 1e5),
+)
+def test_a_record_counts_the_incidents_that_a_change_came_before(times, onsets, window):
+    record = kind_record(times, onsets, window, 1e6)
+    counted = sum(any(onset - window <= at <= onset + SLACK_SECONDS for at in times) for onset in onsets)
+    assert (record.before, record.incidents) == (counted, len(onsets))
+    assert 0 < record.chance <= 1
+
+
+def test_few_incidents_say_little():
+    one, many = KindRecord(1, 1, 0.25).lift, KindRecord(40, 40, 0.25).lift
+    assert 1 < one < many <= 4
+
+
+def test_a_chance_is_that_of_a_poisson_process():
+    assert chance_of(0, 60, 6_000) == pytest.approx(1 - math.exp(-0.005))
+    assert chance_of(100, 600, 6_000) == pytest.approx(1 - math.exp(-10.05))
+
+
+def test_a_length_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="more than 0"):
+        kind_record([], [], 0, 1)

@@ -1,0 +1,72 @@
+"""What came, left or jumped is found from few snapshots, near to when it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.snapshots import snapshot_of
+from workers.documents.snapshot import Snapshot
+from workers.history.appearances import MOST_READS, found_in
+
+UNTIL = 1_790_000_000.0
+SINCE = UNTIL - 3 * 3_600
+
+
+class Reads:
+    """A plant whose producers, nodes and restarts are functions of time; counts how often it is read."""
+
+    def __init__(self, **of: object) -> None:
+        self.of, self.count = of, 0
+
+    def __call__(self, at: float) -> Snapshot:
+        self.count += 1
+        ago = UNTIL - at
+        producers = {"app": {"in_per_second": 100.0 if ago > self.of.get("rose", -1) else 900.0}}
+        if ago <= self.of.get("came", -1):
+            producers["new"] = {"in_per_second": 50.0}
+        nodes = {"n1": {"state": "NORMAL"}}
+        nodes["n2"] = {"state": "OFFLINE", "stale": True} if ago <= self.of.get("died", -1) else nodes["n1"]
+        restarts = {"count": 4 if ago <= self.of.get("restarted", -1) else 3}
+        applications = {"flow": {"state": "running", "restarts": restarts}}
+        document = {"at": at, "producers": producers, "nodes": nodes}
+        return snapshot_of({**document, "pipeline": {"applications": applications}})
+
+
+def test_a_calm_plant_has_none():
+    reads = Reads()
+    assert found_in(reads, SINCE, UNTIL) == []
+    assert reads.count <= 10
+
+
+@given(st.floats(1, 3 * 3_600 - 1))
+def test_each_is_found_at_an_instant_near_to_its_own(ago):
+    reads = Reads(came=ago, rose=ago, died=ago)
+    found = {each.part: each for each in found_in(reads, SINCE, UNTIL)}
+    assert {part: each.how for part, each in found.items()} == {
+        "producer/new": "came",
+        "producer/app": "rose",
+        "node/n2": "left",
+    }
+    for each in found.values():
+        assert 0 <= each.at - (UNTIL - ago) <= max(5.0, ago / 6)
+    assert found["producer/app"].before == 100 and found["producer/app"].after == 900
+    assert reads.count <= MOST_READS
+
+
+def test_a_restart_is_one_whose_count_rose():
+    assert [(each.part, each.how) for each in found_in(Reads(restarted=300), SINCE, UNTIL)] == [
+        ("application/flow", "restarted")
+    ]
+
+
+def test_where_nothing_is_kept_nothing_is_found():
+    assert found_in(lambda at: None, SINCE, UNTIL) == []
+
+
+@pytest.mark.parametrize(("rate", "how"), [(119.0, []), (60.0, []), (40.0, ["fell"]), (300.0, ["rose"])])
+def test_what_wavers_has_not_jumped(rate, how):
+    def read(at: float) -> Snapshot:
+        per_second = rate if at > UNTIL - 30 else 110.0
+        return snapshot_of({"producers": {"app": {"in_per_second": per_second}}})
+
+    assert [each.how for each in found_in(read, SINCE, UNTIL)] == how

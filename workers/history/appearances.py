@@ -1,0 +1,168 @@
+"""What came to a plant, left it or jumped before an instant: from few of its snapshots.
+
+Snapshots are read 0, 1, 2, 4 … minutes before; where two in a row differ, the step between them is
+halved until it is as short as RESOLUTION of its distance (at least 5 s). So three hours take about ten reads,
+and a change about three more; what came and went between two reads is not seen.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from queues.stored_document import BadDocument
+from workers.documents.snapshot import Snapshot
+from workers.history.snapshot_archive import snapshot_at
+
+FIRST_SECONDS = 60.0
+RESOLUTION, LEAST_SECONDS = 1 / 8, 5.0
+GONE_SECONDS = 30.0  # silent for so long: gone
+JUMP, LEAST_JUMP = 2.0, 10.0  # a rate that doubles or halves, by at least so many events/s
+MOST_READS = 60
+How = Literal["came", "left", "rose", "fell", "restarted"]
+Read = Callable[[float], Snapshot | None]
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """What was there differently from an instant on (seconds since 1970). part: as in
+    `workers.plants.influences`; before, after: events/s of what rose or fell, else None.
+    """
+
+    part: str
+    how: How
+    at: float
+    before: float | None = None
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class ShownParts:
+    """What a snapshot shows: parts with their rate (None: it has none), and how often each has restarted."""
+
+    rates: Mapping[str, float | None]
+    restarts: Mapping[str, int]
+
+
+def appearances(data: Path, since: float, until: float) -> list[Appearance]:
+    """Of the time between two instants (seconds since 1970), the newest first."""
+    return list(_appearances(data, round(since), round(until)))
+
+
+@lru_cache(maxsize=64)
+def _appearances(data: Path, since: int, until: int) -> tuple[Appearance, ...]:
+    """The past does not change: read once."""
+
+    def read(at: float) -> Snapshot | None:
+        try:
+            return snapshot_at(data, at)
+        except (BadDocument, OSError):
+            return None
+
+    return tuple(found_in(read, since, until))
+
+
+def found_in(read: Read, since: float, until: float) -> list[Appearance]:
+    """The same of any source of snapshots."""
+    reads: dict[float, ShownParts | None] = {}
+
+    def parts_at(at: float) -> ShownParts | None:
+        if at not in reads:
+            snapshot = read(at) if len(reads) < MOST_READS else None
+            reads[at] = present_in(snapshot) if snapshot else None
+        return reads[at]
+
+    instants = list(_instants(since, until))
+    known = [(at, shown) for at in instants if (shown := parts_at(at)) is not None]
+    found: list[Appearance] = []
+    for (late_at, late), (early_at, early) in itertools.pairwise(known):
+        found += [
+            _located(parts_at, each, early_at, late_at, until) for each in _differences(early, late, late_at)
+        ]
+    return sorted(found, key=lambda each: -each.at)
+
+
+def present_in(snapshot: Snapshot) -> ShownParts:
+    """Producers that publish, nodes and hosts that are heard, types that applications read."""
+    rates: dict[str, float | None] = {}
+    restarts: dict[str, int] = {}
+    for name, producer in snapshot.producers.items():
+        if producer.age_seconds is None or producer.age_seconds < GONE_SECONDS:
+            rates[f"producer/{name}"] = producer.in_per_second
+    for name, node in snapshot.nodes.items():
+        if node.state is not None and not node.stale:
+            rates[f"node/{name}"] = None
+    for name, host in snapshot.hosts.items():
+        if host.age_seconds is None or host.age_seconds < GONE_SECONDS:
+            rates[f"host/{name}"] = None
+    for name, application in snapshot.pipeline.applications.items():
+        restarts[f"application/{name}"] = application.restarts.count
+        for pattern in application.patterns.values():
+            for kind, per_second in pattern.types.items():
+                if per_second > 0:
+                    rates[f"type/{name}/{kind}"] = per_second
+    return ShownParts(rates, restarts)
+
+
+def _instants(since: float, until: float) -> Iterator[float]:
+    yield until
+    back = FIRST_SECONDS
+    while until - back > since:
+        yield until - back
+        back *= 2
+    yield since
+
+
+def _differences(early: ShownParts, late: ShownParts, at: float) -> Iterator[Appearance]:
+    for part, rate in late.rates.items():
+        if part not in early.rates:
+            yield Appearance(part, "came", at, None, rate)
+        elif (how := _jump(early.rates[part], rate)) is not None:
+            yield Appearance(part, how, at, early.rates[part], rate)
+    yield from (
+        Appearance(part, "left", at, rate) for part, rate in early.rates.items() if part not in late.rates
+    )
+    for part, count in late.restarts.items():
+        if count > early.restarts.get(part, count):
+            yield Appearance(part, "restarted", at)
+
+
+def _jump(before: float | None, after: float | None) -> How | None:
+    if before is None or after is None or abs(after - before) < LEAST_JUMP:
+        return None
+    if after >= JUMP * before:
+        return "rose"
+    return "fell" if before >= JUMP * after else None
+
+
+def _located(
+    parts_at: Callable[[float], ShownParts | None],
+    found: Appearance,
+    early_at: float,
+    late_at: float,
+    until: float,
+) -> Appearance:
+    """The same, at the first instant at which it is so, as finely as it is worth."""
+    while late_at - early_at > max(LEAST_SECONDS, RESOLUTION * (until - early_at)):
+        middle = (early_at + late_at) / 2
+        shown = parts_at(middle)
+        if shown is None:
+            break
+        if _is_so(found, shown):
+            late_at = middle
+        else:
+            early_at = middle
+    return Appearance(found.part, found.how, late_at, found.before, found.after)
+
+
+def _is_so(found: Appearance, shown: ShownParts) -> bool:
+    """Whether it has happened by then."""
+    if found.how in ("came", "left"):
+        return (found.part in shown.rates) == (found.how == "came")
+    if found.how == "restarted":
+        return False  # its number alone says too little of which of several it was
+    rate = shown.rates.get(found.part)
+    middle = ((found.before or 0.0) + (found.after or 0.0)) / 2
+    return rate is not None and (rate >= middle) == (found.how == "rose")

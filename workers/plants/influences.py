@@ -1,0 +1,94 @@
+"""What acts on what in our plant, as `controllers.diagnosis.influence` reads it: from the one topology
+(`workers.plants.topology`) and the snapshot it was made of.
+
+| part | what acts on it directly |
+|---|---|
+| `queue/NAME` | who publishes, nodes with its containers, who reads it, what emits to it, its loops |
+| `application/NAME` | the queues it reads, its operators, the part `pipeline` |
+| `operator/APPLICATION/NAME` | its application, the operators before it, its loops |
+| `node/NAME` | queues with containers there, its loops |
+| `host/NAME`, `loop/NAME`, `producer/NAME`, `type/APPLICATION/NAME` | a loop: what it steers |
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from queues.errors import BadInput
+from workers.documents.snapshot import Snapshot
+from workers.plants.topology import topology_of
+
+STEERED = ("queue", "node", "application", "host")
+Edge = tuple[str, str]  # what is acted on, what acts on it
+
+
+def influences_of(snapshot: Snapshot) -> dict[str, set[str]]:
+    """Part → the parts that act on it directly."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for edges in (_flow(snapshot), _places(snapshot), _readers(snapshot), _loops(snapshot)):
+        for acted_on, acting in edges:
+            if acted_on != acting:
+                found[acted_on].add(acting)
+    return dict(found)
+
+
+def parts_of_labels(labels: Mapping[str, str]) -> list[str]:
+    """The parts that an alert is about."""
+    found = [
+        f"{kind}/{labels[kind]}" for kind in ("queue", "node", "host", "loop", "producer") if labels.get(kind)
+    ]
+    return [*found, "pipeline"] if labels.get("pipeline") else found
+
+
+def _flow(snapshot: Snapshot) -> Iterator[Edge]:
+    try:
+        links = topology_of(snapshot).links
+    except BadInput:  # applications that feed each other have no topology
+        return
+    for link in links:
+        yield _part(link.target, snapshot), _part(link.source, snapshot)
+
+
+def _part(operator: str, snapshot: Snapshot) -> str:
+    kind, _, name = operator.partition("/")
+    if not name:
+        return f"queue/{operator}"
+    if kind == "producers":
+        return f"queue/{name}"
+    return f"application/{name}" if kind == "replicas" else f"operator/{operator}"
+
+
+def _places(snapshot: Snapshot) -> Iterator[Edge]:
+    for name, queue in snapshot.queues.items():
+        for node in queue.containers:
+            yield f"queue/{name}", f"node/{node}"
+            yield f"node/{node}", f"queue/{name}"
+    for name, producer in snapshot.producers.items():
+        yield from ((f"queue/{published}", f"producer/{name}") for published in producer.queues)
+
+
+def _readers(snapshot: Snapshot) -> Iterator[Edge]:
+    """What reads from a queue holds it up."""
+    for name, queue in snapshot.queues.items():
+        if queue.kind == "jobs":
+            yield from ((f"queue/{name}", f"host/{host}") for host in snapshot.hosts)
+    for name, application in snapshot.pipeline.applications.items():
+        yield "pipeline", f"application/{name}"
+        for read in application.queues:
+            yield f"queue/{read}", f"application/{name}"
+            yield f"application/{name}", f"queue/{read}"
+        for operator in application.operators:
+            yield f"application/{name}", f"operator/{name}/{operator}"
+            yield f"operator/{name}/{operator}", f"application/{name}"
+        for queues in application.sinks.values():
+            yield from ((f"queue/{queue}", f"application/{name}") for queue in queues)
+        for pattern in application.patterns.values():
+            yield from ((f"application/{name}", f"type/{name}/{kind}") for kind in pattern.types)
+
+
+def _loops(snapshot: Snapshot) -> Iterator[Edge]:
+    for name, loop in snapshot.loops.items():
+        for kind in STEERED:
+            if kind in loop.target:
+                steered = f"{kind}/{loop.target[kind]}"
+                yield steered, f"loop/{name}"
+                yield f"loop/{name}", steered
