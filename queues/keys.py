@@ -175,6 +175,12 @@ POOL = Key(
     "web workers → workers",
     "JSON {threads, pid}: the size that a host's pool is to have",
 )
+POOL_ORDER = Key(
+    "weir:pool_order:{plant}:{worker}",
+    "string",
+    "web workers → web workers",
+    "JSON {processes, pid}: what the pool of another app's Celery worker was last asked to have; for seconds",
+)
 DONE = Key(
     "weir:done:{host}",
     "stream",

@@ -17,6 +17,7 @@ from workers.control.kinds.registry import KINDS
 from workers.control.parts.kind import LoopStart
 from workers.control.parts.present import Present
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
+from workers.plants.foreign import adapters
 
 DOCS = Path(__file__).parents[2] / "docs" / "understand" / "how" / "kinds-of-loops.md"
 ROW = re.compile(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \| (\d+) s \| (\w+) \|$", re.MULTILINE)
@@ -34,7 +35,7 @@ class Everything(Present):
 
     applications = ("performance",)
     hosts = {"jobs@host": {"role": "jobs", "slots": 2}}
-    plants = ("east",)
+    plants = {"east": adapters.kinds()["flink"], "shop": adapters.kinds()["celery"]}
 
     def __init__(self) -> None:
         super().__init__(Topology(1, NODES, QUEUES), redis.Redis(), OPERATORS)

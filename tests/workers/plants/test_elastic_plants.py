@@ -17,6 +17,7 @@ from queues import keys
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
+from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
@@ -36,6 +37,7 @@ class Rig:
     """A plant and the hands that its parts have: `settle` lets time pass until what was set is in force."""
 
     operators = ("performance/hosts", "performance/sites")
+    is_chain = True
 
     def parallelism(self):
         operators = self.plant.topology().operators
@@ -151,6 +153,27 @@ class HeronRig(Rig):
         return len(self.far.updates)
 
 
+class CeleryRig(Rig):
+    """Two workers of one queue: beside each other, not one after the other."""
+
+    operators = ("celery@one", "celery@two")
+    is_chain = False
+
+    def __init__(self):
+        self.far = FakeCelery(dict.fromkeys(self.operators, 2))
+        self.plant = self.far.plant()
+
+    def settle(self):
+        self.far.run(6.0)
+
+    def vanish(self, operator):
+        del self.far.processes[operator]
+        self.far.run(10.0)
+
+    def changes(self):
+        return self.far.orders
+
+
 def through_django(request):
     """The console's own views, as a server would call them."""
     headers = {"HTTP_AUTHORIZATION": request.headers["authorization"]}
@@ -170,7 +193,13 @@ def secret(django_user_model):
     return create_token(owner, "weir-2", "operator", timezone.now() + timezone.timedelta(days=1))[1]
 
 
-ALONE = {"memory": MemoryRig, "simulated": SimulatedRig, "flink": FlinkRig, "heron": HeronRig}
+ALONE = {
+    "memory": MemoryRig,
+    "simulated": SimulatedRig,
+    "flink": FlinkRig,
+    "heron": HeronRig,
+    "celery": CeleryRig,
+}
 
 
 @pytest.fixture(params=[*ALONE, "local", "remote"])
@@ -190,7 +219,9 @@ def test_a_topology_is_one_document_of_one_moment(rig):
     assert MeasuredTopology.from_document(document).to_document() == document
     assert topology.at > 0
     first, second = rig.operators
-    assert any({first, second} <= set(path) for path in topology.paths.values())
+    paths = [set(path) for path in topology.paths.values()]
+    assert all(any(name in path for path in paths) for name in (first, second))
+    assert any({first, second} <= path for path in paths) == rig.is_chain
     assert topology.operators[first].task_names == tuple(f"{first}_{n}" for n in (1, 2))
     assert any(each.kind == "source" for each in topology.operators.values())
 
@@ -241,7 +272,7 @@ def test_a_sources_tasks_cannot_be_set(rig):
         rig.plant.set_parallelism({source: 2})
 
 
-@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "heron"], indirect=True)
+@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "heron", "celery"], indirect=True)
 def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
     first, second = rig.operators
     rig.vanish(second)

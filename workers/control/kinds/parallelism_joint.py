@@ -15,6 +15,7 @@ from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targ
 from workers.control.parts.operators import (
     BOUND_SECONDS,
     CALM,
+    CLOCK_SECONDS,
     CORES,
     GONE,
     INTERVAL_SECONDS,
@@ -30,6 +31,7 @@ from workers.control.parts.present import Present
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import Loop
+from workers.plants.foreign.kind import PlantPace
 
 OWN: Mapping[str, Any] = {
     "bound_seconds": BOUND_SECONDS,
@@ -58,14 +60,35 @@ def sensor(
 def targets(present: Present) -> Targets:
     """Applications, whose operators may have a task per core; registered plants."""
     here = {
-        f"{LAW.name}/{name}": LoopStart({"application": name}, parameters=OWN, guard=CALM)
+        f"{LAW.name}/{name}": LoopStart(
+            {"application": name}, parameters=OWN, guard=CALM, interval_seconds=INTERVAL_SECONDS
+        )
         for name in present.applications
     }
     elsewhere = {
-        f"{LAW.name}/plant:{name}": LoopStart({"plant": name}, Loop.Mode.ADVISE, OTHERS)
-        for name in present.plants
+        f"{LAW.name}/plant:{name}": LoopStart(
+            {"plant": name},
+            Loop.Mode.ADVISE,
+            OTHERS if kind.pace is None else _quick(kind.pace),
+            interval_seconds=INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
+        )
+        for name, kind in present.plants.items()
     }
     return Targets({**here, **elsewhere}, GONE)
+
+
+def _quick(pace: PlantPace) -> dict[str, Any]:
+    """Twice the bound is too late; decisions are as far apart as ticks, and look ahead as far."""
+    return {
+        "bound_seconds": pace.bound_seconds,
+        "maximum": pace.maximum,
+        "missed_cost": pace.missed_cost,
+        "deadline_seconds": 2 * pace.bound_seconds,
+        "pause_seconds": pace.pause_seconds,
+        "change_seconds": pace.change_seconds,
+        "window_seconds": pace.tick_seconds,
+        "interval_seconds": pace.tick_seconds,
+    }
 
 
 KIND = LoopKind(
@@ -76,7 +99,7 @@ KIND = LoopKind(
     desired=tasks_in_force,
     keeper=keep_plant,
     targets=targets,
-    interval_seconds=INTERVAL_SECONDS,
+    interval_seconds=CLOCK_SECONDS,
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         purpose=(

@@ -13,6 +13,7 @@ from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targ
 from workers.control.parts.operators import (
     BOUND_SECONDS,
     CALM,
+    CLOCK_SECONDS,
     CORES,
     GONE,
     INTERVAL_SECONDS,
@@ -26,6 +27,7 @@ from workers.control.parts.operators import (
 from workers.control.parts.present import Present
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
+from workers.plants.foreign.kind import PlantPace
 
 
 def sensor(
@@ -39,14 +41,30 @@ def sensor(
 def targets(present: Present) -> Targets:
     """Applications, whose operators may have a task per core; registered plants."""
     here = {
-        f"{LAW.name}/{name}": LoopStart({"application": name}, parameters={"maximum": CORES}, guard=CALM)
+        f"{LAW.name}/{name}": LoopStart(
+            {"application": name},
+            parameters={"maximum": CORES},
+            guard=CALM,
+            interval_seconds=INTERVAL_SECONDS,
+        )
         for name in present.applications
     }
     elsewhere = {
-        f"{LAW.name}/plant:{name}": LoopStart({"plant": name}, parameters={"maximum": OTHERS_MAXIMUM})
-        for name in present.plants
+        f"{LAW.name}/plant:{name}": LoopStart(
+            {"plant": name},
+            Loop.Mode.ADVISE,
+            _parameters(kind.pace),
+            interval_seconds=INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
+        )
+        for name, kind in present.plants.items()
     }
     return Targets({**here, **elsewhere}, GONE)
+
+
+def _parameters(pace: PlantPace | None) -> dict[str, Any]:
+    if pace is None:
+        return {"maximum": OTHERS_MAXIMUM}
+    return {"maximum": pace.maximum, "bound_seconds": pace.bound_seconds}
 
 
 KIND = LoopKind(
@@ -57,7 +75,7 @@ KIND = LoopKind(
     desired=tasks_in_force,
     keeper=keep_plant,
     targets=targets,
-    interval_seconds=INTERVAL_SECONDS,
+    interval_seconds=CLOCK_SECONDS,
     mode=Loop.Mode.ADVISE,
     parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},
     display=Display(

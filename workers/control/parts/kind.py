@@ -113,7 +113,7 @@ class LoopStart:
     """How the loop of one target begins, beside what all of its kind begin with.
 
     Afterwards people have the say, but of the target and of what `follows` the plant: those parameters are
-    kept as they are here.
+    kept as they are here. interval_seconds: between its ticks, no less than between those of its kind.
     """
 
     target: Document
@@ -121,6 +121,7 @@ class LoopStart:
     parameters: Document = field(default_factory=dict)
     guard: Document = field(default_factory=dict)
     follows: Document = field(default_factory=dict)
+    interval_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class LoopKind:
             "law": self.name,
             "target": dict(start.target),
             "mode": start.mode or self.mode,
-            "interval_seconds": float(self.interval_seconds),
+            "interval_seconds": float(start.interval_seconds or self.interval_seconds),
             "parameters": {**self.parameters, **start.parameters, **start.follows},
             "guard": {**self.guard, **start.guard},
         }

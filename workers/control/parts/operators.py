@@ -31,7 +31,8 @@ OWNERS = catalog.ranked()
 # More tasks than cores only wait for one another.
 CORES = max(2, len(os.sched_getaffinity(0)))
 BOUND_SECONDS, OTHERS_MAXIMUM = 15.0, 4
-INTERVAL_SECONDS = 5
+# Of a loop, and of the clock of its kind: a plant may ask for quicker ticks.
+INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
 # Of an application: nothing stops for a change, so what is left is not to turn round with every batch.
 CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
 HOLD_INTERVALS = 6.0

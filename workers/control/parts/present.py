@@ -12,7 +12,8 @@ from queues.redis_types import Fields
 from queues.topology import Topology
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.pipeline.declaration.declared import Declarations
-from workers.plants.foreign.adapters import steered
+from workers.plants.foreign.adapters import kind_named, steered
+from workers.plants.foreign.kind import AdapterKind
 
 
 class Present:
@@ -35,6 +36,6 @@ class Present:
         return {name.decode(): orjson.loads(stored) for name, stored in found.items()}
 
     @cached_property
-    def plants(self) -> Sequence[str]:
-        """Names of the registered plants of which something can be set."""
-        return [plant.name for plant in steered()]
+    def plants(self) -> Mapping[str, AdapterKind]:
+        """Registered plants of which something can be set, by name."""
+        return {plant.name: kind_named(plant.kind) for plant in steered()}

@@ -65,8 +65,10 @@ class PlantAddress:
 
 class Adapter(Elastic):
     """An elastic plant on a line that is to be closed. What is here is that of a plant without controllers of
-    its own and with nothing more to show.
+    its own and with nothing more to show. observe_seconds: between two observations; None: as all plants.
     """
+
+    observe_seconds: float | None = None
 
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""
@@ -89,6 +91,21 @@ class Adapter(Elastic):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlantPace:
+    """What loops of parallelism begin with at a plant of a kind. bound_seconds: latency of a path; maximum:
+    tasks of an operator; missed_cost: of what comes too late, times its work; pause_seconds, change_seconds:
+    what a change stops, and costs besides (task-seconds of all); tick_seconds: between decisions.
+    """
+
+    bound_seconds: float
+    maximum: int
+    missed_cost: float
+    pause_seconds: float
+    change_seconds: float
+    tick_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdapterKind:
     """name: as a registration has it. title: on pages. schemes: of its addresses, each with its usual port,
     which is allowed for it even where the egress policy keeps that port from others; none: it takes no
@@ -98,6 +115,8 @@ class AdapterKind:
     make: an adapter; the plant is not asked yet. inspect: what is there, in words, and what could be steered
     (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
     raise BadInput naming the field.
+
+    pace: how such plants can be steered; None: as any plant, whose rescales are slow and stop it.
     """
 
     name: str
@@ -111,6 +130,7 @@ class AdapterKind:
     secret: str = "its token"
     example: str = ""
     steers: bool = True
+    pace: PlantPace | None = None
 
     def inspected(self, address: PlantAddress) -> FoundPlant:
         """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""

@@ -78,6 +78,11 @@ class Lookout:
         )
         return status if topology is None or state != SEEN else _with_figures(status, topology)
 
+    @property
+    def observe_seconds(self) -> float | None:
+        """As its adapter wishes."""
+        return getattr(self._adapter, "observe_seconds", None)
+
     def close(self) -> None:
         if self._adapter is not None:
             self._adapter.close()
@@ -151,7 +156,7 @@ class PlantWatch:
     def _watch(self, lookout: Lookout, ended: threading.Event) -> None:
         while not ended.is_set():
             lookout.observe()
-            ended.wait(self._look_seconds)
+            ended.wait(lookout.observe_seconds or self._look_seconds)
         lookout.close()
 
 

@@ -1,0 +1,1 @@
+"""Tests of `workers.plants.foreign.celery_app`."""

@@ -1,0 +1,138 @@
+"""A Celery app on the other side, in this process: what its workers answer by remote control, as version 5.7
+does, and a broker whose queues are numbers. Time passes by `run`.
+"""
+
+import threading
+
+from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.plant import CeleryPlant
+from workers.plants.foreign.celery_app.remote_control import RemoteControl
+from workers.plants.foreign.celery_app.task_events import TaskEvents
+from workers.plants.foreign.kind import PlantAddress
+
+FORKS_EACH_SECONDS = 5.0
+
+
+class MemoryOrders:
+    """PoolOrders of one process."""
+
+    def __init__(self):
+        self.noted = {}
+
+    def pending(self, worker, pid):
+        return self.noted.get((worker, pid))
+
+    def note(self, worker, pid, processes):
+        self.noted[worker, pid] = processes
+
+
+class FarListener:
+    """Events that a test applies itself."""
+
+    def __init__(self):
+        self.lock, self.events, self.error, self.closed = threading.Lock(), TaskEvents(), None, False
+
+    def start(self):
+        pass
+
+    def workers(self):
+        return None
+
+    def close(self):
+        self.closed = True
+
+
+class FakeCelery:
+    """processes: worker → how many it has; a pool grows when it is next looked after, and shrinks at once by
+    those that are idle.
+    """
+
+    def __init__(self, processes, queues=("celery",)):
+        self.processes, self.queues = dict(processes), dict.fromkeys(queues, 0)
+        self.wanted = dict(processes)
+        self.busy = dict.fromkeys(processes, 0)
+        self.begun = dict.fromkeys(processes, 0)
+        self.stats, self.events_on, self.events_off = {}, [], []
+        self.listener, self.noted = FarListener(), MemoryOrders()
+        self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
+        self.unacknowledged_now = 0
+        self.asked = []
+
+    def plant(self, **options):
+        address = PlantAddress(name="shop", url="redis://broker.example", options=options)
+        control = RemoteControl("shop", self.broadcast)
+        return CeleryPlant(
+            address,
+            control,
+            self,
+            self.listener,
+            self.noted,
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
+            sleep=self.run,
+        )
+
+    def run(self, seconds):
+        self.now += seconds
+        if seconds >= FORKS_EACH_SECONDS:
+            for worker in self.processes:
+                self.processes[worker] = self.wanted[worker]
+            self.noted.noted.clear()
+
+    # What `celery.app.control.Control` has
+
+    def broadcast(self, command, arguments, destination, reply, timeout, limit):
+        assert reply and timeout > 0
+        self.asked.append(command)
+        if self.silent:
+            return []
+        reached = [name for name in self.processes if destination is None or name in destination]
+        return [{name: self.answer(command, name, **arguments)} for name in reached][:limit]
+
+    def answer(self, command, worker, n=0, **more):
+        if command == "stats":
+            pool = {
+                "implementation": "celery.concurrency.prefork:TaskPool",
+                "max-concurrency": 2,
+                "processes": list(range(self.processes[worker])),
+            }
+            total = {"shop.work": self.begun[worker]}
+            return {"pid": self.pid, "pool": pool, "total": total, "prefetch_count": 8, **self.stats}
+        if command == "active_queues":
+            return [{"name": name} for name in self.queues]
+        if command == "active":
+            return [{"id": str(number)} for number in range(self.busy[worker])]
+        if command == "reserved":
+            return []
+        if command == "registered":
+            return ["shop.work", "shop.mail [rate_limit=10/m]"]
+        if command == "enable_events":
+            self.events_on.append(worker)
+            return {"ok": "task events enabled"}
+        if command == "disable_events":
+            self.events_off.append(worker)
+            return {"ok": "task events disabled"}
+        return self.resize(worker, command, n)
+
+    def resize(self, worker, command, n):
+        self.orders += 1
+        if command == "pool_grow":
+            self.wanted[worker] += n
+            return {"ok": "pool will grow"}
+        assert command == "pool_shrink"
+        if n > self.processes[worker] - self.busy[worker]:
+            return {"error": 'ValueError("Can\'t shrink pool. All processes busy!")'}
+        self.wanted[worker] -= n
+        self.processes[worker] -= n
+        return {"ok": "pool will shrink"}
+
+    # What a broker has
+
+    def lengths(self, queues):
+        return {name: QueueLength(self.queues[name]) for name in queues if name in self.queues}
+
+    def unacknowledged(self):
+        return self.unacknowledged_now
+
+    def close(self):
+        pass

@@ -1,0 +1,66 @@
+"""Arrivals and waits of a pool, from counts alone: against arrivals whose times are known."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.plants.foreign.celery_app.arrivals import Arrivals
+
+
+def observed(came, started, until, step=1.0):
+    """came, started: times, each sorted; looked at each `step` seconds."""
+    arrivals, at = Arrivals(), 0.0
+    while at <= until:
+        begun = sum(each <= at for each in started)
+        arrivals.observe(at, begun, sum(each <= at for each in came) - begun)
+        at += step
+    return arrivals
+
+
+def steady(per_second, since, until):
+    count = int((until - since) * per_second)
+    return [since + (number + 0.5) / per_second for number in range(count)]
+
+
+@pytest.mark.parametrize("per_second", [0.2, 3.0, 40.0])
+def test_the_rate_of_a_steady_load_is_known(per_second):
+    came = steady(per_second, 0.0, 200.0)
+    assert observed(came, came, 200.0).per_second == pytest.approx(per_second, rel=0.12)
+
+
+def test_a_load_that_jumps_is_known_two_seconds_later():
+    came = steady(2.0, 0.0, 60.0) + steady(24.0, 60.0, 62.0)
+    assert observed(came, came, 62.0).per_second == pytest.approx(24.0, rel=0.1)
+
+
+def test_a_load_that_falls_is_known_two_seconds_later():
+    came = steady(24.0, 0.0, 60.0) + steady(2.0, 60.0, 62.0)
+    assert observed(came, came, 62.0).per_second == pytest.approx(2.0, abs=0.6)
+
+
+def test_a_load_that_ends_fades_away():
+    came = steady(1.0, 0.0, 60.0)
+    assert observed(came, came, 200.0).per_second < 0.25
+
+
+@given(st.integers(1, 40), st.floats(0.5, 20.0))
+def test_the_age_of_the_first_that_waits_is_known_to_an_interval(waiting, per_second):
+    came = steady(per_second, 0.0, 60.0)
+    started = came[: max(0, len(came) - waiting)]
+    truth = 60.0 - came[len(started)]
+    assert abs(observed(came, started, 60.0).oldest_seconds - truth) <= 1.0 + 1.0 / per_second
+
+
+def test_where_nothing_waits_nothing_is_old():
+    came = steady(5.0, 0.0, 20.0)
+    assert observed(came, came, 20.0).oldest_seconds == 0.0
+    assert Arrivals().oldest_seconds == 0.0
+    assert Arrivals().per_second is None
+
+
+def test_what_is_taken_back_lowers_no_rate_below_nothing():
+    arrivals = Arrivals()
+    for at, waiting in enumerate((0, 50, 50, 0, 0, 0)):
+        arrivals.observe(float(at), 0.0, waiting)
+    assert arrivals.per_second >= 0
+    assert arrivals.oldest_seconds == 0.0

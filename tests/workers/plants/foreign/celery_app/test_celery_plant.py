@@ -1,0 +1,217 @@
+"""A Celery app behind the port: what is seen of it, and what its workers are asked to do."""
+
+import pytest
+
+from controllers.parallelism import inputs
+from queues.errors import BadInput
+from tests.workers.plants.foreign.celery_app.far import FakeCelery, MemoryOrders
+from workers.plants.foreign.celery_app.inspection import inspect
+from workers.plants.foreign.celery_app.orders import SharedOrders
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.plant import PlantConfused, PlantSilent
+
+ONE, TWO = "celery@one", "celery@two"
+
+
+@pytest.fixture
+def far():
+    return FakeCelery({ONE: 2})
+
+
+def task(far, number, kind, **more):
+    event = {"type": f"task-{kind}", "hostname": ONE, "uuid": str(number), "timestamp": far.now, **more}
+    far.listener.events.apply({"name": "shop.work", **event}, far.now)
+
+
+def busy(far, plant, seconds, per_second):
+    """Tasks that come each at once, run for .5 s, and are begun as they come."""
+    topology, number = plant.topology(), 0
+    for _ in range(seconds):
+        far.now += 1.0
+        for _ in range(per_second):
+            number += 1
+            task(far, number, "received")
+            task(far, number, "started")
+            far.begun[ONE] += 1
+            task(far, number, "succeeded", runtime=0.5)
+        topology = plant.topology()
+    return topology
+
+
+def test_a_queue_is_a_source_and_a_pool_an_operator_with_its_processes(far):
+    topology = far.plant().topology()
+    assert topology.paths == {"path1": ("queue celery", ONE)}
+    assert topology.operators[ONE].parallelism == 2
+    assert topology.operators[ONE].maximum == 100
+    assert topology.operators["queue celery"].fixed
+
+
+def test_what_laws_need_is_measured_by_events(far):
+    topology = busy(far, far.plant(), 20, 4)
+    seen = inputs.joint(topology)["operators"][ONE]
+    assert seen["rate_per_second"] == pytest.approx(4.0, rel=0.1)
+    assert seen["service_seconds"] == pytest.approx(0.5)
+    assert seen["backlog_events"] == 0
+    assert inputs.steered_paths(topology) == [[ONE]]
+
+
+def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
+    plant = far.plant()
+    busy(far, plant, 20, 4)
+    for _ in range(5):  # nothing is begun any more
+        far.now += 1.0
+        far.queues["celery"] += 4
+        topology = plant.topology()
+    [link] = topology.links
+    assert link.latency_seconds == pytest.approx(5.0, abs=1.0)
+    assert inputs.joint(topology)["operators"][ONE]["backlog_events"] == pytest.approx(20, rel=0.3)
+
+
+def test_without_events_run_times_follow_from_little_s_law(far):
+    plant = far.plant(events="listen")
+    far.busy[ONE] = 2
+    for _ in range(30):
+        far.now += 1.0
+        far.begun[ONE] += 4
+        topology = plant.topology()
+    assert inputs.joint(topology)["operators"][ONE]["service_seconds"] == pytest.approx(0.5, rel=0.1)
+    assert "run times by Little's law" in " ".join(plant.missing())
+    assert "enable_events" not in far.asked
+
+
+def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_leaves(far):
+    plant = far.plant()
+    for _ in range(3):
+        far.now += 1.0
+        plant.topology()
+    assert far.events_on == [ONE]
+    far.pid = 8
+    plant.topology()
+    assert far.events_on == [ONE, ONE]
+    plant.close()
+    assert far.events_off == [ONE]
+    assert far.listener.closed
+
+
+def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said(far):
+    far.silent = True
+    far.queues["celery"] = 12
+    plant = far.plant()
+    topology = plant.topology()
+    assert list(topology.operators) == ["queue celery"]
+    assert not inputs.steered_paths(topology)
+    assert "worker_enable_remote_control" in plant.missing()[0]
+    assert plant.sections()[2].rows[0][:2] == ["celery", 12]
+
+
+def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is_gone(far):
+    plant = far.plant()
+    plant.topology()
+    far.silent = True
+    far.now += 2.0
+    assert plant.topology().operators[ONE].parallelism == 2
+    far.now += 10.0
+    assert ONE not in plant.topology().operators
+
+
+def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
+    far = FakeCelery({ONE: 1, TWO: 3})
+    far.queues["celery"] = 8
+    plant = far.plant()
+    plant.topology()
+    waiting = {each.pool.worker: each.waiting for each in plant._measured}
+    assert waiting == {ONE: 2, TWO: 6}
+
+
+def test_a_pool_that_was_ordered_to_grow_is_not_ordered_twice(far):
+    plant = far.plant()
+    plant.set_parallelism({ONE: 6})
+    plant.set_parallelism({ONE: 6})  # the first has not come true yet: Celery forks each five seconds
+    plant.set_parallelism({ONE: 7})
+    far.run(6.0)
+    assert far.processes[ONE] == 7
+    assert far.orders == 2
+
+
+def test_only_idle_processes_end(far):
+    far.processes[ONE] = far.wanted[ONE] = 6
+    far.busy[ONE] = 4
+    far.plant().set_parallelism({ONE: 1})
+    assert far.processes[ONE] == 4
+    far.busy[ONE] = 0
+    far.run(6.0)
+    far.plant().set_parallelism({ONE: 1})
+    assert far.processes[ONE] == 1
+
+
+def test_a_pool_with_celery_s_own_autoscaler_or_without_processes_is_left_alone(far):
+    for stats, said in (
+        ({"autoscaler": {"max": 10}}, "--autoscale"),
+        ({"pool": {"implementation": "celery.concurrency.thread:TaskPool", "max-concurrency": 4}}, "thread"),
+    ):
+        far.stats = stats
+        assert said in far.plant().topology().operators[ONE].fixed
+        with pytest.raises(BadInput, match="can't be set"):
+            far.plant().set_parallelism({ONE: 3})
+    assert far.orders == 0
+
+
+def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
+    plant = far.plant()
+    far.resize = lambda *_: {"error": "ValueError('no')"}
+    with pytest.raises(PlantConfused, match=r"celery@one refuses.*no"):
+        plant.set_parallelism({ONE: 3})
+    far.resize = lambda *_: None
+    with pytest.raises(PlantSilent, match="did not answer"):
+        far.plant().set_parallelism({ONE: 4})
+
+
+def test_a_broker_that_is_away_makes_the_plant_silent(far):
+    def away(*_, **__):
+        raise ConnectionRefusedError("refused")
+
+    far.broadcast = away
+    with pytest.raises(PlantSilent, match="can't be reached"):
+        far.plant().topology()
+
+
+def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
+    plant = far.plant()
+    plant.topology()
+    task(far, 1, "received", args="(1,)", kwargs="{'password': 'x'}")
+    task(far, 1, "started")
+    task(far, 1, "failed", exception="ValueError('no such order')", traceback="Traceback …")
+    sections = {each.title: each for each in plant.sections()}
+    assert sections["Last tasks"].rows[0][1:4] == ["shop.work", "(1,) {'password': •••}", "failed"]
+    assert sections["Last errors"].rows[0][2:] == ["ValueError('no such order')", "Traceback …"]
+    limits = {row[0]: row[-1] for row in sections["Kinds of tasks"].rows}
+    assert limits == {"shop.work": None, "shop.mail": "10/m"}
+    for each in sections.values():
+        assert all(len(row) == len(each.columns) for row in each.rows)
+
+
+def test_an_inspection_says_what_is_there_and_changes_nothing(far):
+    found = inspect(
+        PlantAddress(name="shop", url="redis://broker.example"), lambda _: far.plant(events="listen"), far.run
+    )
+    assert found.what == "A Celery app: 1 queues, 1 workers with 2 processes."
+    assert [each.name for each in found.parts] == ["queue celery", ONE]
+    assert any("-E" in each for each in found.needs)
+    assert not {"enable_events", "pool_grow", "pool_shrink"} & set(far.asked)
+
+
+@pytest.fixture(params=["memory", "shared"])
+def orders(request):
+    return (
+        MemoryOrders()
+        if request.param == "memory"
+        else SharedOrders(request.getfixturevalue("control"), "shop")
+    )
+
+
+def test_an_order_is_of_one_life_of_a_worker(orders):
+    assert orders.pending(ONE, 7) is None
+    orders.note(ONE, 7, 5)
+    assert orders.pending(ONE, 7) == 5
+    assert orders.pending(ONE, 8) is None
+    assert orders.pending(TWO, 7) is None

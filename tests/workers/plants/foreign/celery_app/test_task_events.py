@@ -1,0 +1,103 @@
+"""Events of Celery as they come: whatever order, whatever is missing, counts stay right."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.plants.foreign.celery_app.task_events import TaskEvents, recent
+
+WORKER = "celery@one"
+
+
+def events(*kinds, uuid="a", at=1_000.0, now=50.0, into=None, **more):
+    heard = into or TaskEvents()
+    for number, kind in enumerate(kinds):
+        event = {"type": f"task-{kind}", "hostname": WORKER, "uuid": uuid, "timestamp": at + number}
+        heard.apply({**event, "name": "shop.work", **more}, now + number)
+    return heard
+
+
+def test_a_task_waits_runs_and_ends():
+    heard = events("received")
+    pool = heard.pools[WORKER]
+    assert (pool.waiting, pool.received, pool.started) == ({"a"}, 1, 0)
+    events("started", at=1_002.0, into=heard)
+    assert not pool.waiting
+    assert list(pool.running) == ["a"]
+    events("succeeded", runtime=0.25, now=52.0, into=heard)
+    assert not pool.running
+    assert recent(pool.runs, 52.0) == [0.25]
+    assert recent(pool.waits, 52.0) == [2.0]
+    assert heard.last()[0].state == "succeeded"
+
+
+def test_an_error_is_kept_with_its_traceback_and_without_its_secret():
+    heard = events(
+        "received", "started", "failed", exception="KeyError('token=abc')", traceback="File x\nKeyError"
+    )
+    task = heard.task("a")
+    assert (task.state, heard.pools[WORKER].failed) == ("failed", 1)
+    assert "abc" not in task.error
+    assert "File x" in task.traceback
+    assert recent(heard.pools[WORKER].runs, 52.0) == [1.0]
+
+
+def test_a_task_for_later_does_not_wait():
+    heard = events("received", eta="2026-11-24T12:00:00")
+    assert not heard.pools[WORKER].waiting
+    events("started", at=9_000.0, into=heard)
+    assert not heard.pools[WORKER].waits
+
+
+def test_a_revoked_task_waits_no_more():
+    heard = events("received", "revoked")
+    assert not heard.pools[WORKER].waiting
+    assert heard.pools[WORKER].revoked == 1
+
+
+def test_a_worker_that_was_started_anew_has_nothing_waiting_and_one_that_left_is_gone():
+    heard = events("received", "started")
+    for pid in (1, 2):
+        heard.apply({"type": "worker-heartbeat", "hostname": WORKER, "pid": pid}, 60.0)
+    assert not heard.pools[WORKER].running
+    heard.apply({"type": "worker-offline", "hostname": WORKER, "pid": 2}, 61.0)
+    assert heard.living(61.0) == []
+
+
+def test_who_sends_tasks_is_no_worker():
+    heard = TaskEvents()
+    heard.apply({"type": "task-sent", "hostname": "gen1@web", "uuid": "a"}, 1.0)
+    assert not heard.pools
+
+
+def test_a_worker_that_is_silent_is_not_waited_for():
+    heard = events("received", now=50.0)
+    assert heard.living(60.0) == [WORKER]
+    assert heard.living(90.0) == []
+
+
+JUNK = st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=2))
+EVENT = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(
+            ["task-received", "task-started", "task-succeeded", "task-failed", "worker-online"]
+        )
+    },
+    optional={
+        "hostname": st.one_of(st.just(WORKER), JUNK),
+        "uuid": st.one_of(st.sampled_from("ab"), JUNK),
+        **dict.fromkeys(
+            ("timestamp", "name", "args", "kwargs", "runtime", "retries", "eta", "exception", "pid"), JUNK
+        ),
+    },
+)
+
+
+@given(st.lists(EVENT, max_size=30))
+def test_events_that_can_t_be_understood_harm_nothing(stream):
+    heard = TaskEvents()
+    for number, event in enumerate(stream):
+        heard.apply(event, float(number))
+    for pool in heard.pools.values():
+        assert len(pool.waiting) + len(pool.running) <= 2
+        assert all(seconds >= 0 for seconds in recent(pool.runs, 100.0) if isinstance(seconds, float))
+    heard.last()

@@ -1,0 +1,63 @@
+"""A Celery app as a plant: its queues, the pools of its workers, and their tasks."""
+
+from functools import partial
+
+from workers.coordination.connections import control_server
+from workers.plants.foreign.celery_app.broker import SCHEMES, app_of, broker_of
+from workers.plants.foreign.celery_app.inspection import inspect
+from workers.plants.foreign.celery_app.listener import EventListener
+from workers.plants.foreign.celery_app.orders import SharedOrders
+from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
+from workers.plants.foreign.celery_app.redaction import HIDDEN, SHOWN
+from workers.plants.foreign.celery_app.remote_control import RemoteControl
+from workers.plants.foreign.celery_app.task_events import TaskEvents
+from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
+
+
+def make(address: PlantAddress) -> CeleryPlant:
+    """Raises PlantSilent when its name leads nowhere, or where nobody may be sent."""
+    app = app_of(address)
+    return CeleryPlant(
+        address,
+        RemoteControl(address.name, app.control.broadcast, app.close),
+        broker_of(address, app),
+        EventListener(app, TaskEvents(address.option("arguments", SHOWN))),
+        SharedOrders(control_server(), address.name),
+    )
+
+
+ADAPTER = AdapterKind(
+    name="celery",
+    title="Celery app, by its broker and its remote control",
+    schemes=SCHEMES,
+    ports=frozenset(SCHEMES.values()),
+    example="redis://redis.example:6379/0",
+    secret="the broker's password",
+    options={
+        "user": PlantOption("of the broker; empty for none (Redis) or guest (RabbitMQ)"),
+        "queues": PlantOption("to observe beside those that workers take from, with commas between"),
+        "events": PlantOption(
+            "whether workers that send no events of tasks are asked to, until Weir leaves",
+            choices=(ASK, LISTEN),
+            default=ASK,
+        ),
+        "arguments": PlantOption(
+            "of tasks: shown without what seems secret, or hidden",
+            choices=(SHOWN, HIDDEN),
+            default=SHOWN,
+        ),
+        "management": PlantOption("address of RabbitMQ's management plugin, for what is not acknowledged"),
+        "prefix": PlantOption("of all keys (global_keyprefix); Redis only"),
+    },
+    make=make,
+    # A pool changes while it works, so a change costs next to nothing; and somebody waits for what waits.
+    pace=PlantPace(
+        bound_seconds=1.0,
+        maximum=16,
+        missed_cost=50.0,
+        pause_seconds=0.0,
+        change_seconds=1.0,
+        tick_seconds=2.0,
+    ),
+    inspect=partial(inspect, make=make),
+)

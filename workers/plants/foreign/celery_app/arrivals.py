@@ -1,0 +1,85 @@
+"""What comes to a pool and how long it waits, from what was counted at each observation.
+
+A message of Celery carries no time of its sending. But the tasks that a pool has started so far, S, and those
+that wait for it now, W, are known, so A = S + W have come, and A(t) of all observations gives
+
+    arrivals/s   (A(now) - A(then)) / (now - then)
+    oldest       now - t with A(t) = A(now) - W: when that came which is the first to be started
+
+A rate is of the last ENOUGH arrivals, of LEAST_SECONDS at least and MOST_SECONDS at most. Where one of
+SHORT_SECONDS brings more or less than that rate does, by more than DEVIATIONS standard deviations of a count,
+the load has changed, and what was before no longer counts.
+"""
+
+import math
+from collections import deque
+
+ENOUGH, LEAST_SECONDS, MOST_SECONDS = 30, 10.0, 600.0
+SHORT_SECONDS, DEVIATIONS = (1.0, 3.0, 10.0, 30.0), 3.5
+# So many observations are remembered: no wait is known to be longer.
+REMEMBERED = 4_096
+
+
+class Arrivals:
+    """Of one pool. Times are of a clock that only goes forward, in seconds."""
+
+    def __init__(self) -> None:
+        self._came: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # when, so many so far
+        self._since = -math.inf  # from when on the load is what it is
+        self._waiting = 0.0
+
+    def observe(self, at: float, started: float, waiting: float) -> None:
+        """started: tasks so far; waiting: tasks now. What is taken back unstarted lowers no rate below 0."""
+        if self._came and at <= self._came[-1][0]:
+            return
+        before = self._came[-1][1] if self._came else 0.0
+        self._came.append((at, max(before, started + waiting)))
+        self._waiting = waiting
+        self._notice_change(at)
+
+    @property
+    def per_second(self) -> float | None:
+        """None before two observations."""
+        if len(self._came) < 2:
+            return None
+        now, came = self._came[-1]
+        for at, before in reversed(self._came):
+            span, found = now - at, came - before
+            if at <= self._since or span >= MOST_SECONDS or (found >= ENOUGH and span >= LEAST_SECONDS):
+                break
+        return found / span
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the first has waited, as far back as is remembered; 0 where nothing waits."""
+        if self._waiting <= 0 or not self._came:
+            return 0.0
+        now, came = self._came[-1]
+        return now - self._when(came - self._waiting)
+
+    def _notice_change(self, now: float) -> None:
+        for seconds in SHORT_SECONDS:
+            usual, (span, found) = self.per_second, self._last(seconds)
+            if usual is None or span < seconds or now - span < self._since:
+                return
+            expected = usual * span
+            if abs(found - expected) > 1 + DEVIATIONS * math.sqrt(expected):
+                self._since = now - span
+                return
+
+    def _last(self, seconds: float) -> tuple[float, float]:
+        """Of the last observations over so many seconds at least: over how many, and how many came."""
+        now, came = self._came[-1]
+        at, before = next((each for each in reversed(self._came) if now - each[0] >= seconds), self._came[0])
+        return now - at, came - before
+
+    def _when(self, came: float) -> float:
+        """When so many had come, on the line between the two observations around that."""
+        later = self._came[-1]
+        for earlier in reversed(self._came):
+            if earlier[1] <= came:
+                rise = later[1] - earlier[1]
+                share = (came - earlier[1]) / rise if rise > 0 else 0.0
+                return earlier[0] + share * (later[0] - earlier[0])
+            later = earlier
+        return later[0]

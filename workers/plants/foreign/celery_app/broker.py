@@ -1,0 +1,243 @@
+"""The broker of a Celery app: how it is reached, and how long its queues are.
+
+Redis (Valkey) keeps a queue as one list for each priority, named after the queue, a separator and the
+priority; both separators in use are asked for. What a worker has taken and not acknowledged is in `unacked`,
+of all queues together. RabbitMQ says how many messages are ready and how many consumers there are; how many
+are unacknowledged, and how many were published, only its management plugin says.
+"""
+
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import httpx
+import redis
+from amqp.exceptions import AMQPError, NotFound
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from workers.host import egress
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.line import PlantClient
+from workers.plants.plant import PlantConfused, PlantSilent
+
+SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
+SEPARATORS = ("\x06\x16", ":")
+PRIORITIES = range(1, 10)
+TLS = ("rediss", "amqps")
+TIMEOUT_SECONDS = 2.0
+FAILURES = (OSError, OperationalError, AMQPError, redis.RedisError)
+
+
+@dataclass(frozen=True)
+class QueueLength:
+    """waiting: messages that nobody has taken; priorities: of those, where there are several; unacknowledged:
+    taken, and perhaps at work. None: not known.
+    """
+
+    waiting: int
+    priorities: Mapping[int, int] = field(default_factory=dict)
+    consumers: int | None = None
+    unacknowledged: int | None = None
+
+
+class Broker(Protocol):
+    """Where the queues are. Its methods raise PlantSilent and PlantConfused."""
+
+    def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
+        """Of those that are there."""
+        ...
+
+    def unacknowledged(self) -> int | None:
+        """Of all queues together; None where only each queue's is known, or none."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def broker_of(address: PlantAddress, app: Celery) -> Broker:
+    """Raises PlantSilent when its name leads nowhere, or where nobody may be sent."""
+    return RedisBroker(address) if address.url.startswith("redis") else AmqpBroker(address, app)
+
+
+def app_of(address: PlantAddress) -> Celery:
+    """A client of the app, not connected yet: it knows none of its tasks, and reads nothing but JSON. Raises
+    PlantSilent as `host_of` does.
+    """
+    url = egress.check_url(address.url, schemes=SCHEMES, ports=frozenset(SCHEMES.values()))
+    is_redis, is_tls = url.scheme.startswith("redis"), url.scheme in TLS
+    port = url.port or SCHEMES[url.scheme]
+    host, (user, password) = host_of(url.host, port, is_tls), login_of(address)
+    login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
+    place = quote(virtual_host_of(address), safe="")
+    app = Celery(address.name, set_as_current=False, fixups=[])
+    app.conf.update(
+        broker_url=f"{'redis' if is_redis else 'amqp'}://{login}{host}:{port}/{place}",
+        broker_use_ssl=_tls(url.host, is_redis) if is_tls else False,
+        broker_connection_timeout=TIMEOUT_SECONDS,
+        broker_connection_retry=False,
+        broker_connection_max_retries=0,
+        broker_transport_options=_transport_options(address, is_redis),
+        accept_content=["json"],
+        event_serializer="json",
+    )
+    return app
+
+
+def _tls(host: str, is_redis: bool) -> dict[str, Any]:
+    checked = ssl.CERT_REQUIRED
+    return {"ssl_cert_reqs": checked} if is_redis else {"cert_reqs": checked, "server_hostname": host}
+
+
+def _transport_options(address: PlantAddress, is_redis: bool) -> dict[str, Any]:
+    if not is_redis:
+        return {"read_timeout": TIMEOUT_SECONDS, "write_timeout": TIMEOUT_SECONDS, "max_retries": 0}
+    prefix = address.option("prefix")
+    return {
+        "socket_timeout": TIMEOUT_SECONDS,
+        "socket_connect_timeout": TIMEOUT_SECONDS,
+        "max_retries": 0,
+        **({"global_keyprefix": prefix} if prefix else {}),
+    }
+
+
+def login_of(address: PlantAddress) -> tuple[str, str]:
+    """User and password: of RabbitMQ as it is installed where none are given."""
+    usual = "" if address.url.startswith("redis") else "guest"
+    return address.option("user", usual), address.secret or usual
+
+
+def virtual_host_of(address: PlantAddress) -> str:
+    """The database of Redis, the virtual host of RabbitMQ: the path of the address."""
+    path = address.url.partition("://")[2].partition("/")[2].strip("/")
+    return path or ("0" if address.url.startswith("redis") else "/")
+
+
+def host_of(host: str, port: int, is_tls: bool) -> str:
+    """Where to connect to: an address that was checked. By TLS to the name, whose certificate is checked, so
+    that nobody else can answer under it. Raises PlantSilent.
+    """
+    try:
+        addresses = egress.addresses_of(host, port, ports=frozenset(SCHEMES.values()))
+    except OSError as error:
+        raise PlantSilent(f"{error}") from None
+    return host if is_tls else addresses[0]
+
+
+class RedisBroker:
+    """Redis or Valkey."""
+
+    def __init__(self, address: PlantAddress) -> None:
+        self._name, self._prefix = address.name, address.option("prefix")
+        url, (user, password) = httpx.URL(address.url), login_of(address)
+        is_tls, port = url.scheme in TLS, url.port or SCHEMES[url.scheme]
+        self._server = redis.Redis(
+            host=host_of(url.host, port, is_tls),
+            port=port,
+            db=_database(virtual_host_of(address)),
+            username=user or None,
+            password=password or None,
+            ssl=is_tls,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+        )
+
+    def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
+        """Of all that are asked for: Redis forgets a list that is empty."""
+        names = list(queues)
+        keys = [keys_of(name, self._prefix) for name in names]
+        found = iter(self._all([("LLEN", key) for of_queue in keys for _, key in of_queue]))
+        lengths = {}
+        for name, of_queue in zip(names, keys, strict=True):
+            counted: dict[int, int] = {}
+            for priority, _ in of_queue:
+                counted[priority] = counted.get(priority, 0) + int(next(found))
+            waiting = {priority: count for priority, count in counted.items() if count}
+            lengths[name] = QueueLength(sum(waiting.values()), waiting if len(waiting) > 1 else {})
+        return lengths
+
+    def unacknowledged(self) -> int | None:
+        return int(self._all([("HLEN", f"{self._prefix}unacked")])[0])
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
+        try:
+            pipeline = self._server.pipeline(transaction=False)
+            for command, key in commands:
+                pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
+            return pipeline.execute()
+        except redis.ResponseError as error:
+            raise PlantConfused(f"{self._name} refuses us: {error}.") from None
+        except (redis.RedisError, OSError) as error:
+            raise PlantSilent(f"{self._name} can't be reached ({error}).") from None
+
+
+def keys_of(queue: str, prefix: str = "") -> list[tuple[int, str]]:
+    """Priority → the list it may be in."""
+    more = [(each, f"{prefix}{queue}{sign}{each}") for each in PRIORITIES for sign in SEPARATORS]
+    return [(0, f"{prefix}{queue}"), *more]
+
+
+class AmqpBroker:
+    """RabbitMQ: by passive declaration, and by its management plugin where its address is known."""
+
+    def __init__(self, address: PlantAddress, app: Celery) -> None:
+        self._name, self._host, self._app = address.name, virtual_host_of(address), app
+        management = address.option("management")
+        self._management = (
+            address.client(user=address.option("user", "guest"), url=management) if management else None
+        )
+
+    def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
+        declared = {name: found for name in queues if (found := self._declared(name)) is not None}
+        return {name: self._managed(name, found) for name, found in declared.items()}
+
+    def unacknowledged(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        if self._management is not None:
+            self._management.close()
+
+    def _declared(self, queue: str) -> QueueLength | None:
+        try:
+            with self._app.connection_or_acquire() as connection:
+                channel: Any = connection.channel()
+                try:
+                    found = channel.queue_declare(queue=queue, passive=True)
+                finally:
+                    with suppress(*FAILURES):
+                        channel.close()
+        except NotFound:
+            return None
+        except AMQPError as error:
+            raise PlantConfused(f"{self._name} refuses us: {error}.") from None
+        except FAILURES as error:
+            raise PlantSilent(f"{self._name} can't be reached ({error}).") from None
+        return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
+
+    def _managed(self, queue: str, declared: QueueLength) -> QueueLength:
+        if self._management is None:
+            return declared
+        status, row = managed(self._management, self._host, queue)
+        if status != 200 or not isinstance(row, dict):
+            raise PlantConfused(f"{self._name}: the management plugin refuses us ({status}).")
+        return QueueLength(
+            declared.waiting, consumers=declared.consumers, unacknowledged=row.get("messages_unacknowledged")
+        )
+
+
+def managed(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:
+    """What RabbitMQ's management plugin says of a queue."""
+    return client.ask("GET", f"api/queues/{quote(virtual_host, safe='')}/{quote(queue, safe='')}")
+
+
+def _database(virtual_host: str | None) -> int:
+    """Celery takes "/1" for database 1, and anything else for 0."""
+    text = (virtual_host or "").strip("/")
+    return int(text) if text.isdecimal() else 0

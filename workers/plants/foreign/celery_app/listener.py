@@ -1,0 +1,77 @@
+"""A thread that takes in the events of an app, and goes on after the broker was away."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from celery import Celery
+
+from workers.plants.foreign.celery_app.broker import FAILURES
+from workers.plants.foreign.celery_app.task_events import TaskEvents
+
+WAKE_SECONDS, AGAIN_SECONDS = 1.0, 2.0
+# After this each worker has sent a heartbeat.
+HEARD_SECONDS = 5.0
+NOT_YET = "none has been received yet"
+logger = logging.getLogger(__name__)
+
+
+class EventListener:
+    """Applies what comes to `events`; who reads them takes `lock`. error: why nothing comes."""
+
+    def __init__(
+        self, app: Celery, events: TaskEvents, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.lock, self.events = threading.Lock(), events
+        self.error: str | None = NOT_YET
+        self._app, self._monotonic = app, monotonic
+        self._since: float | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """The first time only."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._listen, name="celery events", daemon=True)
+            self._thread.start()
+
+    def workers(self) -> int | None:
+        """How many there are, by their heartbeats; None while that is not known."""
+        now = self._monotonic()
+        if self.error is not None or self._since is None or now - self._since < HEARD_SECONDS:
+            return None
+        with self.lock:
+            return len(self.events.living(now)) or None
+
+    def close(self) -> None:
+        """It ends within WAKE_SECONDS."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(2 * WAKE_SECONDS)
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._receive()
+            except FAILURES as error:
+                self.error = f"they can't be received ({error})"
+            except Exception as error:  # what a driver raises besides must not end the listening
+                logger.exception("Listening to events of Celery failed.")
+                self.error = f"they can't be received ({type(error).__name__})"
+            self._ended.wait(AGAIN_SECONDS)
+
+    def _receive(self) -> None:
+        with self._app.connection_for_read() as connection:
+            receiver = self._app.events.Receiver(connection, handlers={"*": self._apply})
+            with receiver.consumer_context(wakeup=True) as (reading, _, _):  # by a connection of its own
+                self.error, self._since = None, self._monotonic()
+                while not self._ended.is_set():
+                    with suppress(TimeoutError):
+                        reading.drain_events(timeout=WAKE_SECONDS)
+
+    def _apply(self, event: dict[str, Any]) -> None:
+        with self.lock:
+            self.events.apply(event, self._monotonic())

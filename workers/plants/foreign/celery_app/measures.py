@@ -1,0 +1,171 @@
+"""A Celery app as a topology: queues are sources, the pools of workers operators, processes their tasks.
+
+A path leads from a queue to a pool that takes from it, and ends where a task begins: its latency is how long
+a task waits, in the broker and in the worker that has taken it. How long it then runs is its service time.
+
+Counts are rates (`arrivals`) times WINDOW_SECONDS, divided evenly among a pool's processes: a pool has one
+queue for all of them. What is ready in a queue of several pools is divided by their processes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from workers.plants.foreign.celery_app.arrivals import Arrivals
+from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.remote_control import WorkerPool
+from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
+
+WINDOW_SECONDS = 10.0
+A_QUEUE = "it is a queue, which tasks come in by"
+QUEUE = "queue {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolMeasures:
+    """Of one pool, now. waiting: tasks in front of it, in the broker and in the worker; oldest: how long the
+    first of them has waited. None: not known.
+    """
+
+    pool: WorkerPool
+    waiting: float
+    busy: int | None
+    oldest_seconds: float
+    wait_seconds: float | None
+    arrivals_per_second: float | None
+    begun_per_second: float | None
+    run_seconds: tuple[float, ...]
+
+    @property
+    def service_seconds(self) -> float | None:
+        return fmean(self.run_seconds) if self.run_seconds else None
+
+    @property
+    def latency_seconds(self) -> float | None:
+        """How long tasks wait: the first of those that do, else those that have begun lately."""
+        return self.oldest_seconds if self.waiting > 0 else self.wait_seconds
+
+
+class PoolHistory:
+    """What was counted of one pool since its worker was started."""
+
+    def __init__(self) -> None:
+        self._arrivals, self._begun = Arrivals(), Arrivals()
+
+    def measured(
+        self, pool: WorkerPool, events: PoolEvents | None, at: float, waiting: float, busy: int | None
+    ) -> PoolMeasures:
+        """Observe, and say what it comes to."""
+        self._arrivals.observe(at, pool.begun, waiting)
+        self._begun.observe(at, pool.begun, 0.0)
+        waits = recent(events.waits, at) if events else []
+        return PoolMeasures(
+            pool=pool,
+            waiting=waiting,
+            busy=busy,
+            oldest_seconds=self._arrivals.oldest_seconds,
+            wait_seconds=fmean(waits) if waits else None,
+            arrivals_per_second=self._arrivals.per_second,
+            begun_per_second=self._begun.per_second,
+            run_seconds=_run_seconds(events, busy, self._begun.per_second, at),
+        )
+
+
+def _run_seconds(
+    events: PoolEvents | None, busy: int | None, begun_per_second: float | None, at: float
+) -> tuple[float, ...]:
+    """Of those that ended lately; before any has, how long those at work have run. Without events by Little's
+    law: those at work over those that begin in a second.
+    """
+    if events is not None and events.sends_tasks:
+        ended = recent(events.runs, at)
+        return tuple(ended or [at - began for began in events.running.values()])
+    return (busy / begun_per_second,) if busy and begun_per_second else ()
+
+
+def shares(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> dict[str, float]:
+    """Worker → what is ready in its queues, of each its part by processes."""
+    found = {pool.worker: 0.0 for pool in pools}
+    for queue, length in lengths.items():
+        takers = [pool for pool in pools if queue in pool.queues]
+        processes = sum(pool.processes for pool in takers)
+        for pool in takers:
+            part = pool.processes / processes if processes else 1 / len(takers)
+            found[pool.worker] += length.waiting * part
+    return found
+
+
+def topology_of(
+    plant: str,
+    at: float,
+    pools: Sequence[PoolMeasures],
+    lengths: Mapping[str, QueueLength],
+    most: int,
+) -> MeasuredTopology:
+    """Queues, and the pools that take from them."""
+    queues = {QUEUE.format(name): _source(name, pools) for name in lengths}
+    operators = {each.pool.worker: _operator(each, most) for each in pools}
+    links = tuple(
+        Link(QUEUE.format(queue), each.pool.worker, each.latency_seconds)
+        for each in pools
+        for queue in each.pool.queues
+        if queue in lengths
+    )
+    return MeasuredTopology(plant, at, WINDOW_SECONDS, {**queues, **operators}, links)
+
+
+def _source(queue: str, pools: Sequence[PoolMeasures]) -> MeasuredOperator:
+    """What came in is known where all who take from the queue take from no other."""
+    takers = [each for each in pools if queue in each.pool.queues]
+    rates = [each.arrivals_per_second for each in takers if each.pool.queues == (queue,)]
+    known = [each for each in rates if each is not None]
+    tasks: tuple[Mapping[str, float | None], ...] = ()
+    if takers and len(known) == len(takers):
+        tasks = ({"outputs": sum(known) * WINDOW_SECONDS},)
+    return MeasuredOperator(QUEUE.format(queue), "source", 1, 1, 1, A_QUEUE, tasks=tasks)
+
+
+def _operator(each: PoolMeasures, most: int) -> MeasuredOperator:
+    pool = each.pool
+    task = _task(each)
+    return MeasuredOperator(
+        pool.worker,
+        "operator",
+        pool.processes,
+        1,
+        max(most, pool.processes),
+        pool.fixed,
+        tasks=(task,) * pool.processes if task else (),
+    )
+
+
+def _task(each: PoolMeasures) -> Mapping[str, float | None]:
+    rate, processes = each.arrivals_per_second, each.pool.processes
+    if rate is None or not processes:
+        return {}
+    begun = (each.begun_per_second or 0.0) * WINDOW_SECONDS / processes
+    return {
+        "latency_seconds": 0.0,
+        "service_seconds": each.service_seconds,
+        "service_variance": variance(each.run_seconds) if len(each.run_seconds) > 1 else None,
+        "arrival_interval_seconds": processes / rate if rate else None,
+        "utilisation": min(1.0, each.busy / processes) if each.busy is not None else None,
+        "inputs": rate * WINDOW_SECONDS / processes,
+        "executions": begun,
+        "outputs": begun,
+    }
+
+
+def unmeasured(pool: WorkerPool) -> PoolMeasures:
+    """A pool of which nothing was measured."""
+    return PoolMeasures(
+        pool=pool,
+        waiting=0.0,
+        busy=None,
+        oldest_seconds=0.0,
+        wait_seconds=None,
+        arrivals_per_second=None,
+        begun_per_second=None,
+        run_seconds=(),
+    )

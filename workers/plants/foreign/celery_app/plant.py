@@ -1,0 +1,183 @@
+"""A Celery app whose workers somebody else started, from a plain `celery worker`: observed by its broker, its
+remote control and its events; steered by its remote control. Nothing is changed on the other side, but that
+workers which send no events of tasks are asked to (option `events`), and asked to stop when Weir leaves.
+
+Where remote control is switched off (`worker_enable_remote_control`), queues are observed and nothing is
+steered; without events of tasks there are no waits, arguments and errors, and run times by Little's law.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from controllers.parallelism.measured_topology import MeasuredTopology
+from queues.errors import WeirError
+from workers.documents.plants import PlantSection
+from workers.plants.foreign.celery_app import sections
+from workers.plants.foreign.celery_app.broker import Broker, QueueLength
+from workers.plants.foreign.celery_app.listener import EventListener
+from workers.plants.foreign.celery_app.measures import (
+    PoolHistory,
+    PoolMeasures,
+    shares,
+    topology_of,
+    unmeasured,
+)
+from workers.plants.foreign.celery_app.orders import PoolOrders
+from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.task_events import PoolEvents
+from workers.plants.foreign.kind import Adapter, PlantAddress
+
+# Of a pool: that loops and people stay far below it is theirs to see to.
+MOST_PROCESSES = 100
+USUAL_QUEUE = "celery"
+ASK, LISTEN = "ask", "listen"
+# A worker that answers late once, on a busy host, is taken to be as it was.
+LATE_SECONDS = 8.0
+# Idle processes end at once; where too few are idle they are asked for again within this.
+SHRINK_SECONDS, AGAIN_SECONDS = 0.5, 0.15
+
+
+class CeleryPlant(Adapter):
+    """One app: all that uses one database of Redis, or one virtual host of RabbitMQ."""
+
+    observe_seconds = 1.0
+
+    def __init__(
+        self,
+        address: PlantAddress,
+        control: RemoteControl,
+        broker: Broker,
+        listener: EventListener,
+        orders: PoolOrders,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.control = control
+        self._name, self._address = address.name, address
+        self._broker, self._listener, self._orders = broker, listener, orders
+        self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
+        self._asks = address.option("events", ASK) == ASK
+        self._history: dict[tuple[str, int | None], PoolHistory] = {}
+        self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
+        self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
+        self._measured: list[PoolMeasures] = []
+        self._lengths: dict[str, QueueLength] = {}
+        self._unacknowledged: int | None = None
+
+    def topology(self) -> MeasuredTopology:
+        """Its queues and pools now. Raises PlantSilent and PlantConfused."""
+        self._listener.start()
+        pools = self._answering()
+        self._ask_for_events(pools)
+        self._lengths = self._broker.lengths(self._queues(pools))
+        self._unacknowledged = self._broker.unacknowledged()
+        at, ready = self._monotonic(), shares(pools, self._lengths)
+        self._measured = [self._measure(pool, at, ready[pool.worker]) for pool in pools]
+        living = {pool.worker for pool in pools}
+        self._history = {key: each for key, each in self._history.items() if key[0] in living}
+        return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """Processes of pools. Raises as `Elastic` says; of one that is to have fewer, idle processes end."""
+        if not tasks:
+            return
+        pools = self.control.pools(workers=list(tasks))
+        if set(tasks) - set(pools):  # only then are all asked, which takes longer
+            pools = self.control.pools()
+        measured = [unmeasured(pool) for pool in pools.values()]
+        queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
+        topology_of(self._name, 0.0, measured, queues, MOST_PROCESSES).check_tasks(tasks)
+        for worker, count in tasks.items():
+            self._resize(pools[worker], count)
+
+    def sections(self) -> Sequence[PlantSection]:
+        """Workers, queues, kinds of tasks, the last tasks and what failed."""
+        workers = [each.pool.worker for each in self._measured]
+        limits, missing = self.control.rate_limits(workers), self.missing()
+        with self._listener.lock:
+            return sections.of(
+                self._measured, self._lengths, self._unacknowledged, self._listener.events, limits, missing
+            )
+
+    def missing(self) -> list[str]:
+        """What can't be seen or steered as it is, a sentence each."""
+        workers = [each.pool.worker for each in self._measured]
+        without = [worker for worker in workers if not self._sends(worker)]
+        return sections.missing(workers, without, self._listener.error, self._asks)
+
+    def close(self) -> None:
+        self._listener.close()
+        with suppress(WeirError):
+            if asked := [worker for worker, (_, sent_none) in self._asked.items() if sent_none]:
+                self.control.ask("disable_events", workers=asked)
+        self.control.close()
+        self._broker.close()
+
+    def _answering(self) -> list[WorkerPool]:
+        """Those that answer, and for LATE_SECONDS those that did."""
+        now = self._monotonic()
+        for worker, pool in self.control.pools(self._listener.workers()).items():
+            self._answered[worker] = now, pool
+        self._answered = {
+            worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
+        }
+        return [pool for _, (_, pool) in sorted(self._answered.items())]
+
+    def _ask_for_events(self, pools: Iterable[WorkerPool]) -> None:
+        """Once in the life of a worker."""
+        fresh = [pool for pool in pools if self._asked.get(pool.worker, (0, False))[0] != pool.pid]
+        if not self._asks or not fresh:
+            return
+        answers = self.control.ask("enable_events", workers=[pool.worker for pool in fresh])
+        for pool in fresh:
+            if isinstance(answer := answers.get(pool.worker), Mapping):
+                self._asked[pool.worker] = pool.pid, "already" not in str(answer.get("ok", "already"))
+
+    def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
+        """Those that workers take from, and those that were named."""
+        named = (each.strip() for each in self._address.option("queues").split(","))
+        taken = (queue for pool in pools for queue in pool.queues)
+        return list(dict.fromkeys([*taken, *filter(None, named)])) or [USUAL_QUEUE]
+
+    def _measure(self, pool: WorkerPool, at: float, ready: float) -> PoolMeasures:
+        history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
+        if self._sends(pool.worker):
+            with self._listener.lock:
+                events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
+                return history.measured(pool, events, at, ready + len(events.waiting), len(events.running))
+        taken, busy = self.control.taken(pool.worker), self.control.busy(pool.worker)
+        return history.measured(pool, None, at, ready + taken, busy)
+
+    def _sends(self, worker: str) -> bool:
+        """Whether events of its tasks come, or would if it had any."""
+        if self._listener.error is not None:
+            return False
+        events = self._listener.events.pools.get(worker)
+        return worker in self._asked or (events is not None and events.sends_tasks)
+
+    def _resize(self, pool: WorkerPool, count: int) -> None:
+        """From what was ordered last, as long as that may not have come true."""
+        ordered = self._orders.pending(pool.worker, pool.pid)
+        now = pool.processes if ordered is None else ordered
+        if count > now:
+            # Noted first: an order whose answer is lost was perhaps obeyed, and must not be given twice.
+            self._orders.note(pool.worker, pool.pid, count)
+            self.control.order("pool_grow", pool.worker, n=count - now)
+        elif count < now <= pool.processes:  # a pool that still grows is let grow first
+            self._shrink(pool, now, count)
+
+    def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
+        """As many as are idle at once, in one order: by a second one, before they have ended, the same would
+        be chosen again. Where too few are, some stay: whoever wants fewer orders it again.
+        """
+        until = self._monotonic() + SHRINK_SECONDS
+        while True:
+            if (fewer := min(now - count, now - self.control.busy(pool.worker))) > 0:
+                now -= fewer
+                self._orders.note(pool.worker, pool.pid, now)
+                self.control.order("pool_shrink", pool.worker, n=fewer)
+            if now <= count or self._monotonic() >= until:
+                return
+            self._sleep(AGAIN_SECONDS)

@@ -1,0 +1,201 @@
+"""What the page of a Celery app shows besides operators: its workers, queues, kinds of tasks, the last tasks
+and what failed, and what can't be seen and why.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from workers.documents.plants import PlantSection
+from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.measures import PoolMeasures
+from workers.plants.foreign.celery_app.task_events import PoolEvents, SeenTask, TaskEvents
+
+LAST_TASKS, LAST_FAILURES = 50, 10
+Value = str | float | None
+
+
+def of(
+    pools: Sequence[PoolMeasures],
+    lengths: Mapping[str, QueueLength],
+    unacknowledged: int | None,
+    events: TaskEvents,
+    limits: Mapping[str, Mapping[str, str]],
+    notes: Sequence[str],
+) -> list[PlantSection]:
+    """All of them, in the order of the page."""
+    tasks = events.last()
+    return [
+        _notes(notes),
+        _workers(pools, events),
+        _queues(lengths, pools, unacknowledged),
+        _kinds(tasks, pools, limits),
+        _last(tasks[:LAST_TASKS]),
+        _failures([each for each in tasks if each.error][:LAST_FAILURES]),
+    ]
+
+
+def missing(
+    workers: Sequence[str], without_events: Sequence[str], error: str | None, asks: bool
+) -> list[str]:
+    """What can't be seen or steered, a sentence each."""
+    notes = []
+    if not workers:
+        notes.append(
+            "No worker answers remote control: none runs, or it is switched off"
+            " (worker_enable_remote_control). Queues are observed; nothing can be steered."
+        )
+    if error:
+        notes.append(f"Events of workers: {error}.")
+    if without_events:
+        why = "do not come" if asks else "come only from workers started with -E, or if Weir may ask (events)"
+        notes.append(
+            f"Events of tasks of {', '.join(without_events)} {why}: no waits, arguments and errors are known,"
+            " and run times by Little's law."
+        )
+    return notes
+
+
+def _notes(notes: Sequence[str]) -> PlantSection:
+    return PlantSection(
+        title="Not seen",
+        columns=["What, and why"],
+        rows=[[each] for each in notes],
+        empty="Queues, pools and tasks: all is seen.",
+    )
+
+
+def _workers(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
+    return PlantSection(
+        title="Workers",
+        about="counts since they were first heard of; times of the last two minutes",
+        columns=[
+            "Worker", "Pool", "Processes", "Busy", "Waiting", "Oldest, s", "Arrivals/s", "Begun/s",
+            "Wait, s", "TaskTime, s", "Failed", "Retried", "Revoked", "Takes ahead", "Queues",
+        ],
+        rows=[_worker(each, events.pools.get(each.pool.worker)) for each in pools],
+        empty="No worker answers.",
+    )  # fmt: skip
+
+
+def _worker(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
+    pool = each.pool
+    counts: list[Value] = [heard.failed, heard.retried, heard.revoked] if heard else [None, None, None]
+    return [
+        pool.worker,
+        pool.implementation.rpartition(".")[2],
+        pool.processes,
+        each.busy,
+        round(each.waiting),
+        _seconds(each.oldest_seconds),
+        _rate(each.arrivals_per_second),
+        _rate(each.begun_per_second),
+        _seconds(each.wait_seconds),
+        _seconds(each.service_seconds),
+        *counts,
+        pool.prefetch,
+        ", ".join(pool.queues),
+    ]
+
+
+def _queues(
+    lengths: Mapping[str, QueueLength], pools: Sequence[PoolMeasures], unacknowledged: int | None
+) -> PlantSection:
+    about = "" if unacknowledged is None else f"taken and not acknowledged, of all queues: {unacknowledged}"
+    return PlantSection(
+        title="Queues",
+        about=about,
+        columns=["Queue", "Ready", "By priority", "Not acknowledged", "Consumers", "Oldest, s", "Workers"],
+        rows=[_queue(name, length, pools) for name, length in lengths.items()],
+        empty="No queue is there.",
+    )
+
+
+def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> list[Value]:
+    takers = [each for each in pools if name in each.pool.queues]
+    oldest = max((each.oldest_seconds for each in takers), default=None)
+    return [
+        name,
+        length.waiting,
+        ", ".join(f"{priority}: {count}" for priority, count in sorted(length.priorities.items())),
+        length.unacknowledged,
+        length.consumers,
+        _seconds(oldest) if length.waiting else 0.0,
+        ", ".join(each.pool.worker for each in takers),
+    ]
+
+
+def _kinds(
+    tasks: Sequence[SeenTask], pools: Sequence[PoolMeasures], limits: Mapping[str, Mapping[str, str]]
+) -> PlantSection:
+    begun: Counter[str] = Counter()
+    for each in pools:
+        begun.update(each.pool.total)
+    limited = {name: limit for found in limits.values() for name, limit in found.items() if limit}
+    names = dict.fromkeys([*begun, *limited, *(each.name for each in tasks if each.name)])
+    return PlantSection(
+        title="Kinds of tasks",
+        about=f"of the last {len(tasks)} tasks: how they ended, and how long they ran",
+        columns=["Task", "Begun", "Failed", "Retried", "TaskTime, s", "Rate limit"],
+        rows=[
+            [
+                name,
+                begun.get(name),
+                *_outcomes([each for each in tasks if each.name == name]),
+                limited.get(name),
+            ]
+            for name in sorted(names)
+        ],
+        empty="No task has been begun.",
+    )
+
+
+def _outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
+    runs = [each.runtime_seconds for each in tasks if each.runtime_seconds is not None]
+    return [
+        sum(each.state == "failed" for each in tasks),
+        sum(each.state == "retried" for each in tasks),
+        _seconds(fmean(runs)) if runs else None,
+    ]
+
+
+def _last(tasks: Sequence[SeenTask]) -> PlantSection:
+    return PlantSection(
+        title="Last tasks",
+        about="arguments without what seems secret",
+        columns=["Id", "Task", "Arguments", "State", "Wait, s", "TaskTime, s", "Retries", "Worker"],
+        rows=[_task(each) for each in tasks],
+        empty="No event of a task has come.",
+    )
+
+
+def _task(each: SeenTask) -> list[Value]:
+    known = each.started is not None and each.received is not None
+    wait = max(0.0, (each.started or 0.0) - (each.received or 0.0)) if known else None
+    return [
+        each.id,
+        each.name or None,
+        each.arguments,
+        each.state,
+        _seconds(wait),
+        _seconds(each.runtime_seconds),
+        each.retries,
+        each.worker,
+    ]
+
+
+def _failures(tasks: Sequence[SeenTask]) -> PlantSection:
+    return PlantSection(
+        title="Last errors",
+        columns=["Id", "Task", "Error", "Traceback"],
+        rows=[[each.id, each.name or None, each.error, each.traceback] for each in tasks],
+        empty="No task has failed.",
+    )
+
+
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _rate(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

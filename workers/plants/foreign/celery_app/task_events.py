@@ -1,0 +1,191 @@
+"""What Celery's events say: which workers there are, what each pool has taken, started and ended, and the
+last tasks.
+
+A worker sends a heartbeat each two seconds; events of tasks only where it was started with -E, or was asked
+to. Times between events of one worker are by its own clock.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from queues.checks import is_number
+from workers.plants.foreign.celery_app.redaction import SHOWN, arguments, redacted
+
+SILENT_SECONDS = 20.0
+SAMPLES, FEW = 200, 20
+SAMPLE_SECONDS = 120.0
+MOST_TASKS, SHOWN_TASKS = 20_000, 200
+WAITS, RUNS, ENDED = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
+LONGEST_TRACEBACK = 4_000
+SENT = "task-sent"  # said by who sends, not by a worker
+
+
+@dataclass(kw_only=True)
+class SeenTask:
+    """A task as its events say. Times: received, started by the worker's clock; `at` by ours."""
+
+    id: str
+    name: str
+    worker: str
+    state: str
+    at: float
+    arguments: str = ""
+    received: float | None = None
+    started: float | None = None
+    runtime_seconds: float | None = None
+    retries: int = 0
+    error: str = ""
+    traceback: str = ""
+    is_later: bool = False  # to be started at a time that is to come
+
+
+@dataclass(frozen=True)
+class TaskTime:
+    """Of a task that ended: when, by our clock, and for how long it ran."""
+
+    at: float
+    seconds: float
+
+
+@dataclass
+class PoolEvents:
+    """Of one worker. started, ended and so on count since it was first heard of."""
+
+    heard_at: float
+    pid: int | None = None
+    received: int = 0
+    started: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    retried: int = 0
+    revoked: int = 0
+    sends_tasks: bool = False
+    waiting: set[str] = field(default_factory=set)
+    running: dict[str, float] = field(default_factory=dict)  # id → started, by our clock
+    runs: deque[TaskTime] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    waits: deque[TaskTime] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+
+
+class TaskEvents:
+    """Of one app: `apply` each event, in the order in which they come."""
+
+    def __init__(self, shown: str = SHOWN) -> None:
+        self._shown = shown
+        self.pools: dict[str, PoolEvents] = {}
+        self._tasks: dict[str, SeenTask] = {}  # the oldest first
+
+    def apply(self, event: Mapping[str, Any], now: float) -> None:
+        """An event as it came; what can't be understood is passed over."""
+        kind, worker = event.get("type"), event.get("hostname")
+        if not isinstance(kind, str) or not isinstance(worker, str) or kind == SENT:
+            return
+        pool = self.pools.setdefault(worker, PoolEvents(now))
+        pool.heard_at = now
+        group, _, what = kind.partition("-")
+        if group == "worker":
+            self._worker(pool, worker, what, event.get("pid"))
+        elif group == "task" and isinstance(event.get("uuid"), str):
+            pool.sends_tasks = True
+            self._task(pool, worker, what, event, now)
+
+    def living(self, now: float) -> list[str]:
+        """Workers that were heard of lately."""
+        return sorted(name for name, each in self.pools.items() if now - each.heard_at <= SILENT_SECONDS)
+
+    def last(self, most: int = SHOWN_TASKS) -> list[SeenTask]:
+        """The newest first."""
+        return list(islice(reversed(self._tasks.values()), most))
+
+    def task(self, task_id: str) -> SeenTask | None:
+        return self._tasks.get(task_id)
+
+    def _worker(self, pool: PoolEvents, worker: str, what: str, pid: Any) -> None:
+        """Of another life of a worker nothing waits and nothing runs any more."""
+        if what == "offline" or (pool.pid is not None and pid is not None and pid != pool.pid):
+            pool.waiting.clear()
+            pool.running.clear()
+        if what == "offline":
+            self.pools.pop(worker, None)
+        pool.pid = pid if isinstance(pid, int) else pool.pid
+
+    def _task(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
+        task = self._seen(worker, event, now)
+        at = _number(event.get("timestamp"))
+        if what == "received":
+            self._received(pool, task, event, at)
+        elif what == "started":
+            self._started(pool, task, at, now)
+        elif what in ENDED:
+            self._ended(pool, task, what, event, at, now)
+        task.at = now
+
+    def _received(self, pool: PoolEvents, task: SeenTask, event: Mapping[str, Any], at: float | None) -> None:
+        pool.received += 1
+        task.received, task.state = at, WAITS
+        task.is_later = bool(event.get("eta"))
+        if not task.is_later:
+            pool.waiting.add(task.id)
+
+    def _started(self, pool: PoolEvents, task: SeenTask, at: float | None, now: float) -> None:
+        pool.started += 1
+        pool.waiting.discard(task.id)
+        pool.running[task.id] = now
+        task.started, task.state = at, RUNS
+        if at is not None and task.received is not None and not task.is_later:
+            pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
+
+    def _ended(
+        self,
+        pool: PoolEvents,
+        task: SeenTask,
+        what: str,
+        event: Mapping[str, Any],
+        at: float | None,
+        now: float,
+    ) -> None:
+        pool.waiting.discard(task.id)
+        if what in ("succeeded", "failed", "revoked"):
+            setattr(pool, what, getattr(pool, what) + 1)
+        elif what == "retried":
+            pool.retried += 1
+        seconds = _number(event.get("runtime"))
+        if seconds is None and at is not None and task.started is not None:
+            seconds = max(0.0, at - task.started)
+        if pool.running.pop(task.id, None) is not None and seconds is not None:
+            pool.runs.append(TaskTime(now, seconds))
+        task.state, task.runtime_seconds = what, seconds
+        task.error = redacted(_text(event.get("exception")))
+        task.traceback = redacted(_text(event.get("traceback")), LONGEST_TRACEBACK)
+
+    def _seen(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
+        """The task, newest now; of those that ended the oldest are forgotten."""
+        task_id = event["uuid"]
+        task = self._tasks.pop(task_id, None)
+        if task is None:
+            task = SeenTask(id=task_id, name="", worker=worker, state=WAITS, at=now)
+            if len(self._tasks) >= MOST_TASKS:
+                del self._tasks[next(iter(self._tasks))]
+        self._tasks[task_id] = task
+        task.worker = worker
+        task.name = _text(event.get("name")) or task.name
+        task.retries = int(_number(event.get("retries")) or task.retries)
+        told = arguments(_text(event.get("args")), _text(event.get("kwargs")), self._shown)
+        task.arguments = told or task.arguments
+        return task
+
+
+def recent(samples: deque[TaskTime], now: float) -> list[float]:
+    """Of the last SAMPLE_SECONDS; where that are few, the last FEW."""
+    found = [each.seconds for each in samples if now - each.at <= SAMPLE_SECONDS]
+    return found if len(found) >= FEW else [each.seconds for each in list(samples)[-FEW:]]
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if is_number(value) else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
