@@ -3,7 +3,7 @@
 from django.urls import path
 
 from console.api import v1
-from console.pages.alerts import alert_rules, alerts, receivers, review, silences
+from console.pages.alerts import alert_rules, alerts, incident, receivers, review, silences
 from console.pages.frame import saved_filters
 from console.pages.health import health
 from console.pages.help import help
@@ -114,6 +114,16 @@ urlpatterns = [
     path("alerts/<int:alert_id>/snooze", alerts.snooze, name="alert-snooze"),
     path("alerts/<int:alert_id>/escalate", alerts.escalate, name="alert-escalate"),
     path("alerts/<int:alert_id>/note", alerts.note, name="alert-note"),
+    path("alerts/<int:alert_id>/incident/", incident.incident, name="incident"),
+    path("alerts/<int:alert_id>/incident/change", incident.change, name="incident-change"),
+    path("alerts/<int:alert_id>/incident/review", incident.review, name="incident-review"),
+    path("alerts/<int:alert_id>/incident/review.md", incident.markdown, name="incident-markdown"),
+    path("alerts/<int:alert_id>/incident/follow-ups", incident.follow_up, name="incident-follow-up"),
+    path(
+        "alerts/<int:alert_id>/incident/follow-ups/<int:follow_up_id>",
+        incident.follow_up_done,
+        name="follow-up-done",
+    ),
     path("alerts/review/", review.review, name="alert-review"),
     path("alerts/silences/", silences.silences, name="silences"),
     path("alerts/silences/add", silences.add, name="silence-add"),

@@ -72,6 +72,7 @@ ACTIONS = {
     "alert.snooze": "operator",
     "alert.escalate": "operator",
     "alert.note": "operator",
+    "incident.change": "operator",
     "silence.set": "operator",
     "silence.end": "operator",
     "alert_rule.change": "operator",

@@ -23,7 +23,7 @@ from workers.alerts.rules.matching import in_words
 @transaction.atomic
 def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
     """The actor has it until the rule's time-out."""
-    demand(actor, "alert.acknowledge", _queues_of_alert(alert_id))
+    demand(actor, "alert.acknowledge", queues_of_alert(alert_id))
     alert = actions.acknowledge(alert_id, actor.user, note, now)
     _noted(actor, "alert.acknowledge", alert, note, {"until": _iso(alert.acknowledged_until)})
     return alert
@@ -32,7 +32,7 @@ def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Ale
 @transaction.atomic
 def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
     """Nobody is notified of it for so many minutes."""
-    demand(actor, "alert.snooze", _queues_of_alert(alert_id))
+    demand(actor, "alert.snooze", queues_of_alert(alert_id))
     alert = actions.snooze(alert_id, actor.user, minutes, now)
     _noted(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
     return alert
@@ -41,7 +41,7 @@ def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert
 @transaction.atomic
 def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
     """Notify the next step at once."""
-    demand(actor, "alert.escalate", _queues_of_alert(alert_id))
+    demand(actor, "alert.escalate", queues_of_alert(alert_id))
     alert = actions.escalate(alert_id, actor.user, note, now)
     _noted(actor, "alert.escalate", alert, note, {"step": alert.next_step})
     return alert
@@ -50,7 +50,7 @@ def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
 @transaction.atomic
 def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent:
     """Words beside an alert."""
-    demand(actor, "alert.note", _queues_of_alert(alert_id))
+    demand(actor, "alert.note", queues_of_alert(alert_id))
     made = actions.note(alert_id, actor.user, text, now)
     _noted(actor, "alert.note", made.alert, made.text, None)
     return made
@@ -172,7 +172,7 @@ def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _queues_of_alert(alert_id: int) -> list[str]:
+def queues_of_alert(alert_id: int) -> list[str]:
     """The queue that an alert is about; none for one about a node or a process, which anybody may take."""
     labels = Alert.objects.filter(pk=alert_id).values_list("labels", flat=True).first() or {}
     return [labels["queue"]] if labels.get("queue") else []

@@ -60,6 +60,12 @@ class FoundChange:
 
 def found_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
     """Of all sources."""
+    rows = [*recorded_changes(since, until, data), *_appeared(since, until, data)]
+    return [row for row in rows if since <= row.at <= until]
+
+
+def recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
+    """Of all but the snapshots, which take some seconds to read."""
     rows = [
         *_overrides(since, until),
         *_plans(since, until),
@@ -68,7 +74,6 @@ def found_changes(since: datetime, until: datetime, data: Path) -> list[FoundCha
         *_marks(since, until),
         *_restarts(since, until, data),
         *_loop_actions(since, until),
-        *_appeared(since, until, data),
     ]
     return [row for row in rows if since <= row.at <= until]
 

@@ -1,6 +1,6 @@
 """Alerts: seen and acted on; silences, rules, receivers, and the review of a time."""
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -9,6 +9,7 @@ from django.utils import timezone
 from ninja import Query, Status
 
 from console.actions import alerts
+from console.actions import incidents as acting
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
@@ -20,7 +21,11 @@ from console.api.schemas.alerts import (
     AlertList,
     AlertReview,
     AlertRow,
+    FollowUpList,
+    FollowUpRow,
     IncidentChanges,
+    IncidentDetail,
+    IncidentReview,
     MessageRow,
     ReceiverDeleted,
     ReceiverList,
@@ -36,13 +41,23 @@ from console.api.schemas.alerts import (
 )
 from console.connections.control_server import control
 from console.incidents import changes
+from console.incidents.incident_timeline import timeline_of
+from console.incidents.review_draft import review_of
 from console.input.row_id import Id
 from console.pages.alerts.incident_changes import shown_changes
 from queues.errors import BadInput
-from workers.alerts import history, review
+from workers.alerts import history, incidents, review
 from workers.alerts.evaluation import preview
 from workers.alerts.lifecycle import on_call
-from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
+from workers.alerts.lifecycle.models import (
+    Alert,
+    AlertEvent,
+    AlertRule,
+    FollowUp,
+    Message,
+    Receiver,
+    Silence,
+)
 from workers.alerts.lifecycle.open_alerts import OPEN, document
 from workers.alerts.rules import matching, rules, silences
 from workers.alerts.rules.silences import in_force
@@ -69,6 +84,33 @@ class NewSilence(Given):
     matchers: list[dict[str, str]]
     reason: str
     minutes: float
+
+
+class IncidentFields(Given):
+    """What is left out stays."""
+
+    severity: str | None = None
+    roles: dict[str, str] | None = None
+    mitigated: bool = False
+
+
+class NewFollowUp(Given):
+    """owner: a user name; empty: nobody yet."""
+
+    text: str
+    owner: str = ""
+    due_on: date | None = None
+
+
+class IsDone(Given):
+    done: bool = True
+
+
+class EditedReview(Given):
+    """The review in Markdown; revision: of the text it was edited from."""
+
+    text: str
+    revision: int
 
 
 class Matchers(Given):
@@ -134,9 +176,7 @@ def get_review(
 )
 def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
-    found = _alerts().filter(pk=alert_id).first()
-    if found is None:
-        raise Http404(f"Alert {alert_id} is not known.")
+    found = _one(alert_id)
     tried = history.response(found)
     events = found.events.select_related("by").order_by("at", "pk")
     return {
@@ -158,9 +198,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
 def get_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     """The changes of the 3 h before its onset, at its subject and upstream, the likeliest cause first."""
     actor = actor_for(request, "plant.view")
-    found = _alerts().filter(pk=alert_id).first()
-    if found is None:
-        raise Http404(f"Alert {alert_id} is not known.")
+    found = _one(alert_id)
     kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)
     return {
         "alert": found.pk,
@@ -171,6 +209,69 @@ def get_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
             for each in shown_changes(kept[: changes.MOST_STORED], actor)
         ],
     }
+
+
+@router.get(
+    "/alerts/{alert_id}/incident", response=IncidentDetail, summary="An incident's timeline, roles and times"
+)
+def get_incident(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return _incident(_one(alert_id))
+
+
+@router.post(
+    "/alerts/{alert_id}/incident",
+    response=IncidentDetail,
+    summary="Severity and roles of an incident, and that it is mitigated",
+)
+def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> dict[str, Any]:
+    """What is left out stays; a severity of "" is that of the rule, a role of "" is nobody's."""
+    actor = actor_for(request, "incident.change")
+    acting.change(actor, alert_id, now=timezone.now(), **body.dict())
+    return _incident(_one(alert_id))
+
+
+@router.post(
+    "/alerts/{alert_id}/follow-ups",
+    response={201: FollowUpRow},
+    summary="Note what is to be done after an incident",
+)
+def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Status[Any]:
+    actor = actor_for(request, "incident.change")
+    made = acting.add_follow_up(actor, alert_id, now=timezone.now(), **body.dict())
+    return Status(201, _follow_up(made))
+
+
+@router.post(
+    "/alerts/{alert_id}/follow-ups/{follow_up_id}",
+    response=FollowUpRow,
+    summary="A follow-up is done, or open",
+)
+def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: IsDone) -> dict[str, Any]:
+    actor = actor_for(request, "incident.change")
+    return _follow_up(acting.set_follow_up(actor, alert_id, follow_up_id, done=body.done, now=timezone.now()))
+
+
+@router.get("/follow-ups", response=FollowUpList, summary="What is open after incidents")
+def list_follow_ups(request: HttpRequest, rows: int = 100) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    check_rows(rows)
+    return {"follow_ups": [_follow_up(each) for each in incidents.open_follow_ups()[:rows]]}
+
+
+@router.get("/alerts/{alert_id}/review", response=IncidentReview, summary="The review of an incident")
+def get_incident_review(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    """In Markdown: as somebody has edited it, else a draft from what is recorded."""
+    actor_for(request, "plant.view")
+    return _review(_one(alert_id))
+
+
+@router.post("/alerts/{alert_id}/review", response=IncidentReview, summary="Edit the review of an incident")
+def write_review(request: HttpRequest, alert_id: Id, body: EditedReview) -> dict[str, Any]:
+    """An empty text gives the draft back. `revision`: of the review as it was read."""
+    actor = actor_for(request, "incident.change")
+    acting.write_review(actor, alert_id, now=timezone.now(), **body.dict())
+    return _review(_one(alert_id))
 
 
 @router.post(
@@ -300,6 +401,42 @@ def test_receiver(request: HttpRequest, name: str) -> dict[str, Any]:
 def _alerts() -> Any:
     fired = Alert.objects.filter(fired_at__isnull=False)
     return fired.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by")
+
+
+def _one(alert_id: int) -> Alert:
+    found: Alert | None = _alerts().select_related("incident").filter(pk=alert_id).first()
+    if found is None:
+        raise Http404(f"Alert {alert_id} is not known.")
+    return found
+
+
+def _incident(alert: Alert) -> dict[str, Any]:
+    kept = incidents.incident_of(alert)
+    rows = FollowUp.objects.filter(incident=alert.pk).order_by("pk")
+    return {
+        "alert": alert.pk,
+        "severity": incidents.severity_of(alert),
+        "roles": kept.roles,
+        "mitigated_at": kept.mitigated_at,
+        **vars(incidents.times(alert)),
+        "timeline": [vars(each) for each in timeline_of(alert, settings.WEIR_DATA)],
+        "follow_ups": [_follow_up(each) for each in rows],
+    }
+
+
+def _follow_up(row: FollowUp) -> dict[str, Any]:
+    names = ("id", "text", "owner", "due_on", "created_at", "done_at")
+    return {"alert": row.incident_id, **{name: getattr(row, name) for name in names}}
+
+
+def _review(alert: Alert) -> dict[str, Any]:
+    kept = incidents.incident_of(alert)
+    return {
+        "alert": alert.pk,
+        "text": review_of(alert, settings.WEIR_DATA),
+        "is_draft": not kept.review,
+        "revision": kept.review_revision,
+    }
 
 
 def _alert(alert: Alert) -> dict[str, Any]:

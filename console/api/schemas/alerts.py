@@ -1,6 +1,6 @@
 """Answers about alerts, silences, rules and receivers."""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -117,6 +117,56 @@ class IncidentChanges(ApiAnswer):
     onset: datetime
     reach_seconds: Seconds = Field(description="How far back was searched.")
     changes: list[IncidentChangeRow]
+
+
+class FollowUpRow(ApiAnswer):
+    """What is to be done after an incident."""
+
+    id: int
+    alert: int
+    text: str
+    owner: str = Field(description="A user name; empty: nobody yet.")
+    due_on: date | None
+    created_at: datetime
+    done_at: datetime | None = Field(description="null: it is open.")
+
+
+class FollowUpList(ApiAnswer):
+    follow_ups: list[FollowUpRow] = Field(description="Those that are open, the soonest due first.")
+
+
+class IncidentEventRow(ApiAnswer):
+    """What was at an instant of an incident."""
+
+    at: datetime
+    kind: Annotated[str, one_of(("change", "alert", "loop", "plan", "person", "note"))]
+    words: str
+    by: str
+    url: str
+
+
+class IncidentDetail(ApiAnswer):
+    """What is kept of an incident beside its alert."""
+
+    alert: int
+    severity: Severity = Field(description="As a person says, else as its rule says.")
+    roles: dict[str, str] = Field(description="Role → user name.")
+    mitigated_at: datetime | None
+    detect_seconds: Seconds | None = Field(description="From the onset to the alert.")
+    acknowledge_seconds: Seconds | None = Field(description="From the alert on, as the others.")
+    mitigate_seconds: Seconds | None
+    resolve_seconds: Seconds | None
+    timeline: list[IncidentEventRow] = Field(description="The oldest first.")
+    follow_ups: list[FollowUpRow]
+
+
+class IncidentReview(ApiAnswer):
+    """The review of an incident, in Markdown."""
+
+    alert: int
+    text: str
+    is_draft: bool = Field(description="true: made from what is recorded; nobody has edited it.")
+    revision: int = Field(description="To be sent with a change.")
 
 
 class ReviewedAlert(ApiAnswer):

@@ -15,7 +15,7 @@ from console.accounts.access import create_token
 from console.models import Mark, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.pipeline_sample import DECLARATION
-from workers.alerts.lifecycle.models import Alert, Receiver, Silence
+from workers.alerts.lifecycle.models import Alert, Incident, Receiver, Silence
 from workers.alerts.rules.rules import define
 from workers.batch import task_definitions
 from workers.lab.models import Experiment
@@ -109,6 +109,12 @@ DOORS = {
     "POST alerts/<int:alert_id>/snooze": "operator",
     "POST alerts/<int:alert_id>/escalate": "operator",
     "POST alerts/<int:alert_id>/note": "operator",
+    "GET alerts/<int:alert_id>/incident/": "viewer",
+    "POST alerts/<int:alert_id>/incident/change": "operator",
+    "POST alerts/<int:alert_id>/incident/review": "operator",
+    "GET alerts/<int:alert_id>/incident/review.md": "viewer",
+    "POST alerts/<int:alert_id>/incident/follow-ups": "operator",
+    "POST alerts/<int:alert_id>/incident/follow-ups/<int:follow_up_id>": "operator",
     "GET alerts/review/": "viewer",
     "GET alerts/silences/": "viewer",
     "POST alerts/silences/add": "operator",
@@ -239,6 +245,13 @@ DOORS = {
     "GET api/v1/alerts/review": "viewer",
     "GET api/v1/alerts/<alert_id>": "viewer",
     "GET api/v1/alerts/<alert_id>/changes": "viewer",
+    "GET api/v1/alerts/<alert_id>/incident": "viewer",
+    "POST api/v1/alerts/<alert_id>/incident": "operator",
+    "GET api/v1/alerts/<alert_id>/review": "viewer",
+    "POST api/v1/alerts/<alert_id>/review": "operator",
+    "POST api/v1/alerts/<alert_id>/follow-ups": "operator",
+    "POST api/v1/alerts/<alert_id>/follow-ups/<follow_up_id>": "operator",
+    "GET api/v1/follow-ups": "viewer",
     "POST api/v1/alerts/<alert_id>/acknowledge": "operator",
     "POST api/v1/alerts/<alert_id>/snooze": "operator",
     "POST api/v1/alerts/<alert_id>/escalate": "operator",
@@ -347,6 +360,10 @@ API_BODIES = {
     "POST api/v1/alerts/<alert_id>/snooze": {"minutes": 15},
     "POST api/v1/alerts/<alert_id>/escalate": {},
     "POST api/v1/alerts/<alert_id>/notes": {"note": "a test"},
+    "POST api/v1/alerts/<alert_id>/incident": {"severity": "critical"},
+    "POST api/v1/alerts/<alert_id>/review": {"text": "a test", "revision": 0},
+    "POST api/v1/alerts/<alert_id>/follow-ups": {"text": "a test"},
+    "POST api/v1/alerts/<alert_id>/follow-ups/<follow_up_id>": {"done": True},
     "POST api/v1/silences": {"matchers": [], "reason": "a test", "minutes": 1},
     "POST api/v1/silences/preview": {"matchers": []},
     "POST api/v1/alert-rules/<name>": {"fields": {}, "reason": "a test"},
@@ -512,6 +529,7 @@ def alert_things(people: dict[str, User]) -> dict[str, Any]:
         began_at=now,
         fired_at=now,
     )
+    follow_up = Incident.objects.create(alert=alert).follow_ups.create(text="a test")
     end = now + timedelta(hours=1)
     silence = Silence.objects.create(matchers=[], reason="a test", owner=people["operator"], expires_at=end)
     return {
@@ -520,6 +538,8 @@ def alert_things(people: dict[str, User]) -> dict[str, Any]:
         "<int:silence_id>": silence.pk,
         "<silence_id>": silence.pk,
         "<int:receiver_id>": receiver.pk,
+        "<int:follow_up_id>": follow_up.pk,
+        "<follow_up_id>": follow_up.pk,
     }
 
 

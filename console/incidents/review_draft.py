@@ -1,0 +1,135 @@
+"""The review of an incident in Markdown: what somebody has edited, else a draft from what is recorded.
+
+What comes from elsewhere stands in one line each, its signs of Markdown escaped: a note makes no heading.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from console.incidents.changes import changes_of
+from console.incidents.incident_timeline import IncidentEvent, timeline_of
+from console.templatetags.weir import formatted
+from workers.alerts import history, incidents
+from workers.alerts.evaluation import impact
+from workers.alerts.lifecycle.models import Alert
+from workers.models import LedgerEntry
+
+MOST_CHANGES, MOST_ACTIONS = 5, 12
+SIGNS = re.compile(r"([\\`*_\[\]<>#|~])")
+HELPED = LedgerEntry.Verdict.EFFECTIVE
+
+
+def review_of(alert: Alert, data: Path) -> str:
+    """The text, whoever wrote it."""
+    return incidents.incident_of(alert).review or draft(alert, data)
+
+
+def draft(alert: Alert, data: Path) -> str:
+    """From what is recorded. What nobody but a person knows is asked for."""
+    happened = timeline_of(alert, data)
+    parts = (
+        _head(alert),
+        _section("Impact", [_line(alert.impact or impact.GENERAL.get(alert.condition, "")) or TO_WRITE]),
+        _section("Times", _times(alert)),
+        _section("What changed before", _changes(alert)),
+        _section("What the control loops did", _loops(alert)),
+        _section("What helped", _helped(alert, happened)),
+        _section("Timeline", [_happened(each) for each in happened]),
+        _section("What went well, what did not, where we were lucky", [TO_WRITE]),
+        _section("Follow-ups", _follow_ups(alert)),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+TO_WRITE = "_To be written._"
+
+
+def _head(alert: Alert) -> str:
+    incident = incidents.incident_of(alert)
+    roles = ", ".join(f"{role} {_line(who)}" for role, who in sorted(incident.roles.items()) if who)
+    end = _at(alert.resolved_at) if alert.resolved_at else "now: still open"
+    rows = [
+        f"- Severity: {incidents.severity_of(alert)}",
+        f"- Alert {alert.pk}, rule {_line(alert.rule_name)}: {_line(alert.sentence) or 'no sentence'}",
+        f"- From {_at(alert.began_at)} to {end}",
+        f"- Roles: {roles or 'nobody was named'}",
+    ]
+    return "\n".join([f"# Review: {_line(alert.title)}", "", *rows])
+
+
+def _times(alert: Alert) -> Iterator[str]:
+    times = incidents.times(alert)
+    yield "| until | after |"
+    yield "|---|---|"
+    for name, seconds in (
+        ("detected (from the onset)", times.detect_seconds),
+        ("acknowledged", times.acknowledge_seconds),
+        ("mitigated", times.mitigate_seconds),
+        ("resolved", times.resolve_seconds),
+    ):
+        yield f"| {name} | {'not recorded' if seconds is None else formatted(seconds, 'age')} |"
+
+
+def _changes(alert: Alert) -> list[str]:
+    rows = [each for each in changes_of(alert) if each.steps is not None][:MOST_CHANGES]
+    if not rows:
+        return ["No change was found upstream in the 3 h before."]
+    found = []
+    for at, each in enumerate(rows, 1):
+        by = f", by {_line(each.by)}" if each.by else ""
+        before = (
+            f"; such a change came before {each.before} of {each.incidents} earlier incidents of this kind"
+        )
+        record = before if each.incidents else ""
+        found.append(f"{at}. {_line(each.words)} ({formatted(each.delay_seconds, 'age')} before{by}{record})")
+    return found
+
+
+def _loops(alert: Alert) -> Iterator[str]:
+    response = history.response(alert)
+    yield response.outcome.words
+    if response.entries:
+        yield ""
+    for entry in response.entries[:MOST_ACTIONS]:
+        yield f"- {_at(entry.at)} {_line(entry.loop.name)}: {_line(entry.reason)} ({entry.verdict})"
+
+
+def _helped(alert: Alert, happened: Iterable[IncidentEvent]) -> list[str]:
+    """What was judged effective, and what people did last before it was mitigated or over: they know."""
+    effective = [each for each in history.response(alert).entries if each.verdict == HELPED]
+    rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in effective]
+    end = incidents.incident_of(alert).mitigated_at or alert.resolved_at
+    acted = [each for each in happened if each.kind == "person" and (end is None or each.at <= end)]
+    rows += [f"- {_line(each.by)}: {_line(each.words)} (did it help?)" for each in acted[-3:]]
+    return rows or ["Nothing that is recorded as effective. " + TO_WRITE]
+
+
+def _follow_ups(alert: Alert) -> list[str]:
+    incident = incidents.incident_of(alert)
+    rows = incident.follow_ups.order_by("pk") if incident.pk else []
+    found = [
+        f"- [{'x' if each.done_at else ' '}] {_line(each.text)}"
+        f"{f' ({_line(each.owner)})' if each.owner else ''}{f', due {each.due_on}' if each.due_on else ''}"
+        for each in rows
+    ]
+    return found or ["None yet."]
+
+
+def _happened(event: IncidentEvent) -> str:
+    by = f" ({_line(event.by)})" if event.by else ""
+    return f"- {_at(event.at)} {_line(event.words)}{by}"
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"## {title}", "", *lines])
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _line(text: str) -> str:
+    """One line, as it was written."""
+    return SIGNS.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,177 @@
+"""An incident: its timeline, who does what, how severe it is, its review, and what is to be done after it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import incidents as acting
+from console.audit import audit_log
+from console.incidents.incident_timeline import IncidentEvent, timeline_of
+from console.incidents.review_draft import review_of
+from console.input.row_id import id_of
+from console.pages.frame.action import Done, action
+from console.pages.frame.page import Errors, FormPage, render_page
+from queues.errors import BadInput
+from workers.alerts import incidents
+from workers.alerts.lifecycle.models import Alert, AlertRule, FollowUp, Incident
+
+MARKDOWN = "text/markdown; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class RoleRow:
+    """A role of an incident, and who has it."""
+
+    name: str
+    help: str
+    who: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentPage(FormPage):
+    """An incident beside its alert."""
+
+    TEMPLATE, NAME = "alerts/incident.html", "alerts"
+
+    alert: Alert
+    incident: Incident
+    severity: str
+    severities: Sequence[str]
+    times: incidents.IncidentTimes
+    roles: list[RoleRow]
+    happened: list[IncidentEvent]
+    review: str
+    follow_ups: QuerySet[FollowUp]
+
+
+@require_safe
+@requires("plant.view")
+def incident(request: HttpRequest, alert_id: int) -> HttpResponse:
+    """All of it; of an alert that another explains, the other's."""
+    return incident_page(request, alert_id)
+
+
+def incident_page(
+    request: HttpRequest, alert_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    alert = _found(alert_id)
+    kept = incidents.incident_of(alert)
+    roles = [RoleRow(name, help, kept.roles.get(name, "")) for name, help in incidents.ROLES.items()]
+    page = IncidentPage(
+        alert=alert,
+        incident=kept,
+        severity=incidents.severity_of(alert),
+        severities=AlertRule.Severity.values,
+        times=incidents.times(alert),
+        roles=roles,
+        happened=timeline_of(alert, settings.WEIR_DATA),
+        review=review_of(alert, settings.WEIR_DATA),
+        follow_ups=FollowUp.objects.filter(incident=alert.pk).order_by("done_at", "pk"),
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+    return render_page(request, page, "frame")
+
+
+@require_safe
+@requires("plant.view")
+def markdown(request: HttpRequest, alert_id: int) -> HttpResponse:
+    """The review as a file."""
+    alert = _found(alert_id)
+    text = review_of(alert, settings.WEIR_DATA)
+    audit_log.record(actor_of(request), "export.review", request.path, after={"characters": len(text)})
+    response = HttpResponse(text, content_type=MARKDOWN)
+    response["Content-Disposition"] = f'attachment; filename="weir-review-{alert.pk}.md"'
+    return response
+
+
+def _found(alert_id: int) -> Alert:
+    rows = Alert.objects.filter(fired_at__isnull=False).select_related(
+        "rule", "incident__reviewed_by", "under"
+    )
+    alert: Alert = get_object_or_404(rows, pk=alert_id)
+    return alert if alert.under is None else _found(alert.under.pk)
+
+
+def _done(alert_id: int, message: str) -> Done:
+    return Done(message, reverse("incident", args=[alert_id]), {"go": reverse("incident", args=[alert_id])})
+
+
+@action(acting.CHANGE, incident_page)
+def change(request: HttpRequest, alert_id: int) -> Done:
+    """Posted: severity, role-NAME for each role (empty: nobody); or mitigated."""
+    posted = request.POST
+    prefix = "role-"
+    roles = {
+        name.removeprefix(prefix): posted.get(name, "").strip() for name in posted if name.startswith(prefix)
+    }
+    given = {"severity": posted["severity"]} if "severity" in posted and "mitigated" not in posted else {}
+    acting.change(
+        actor_of(request),
+        alert_id,
+        roles={} if "mitigated" in posted else roles,
+        mitigated="mitigated" in posted,
+        now=timezone.now(),
+        **given,
+    )
+    return _done(alert_id, "Mitigated." if "mitigated" in posted else "Severity and roles are kept.")
+
+
+@action(acting.CHANGE, incident_page)
+def review(request: HttpRequest, alert_id: int) -> Done:
+    """Posted: text (empty: the draft again), revision (of the text as shown)."""
+    revision = id_of(request.POST.get("revision", "").strip())
+    made = acting.write_review(
+        actor_of(request),
+        alert_id,
+        text=request.POST.get("text", ""),
+        revision=revision or 0,
+        now=timezone.now(),
+    )
+    return _done(alert_id, f"The review is kept, revision {made.review_revision}.")
+
+
+@action(acting.CHANGE, incident_page)
+def follow_up(request: HttpRequest, alert_id: int) -> Done:
+    """Posted: text, owner (a user name, or nothing), due_on (a date, or nothing)."""
+    posted = request.POST
+    acting.add_follow_up(
+        actor_of(request),
+        alert_id,
+        text=posted.get("text", ""),
+        owner=posted.get("owner", "").strip(),
+        due_on=date_of(posted.get("due_on", "").strip()),
+        now=timezone.now(),
+    )
+    return _done(alert_id, "The follow-up is kept.")
+
+
+@action(acting.CHANGE, incident_page)
+def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Done:
+    """Posted: done (1, or 0 to open it again)."""
+    done = request.POST.get("done", "1") == "1"
+    made = acting.set_follow_up(actor_of(request), alert_id, follow_up_id, done=done, now=timezone.now())
+    return _done(alert_id, f"{'Done' if done else 'Open again'}: {made.text}")
+
+
+def date_of(text: str) -> date | None:
+    """A date, or None where nothing is given."""
+    if not text:
+        return None
+    try:
+        found = parse_date(text)
+    except ValueError:
+        found = None
+    if found is None:
+        raise BadInput("due_on", f"takes a date such as 2026-12-01, not {text[:40]!r}.")
+    return found

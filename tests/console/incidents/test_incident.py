@@ -1,0 +1,174 @@
+"""An incident: its timeline, roles and severity, a review drafted from what is recorded, and follow-ups."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.incidents.incident_timeline import timeline_of
+from console.incidents.review_draft import draft
+from console.models import AuditEntry
+from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
+from workers.alerts import actions, incidents
+from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
+from workers.models import LedgerEntry, Loop
+
+pytestmark = pytest.mark.django_db
+HEADINGS = [
+    "## Impact",
+    "## Times",
+    "## What changed before",
+    "## What the control loops did",
+    "## What helped",
+    "## Timeline",
+    "## What went well, what did not, where we were lucky",
+    "## Follow-ups",
+]
+
+
+@pytest.fixture
+def night(people, loop: Loop) -> Alert:  # noqa: F811
+    """An alert that began 10 min ago, was acknowledged after 4, and ended a minute ago; a loop helped."""
+    alert = an_alert(9 * MINUTE, began_at=NOW - 10 * MINUTE, labels={"queue": "alert", "node": "n1"})
+    actions.acknowledge(alert.pk, people["operator"], "I have it", NOW - 5 * MINUTE)
+    change = {"kind": "deploy", "at": (NOW - 12 * MINUTE).isoformat(), "words": "Deploy: alert handler 4.2"}
+    more = {"by": "ci", "ref": "mark:1", "steps": 1, "delay_seconds": 120.0, "weight": 1.0, "before": 3}
+    kept = [{**change, **more, "incidents": 4}]
+    Incident.objects.create(alert=alert, changes=kept, changes_at=NOW)
+    LedgerEntry.objects.create(
+        loop=loop, at=NOW - 6 * MINUTE, mode="auto", parameters={}, action={"start": 2},
+        reason="Start 2 workers: 900 events wait", verdict="effective",
+    )  # fmt: skip
+    an_override(people["operator"], loop, 3 * MINUTE, reason="more of them")
+    alert.refresh_from_db()
+    alert.state, alert.resolved_at = Alert.State.RESOLVED, NOW - MINUTE
+    alert.save()
+    return alert
+
+
+def post(browser: Any, address: str, **posted: str) -> Any:
+    return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+def test_its_timeline_has_what_changed_what_loops_did_and_what_people_did_in_order(night, tmp_path: Path):
+    rows = timeline_of(night, tmp_path)
+    assert [row.kind for row in rows] == ["change", "alert", "loop", "alert", "person"]
+    assert [row.at for row in rows] == sorted(row.at for row in rows)
+    assert "(effective)" in rows[2].words and rows[4].by == "operator"
+
+
+def test_its_times_are_those_of_its_events(night):
+    incidents.mitigate(night.pk, None, NOW - 2 * MINUTE)
+    night = Alert.objects.get(pk=night.pk)
+    assert incidents.times(night) == incidents.IncidentTimes(60.0, 240.0, 420.0, 480.0)
+
+
+def test_what_nobody_said_is_not_made_up():
+    alert = an_alert(state="resolved", resolved_at=NOW)
+    assert incidents.times(alert) == incidents.IncidentTimes(0.0, None, None, 60.0)
+
+
+def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tmp_path: Path):
+    text = draft(night, tmp_path)
+    assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
+    assert "| acknowledged | 4 min |" in text and "| mitigated | not recorded |" in text
+    assert "1. Deploy: alert handler 4.2 (2 min before, by ci; such a change came before 3 of 4" in text
+    assert "1 of 1 action had an effect" in text and "(did it help?)" in text
+    assert "_To be written._" in text
+
+
+def test_words_from_outside_make_no_heading_and_no_link_in_it(night, tmp_path: Path):
+    actions.note(night.pk, None, "# a heading\n[a](javascript:b) <script>", NOW)
+    text = draft(Alert.objects.get(pk=night.pk), tmp_path)
+    assert r"\# a heading \[a\](javascript:b) \<script\>" in text
+    assert [line for line in text.splitlines() if line.startswith("#")][1:] == HEADINGS
+
+
+def test_severity_and_roles_are_said_noted_and_audited(browsers, night):
+    address = f"/alerts/{night.pk}/incident/change"
+    posted = {"severity": "critical", "role-lead": "operator", "role-scribe": ""}
+    assert post(browsers["operator"], address, **posted).status_code == 200
+    kept = Incident.objects.get()
+    assert (kept.severity, kept.roles) == ("critical", {"lead": "operator"})
+    noted = AlertEvent.objects.filter(kind__in=("graded", "role")).order_by("pk")
+    assert [(each.kind, each.text) for each in noted] == [("graded", "critical"), ("role", "lead: operator")]
+    assert AuditEntry.objects.filter(action="incident.change").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("posted", "field"),
+    [
+        ({"severity": "dire"}, "severity"),
+        ({"severity": "", "role-lead": "nobody-here"}, "lead"),
+        ({"severity": "", "role-cook": "operator"}, "roles"),
+        ({}, "severity"),
+    ],
+)
+def test_what_is_wrong_is_named_and_changes_nothing(browsers, night, posted, field):
+    answer = post(browsers["operator"], f"/alerts/{night.pk}/incident/change", **posted)
+    assert answer.status_code == 422 and field in answer.json()["errors"]
+    assert not Incident.objects.exclude(severity="", roles={}).exists()
+
+
+def test_mitigated_is_said_once(browsers, night):
+    address = f"/alerts/{night.pk}/incident/change"
+    answers = [post(browsers["operator"], address, mitigated="1").status_code for _ in range(2)]
+    assert answers == [200, 422]
+    assert AlertEvent.objects.filter(kind="mitigated").count() == 1
+
+
+def test_a_review_that_somebody_changed_meanwhile_is_not_overwritten(browsers, night):
+    address = f"/alerts/{night.pk}/incident/review"
+    assert post(browsers["operator"], address, text="# Ours", revision="0").status_code == 200
+    answer = post(browsers["administrator"], address, text="# Theirs", revision="0")
+    assert answer.status_code == 422 and "revision" in answer.json()["errors"]
+    exported = browsers["viewer"].get(f"/alerts/{night.pk}/incident/review.md")
+    assert exported.content.decode() == "# Ours"
+    assert exported["Content-Type"].startswith("text/markdown")
+    assert post(browsers["operator"], address, text="", revision="1").status_code == 200
+    assert browsers["viewer"].get(f"/alerts/{night.pk}/incident/review.md").content.startswith(b"# Review")
+
+
+def test_a_follow_up_is_kept_done_and_opened_again(browsers, night, stored_snapshot):
+    address = f"/alerts/{night.pk}/incident/follow-ups"
+    assert (
+        post(browsers["operator"], address, text="a limit", owner="operator", due_on="2026-12-01").status_code
+        == 200
+    )
+    made = FollowUp.objects.get()
+    page = browsers["viewer"].get(f"/alerts/{night.pk}/incident/").content.decode()
+    assert "a limit" in page and "operator, due 2026-12-01" in " ".join(page.split())
+    listed = browsers["viewer"].get("/api/v1/follow-ups").json()["follow_ups"]
+    assert [(row["id"], row["due_on"]) for row in listed] == [(made.pk, "2026-12-01")]
+    assert [post(browsers["operator"], f"{address}/{made.pk}", done="1").status_code for _ in range(2)] == [
+        200,
+        422,
+    ]
+    assert browsers["viewer"].get("/api/v1/follow-ups").json()["follow_ups"] == []
+    assert post(browsers["operator"], f"{address}/{made.pk}", done="0").status_code == 200
+    assert post(browsers["operator"], address, text="x", due_on="soon").status_code == 422
+
+
+def test_who_may_only_look_changes_nothing(browsers, night, stored_snapshot):
+    page = browsers["viewer"].get(f"/alerts/{night.pk}/incident/").content.decode()
+    assert "Mitigated now" not in page and "## Timeline" in page
+    assert post(browsers["viewer"], f"/alerts/{night.pk}/incident/change", mitigated="1").status_code == 403
+
+
+def test_an_explained_alert_leads_to_its_incident(browsers, night, stored_snapshot):
+    below = an_alert(labels={"queue": "b"}, under=night)
+    assert browsers["viewer"].get(f"/alerts/{below.pk}/incident/").context["alert"].pk == night.pk
+    answer = post(browsers["operator"], f"/alerts/{below.pk}/incident/change", mitigated="1")
+    assert answer.status_code == 422 and "explained" in answer.json()["errors"]["alert"][0]
+
+
+def test_the_api_has_all_of_it(browsers, night):
+    address = f"/api/v1/alerts/{night.pk}"
+    send = {"content_type": "application/json"}
+    answer = browsers["operator"].post(f"{address}/incident", {"roles": {"lead": "viewer"}}, **send)
+    assert answer.status_code == 200, answer.content
+    assert (answer.json()["roles"], answer.json()["severity"]) == ({"lead": "viewer"}, "warning")
+    review = browsers["viewer"].get(f"{address}/review").json()
+    assert (review["is_draft"], review["revision"]) == (True, 0)
+    edited = browsers["operator"].post(f"{address}/review", {"text": "# Ours", "revision": 0}, **send).json()
+    assert (edited["is_draft"], edited["text"], edited["revision"]) == (False, "# Ours", 1)

@@ -1,0 +1,183 @@
+"""What people say of an incident: how severe it is, who does what, when it was mitigated, its review and what
+is to be done after it. Each raises BadInput where it can't be done, and then nothing has changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F
+
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident
+
+Kind = AlertEvent.Kind
+ROLES = {
+    "lead": "decides, and hands out the work",
+    "operations": "changes the plant",
+    "communication": "keeps everybody else informed",
+    "scribe": "keeps the notes",
+}
+LONGEST_REVIEW, LONGEST_FOLLOW_UP = 50_000, 500
+MOST_FOLLOW_UPS = 50
+
+
+@dataclass(frozen=True)
+class IncidentTimes:
+    """Seconds: from the onset to firing, and from firing to the others; None: that has not been."""
+
+    detect_seconds: float | None
+    acknowledge_seconds: float | None
+    mitigate_seconds: float | None
+    resolve_seconds: float | None
+
+
+def incident_of(alert: Alert) -> Incident:
+    """What is kept of it; an empty one where nothing is."""
+    return getattr(alert, "incident", None) or Incident(alert=alert)
+
+
+def severity_of(alert: Alert) -> str:
+    """As a person says, else as its rule says."""
+    return incident_of(alert).severity or alert.severity
+
+
+def times(alert: Alert) -> IncidentTimes:
+    """Of its events."""
+    taken = alert.events.filter(kind=Kind.ACKNOWLEDGED).order_by("at").values_list("at", flat=True).first()
+    mitigated = incident_of(alert).mitigated_at
+    fired = alert.fired_at
+    return IncidentTimes(
+        _seconds(alert.began_at, fired),
+        _seconds(fired, taken),
+        _seconds(fired, mitigated),
+        _seconds(fired, alert.resolved_at),
+    )
+
+
+@transaction.atomic
+def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incident:
+    """How severe it is; "" for what its rule says."""
+    if severity not in ("", *AlertRule.Severity.values):
+        raise BadInput("severity", f"takes {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}.")
+    incident = _locked(alert_id)
+    if incident.severity != severity:
+        incident.severity = severity
+        incident.save(update_fields=["severity"])
+        _noted(incident, Kind.GRADED, by, severity or f"{incident.alert.severity}, as its rule says", now)
+    return incident
+
+
+@transaction.atomic
+def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: datetime) -> Incident:
+    """Who has which role; "" for nobody. Those that are not named stay."""
+    for role, who in roles.items():
+        _check_role(role, who)
+    incident = _locked(alert_id)
+    for role, who in roles.items():
+        if incident.roles.get(role, "") != who:
+            incident.roles = {**incident.roles, role: who}
+            _noted(incident, Kind.ROLE, by, f"{role}: {who or 'nobody'}", now)
+    incident.save(update_fields=["roles"])
+    return incident
+
+
+@transaction.atomic
+def mitigate(alert_id: int, by: User | None, now: datetime) -> Incident:
+    """Nobody is harmed any more, though the cause may still be there; the first time stands."""
+    incident = _locked(alert_id)
+    if incident.mitigated_at is not None:
+        raise BadInput("mitigated", f"was said at {incident.mitigated_at:%H:%M:%S} UTC already.")
+    incident.mitigated_at = now
+    incident.save(update_fields=["mitigated_at"])
+    _noted(incident, Kind.MITIGATED, by, "", now)
+    return incident
+
+
+@transaction.atomic
+def write_review(alert_id: int, by: User | None, text: str, revision: int, now: datetime) -> Incident:
+    """The review as somebody has edited it; of an older revision it is refused, so that nobody overwrites
+    another. "" gives the draft back.
+    """
+    if len(text) > LONGEST_REVIEW:
+        raise BadInput("text", f"takes {LONGEST_REVIEW:,} characters at most.")
+    incident = _locked(alert_id)
+    if incident.review_revision != revision:
+        raise BadInput("revision", "is not the newest: somebody has changed it meanwhile; load it again.")
+    incident.review, incident.review_revision = text, revision + 1
+    incident.reviewed_by, incident.reviewed_at = by, now
+    incident.save(update_fields=["review", "review_revision", "reviewed_by", "reviewed_at"])
+    _noted(incident, Kind.REVIEWED, by, f"revision {revision + 1}", now)
+    return incident
+
+
+@transaction.atomic
+def add_follow_up(
+    alert_id: int, by: User | None, text: str, owner: str, due_on: date | None, now: datetime
+) -> FollowUp:
+    """Something to be done after it."""
+    what = text.strip()
+    if not 0 < len(what) <= LONGEST_FOLLOW_UP:
+        raise BadInput("text", f"takes 1 to {LONGEST_FOLLOW_UP} characters.")
+    _check_person("owner", owner)
+    incident = _locked(alert_id)
+    if incident.follow_ups.count() >= MOST_FOLLOW_UPS:
+        raise BadInput("text", f"is one too many: an incident has {MOST_FOLLOW_UPS} follow-ups at most.")
+    made = incident.follow_ups.create(text=what, owner=owner, due_on=due_on, created_at=now)
+    _noted(incident, Kind.FOLLOW_UP, by, what, now)
+    return made
+
+
+@transaction.atomic
+def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: datetime) -> FollowUp:
+    """Done, or open again."""
+    incident = _locked(alert_id)
+    found = incident.follow_ups.select_for_update(of=("self",)).filter(pk=number).first()
+    if found is None:
+        raise BadInput("follow_up", f"{number} is not one of this incident.")
+    if (found.done_at is not None) == done:
+        raise BadInput("done", f"is so already: it is {'done' if done else 'open'}.")
+    found.done_at, found.done_by = (now, by) if done else (None, None)
+    found.save(update_fields=["done_at", "done_by"])
+    _noted(incident, Kind.FOLLOW_UP, by, f"{'done' if done else 'open again'}: {found.text}", now)
+    return found
+
+
+def open_follow_ups() -> Any:
+    """Of all incidents, the soonest due first; those without a date last."""
+    rows = FollowUp.objects.filter(done_at=None).select_related("incident__alert")
+    return rows.order_by(F("due_on").asc(nulls_last=True), "pk")
+
+
+def _locked(alert_id: int) -> Incident:
+    """Its alert is locked, so that two who write the first word of it write one row."""
+    alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
+    if alert is None or alert.fired_at is None:
+        raise BadInput("alert", f"{alert_id} is not known.")
+    if alert.under_id is not None:
+        raise BadInput("alert", f"is explained by alert {alert.under_id}: that one is the incident.")
+    return Incident.objects.select_related("alert").get_or_create(alert=alert)[0]
+
+
+def _check_role(role: str, who: Any) -> None:
+    if role not in ROLES:
+        raise BadInput("roles", f"are {', '.join(ROLES)}, not {str(role)[:40]!r}.")
+    _check_person(role, who)
+
+
+def _check_person(field: str, who: Any) -> None:
+    if not isinstance(who, str):
+        raise BadInput(field, "takes a user name, or nothing.")
+    if who and not User.objects.filter(username=who, is_active=True).exists():
+        raise BadInput(field, f"{who[:60]!r} is nobody here; it takes a user name, or nothing.")
+
+
+def _noted(incident: Incident, kind: str, by: User | None, text: str, now: datetime) -> None:
+    AlertEvent.objects.create(alert_id=incident.alert_id, at=now, kind=kind, by=by, text=text)
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> float | None:
+    return None if since is None or until is None else round((until - since).total_seconds(), 1)
