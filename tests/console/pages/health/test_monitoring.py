@@ -48,7 +48,41 @@ CASES = {
                 {"eval_time": "5m", "alertname": "WeirDeadLetters", "exp_alerts": []},
                 {"eval_time": "5m", "alertname": "WeirLoopsLate", "exp_alerts": []},
             ],
-        }
+        },
+        {
+            "interval": "15s",
+            "input_series": [
+                # It decides each 5 s, and has not for as long as the test goes on; the other is on time.
+                {"series": 'weir_loop_age_seconds{law="flow", loop="a"}', "values": "0+15x80"},
+                {"series": 'weir_loop_interval_seconds{law="flow", loop="a"}', "values": "5x80"},
+                {"series": 'weir_loop_age_seconds{law="flow", loop="b"}', "values": "4x80"},
+                {"series": 'weir_loop_interval_seconds{law="flow", loop="b"}', "values": "5x80"},
+                {"series": "weir_plant_dead_letters", "values": "7x60 9x20"},
+                # Instants are seconds since the beginning of a test.
+                {"series": "weir_snapshot_timestamp_seconds", "values": "0+15x20 300x60"},
+                {"series": "weir_snapshot_present", "values": "1x80"},
+            ],
+            "alert_rule_test": [
+                {"eval_time": "5m", "alertname": "WeirLoopsLate", "exp_alerts": []},
+                {"eval_time": "5m", "alertname": "WeirObserverSilent", "exp_alerts": []},
+                {"eval_time": "10m", "alertname": "WeirDeadLetters", "exp_alerts": []},
+                {
+                    "eval_time": "10m",
+                    "alertname": "WeirLoopsLate",
+                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "1"}],
+                },
+                {
+                    "eval_time": "10m",
+                    "alertname": "WeirObserverSilent",
+                    "exp_alerts": [{"exp_labels": {"severity": "critical"}}],
+                },
+                {
+                    "eval_time": "17m",
+                    "alertname": "WeirDeadLetters",
+                    "exp_alerts": [{"exp_labels": {"severity": "warning"}, "value": "2"}],
+                },
+            ],
+        },
     ],
 }
 
@@ -80,13 +114,14 @@ def test_the_rules_are_valid_and_fire_when_they_should(tmp_path):
         pytest.skip("promtool is not installed: apt-get install prometheus")
     rules = yaml.safe_load(RULES.read_text())
     words = {each["alert"]: each for group in rules["groups"] for each in group["rules"] if "alert" in each}
-    for case in CASES["tests"][0]["alert_rule_test"]:
+    for case in (case for test in CASES["tests"] for case in test["alert_rule_test"]):
         for alert in case["exp_alerts"]:
+            value = alert.pop("value", "")
             alert["exp_annotations"] = {
                 name: re.sub(
                     r"\{\{ \$labels\.(\w+) \}\}",
                     lambda found, alert=alert: alert["exp_labels"][found[1]],
-                    text,
+                    text.replace("{{ $value }}", value),
                 )
                 for name, text in words[case["alertname"]]["annotations"].items()
             }
