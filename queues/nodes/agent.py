@@ -25,6 +25,7 @@ from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
 from queues.nodes.login import logged_in
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.server_time import CommandTime, shares
+from queues.nodes.waiting_age import WaitingAges
 from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
 from queues.segments.scripts import GROUP, SCRIPTS
@@ -87,6 +88,7 @@ class Agent:
         self._server_time: dict[str, float] = {}
         self._seq: int | None = None
         self._ahead_seconds = 0.0
+        self._ages = WaitingAges()
         self._beats = 0
         self._trouble = ""
 
@@ -125,13 +127,20 @@ class Agent:
             cpu_seconds=about["used_cpu_sys"] + about["used_cpu_user"],
             memory_bytes=about["used_memory"],
             maxmemory_bytes=about["maxmemory"],
-            containers=read_gauges(node, queues),
+            containers=self._gauges(node, queues),
             commands=commands,
         )
         self._beats += 1
         if self._beats % SWEEP_EVERY_BEATS == 0:
             self._sweep(node, queues)
         return sample
+
+    def _gauges(self, node: redis.Redis, queues: list[str]) -> dict[str, Gauge]:
+        found, now = read_gauges(node, queues), self._monotonic()
+        return {
+            queue: {**gauge, "oldest_seconds": self._ages.seen(queue, gauge, now)}
+            for queue, gauge in found.items()
+        }
 
     def _sweep(self, node: redis.Redis, queues: list[str]) -> None:
         """Forget the consumers of workers that ended: each short-lived worker leaves one behind."""

@@ -14,8 +14,9 @@ Gauge = dict[str, int | float | None]
 def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
     """{queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
 
-    The age of the oldest entry is in seconds by the node's clock, None when the segment is empty. Each
-    segment is measured in one script, so that its figures are of one instant. Raises redis' errors.
+    The age of the oldest entry is in seconds by the node's clock, None when the segment is empty, and
+    negative where the clock was set back since (`queues.nodes.waiting_age`). Each segment is measured in one
+    script, so that its figures are of one instant. Raises redis' errors.
     """
     script = node.register_script(SCRIPTS["measure"])
     with node.pipeline(transaction=False) as pipeline:
@@ -25,7 +26,7 @@ def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
 
 
 def _gauge(values: list[int | bytes]) -> Gauge:
-    *counts, age_ms = map(int, values)
-    gauge: Gauge = dict(zip((*COUNTERS, *LENGTHS), counts, strict=True))
-    gauge["oldest_seconds"] = None if age_ms < 0 else age_ms / 1000
+    *counts, age_ms = values
+    gauge: Gauge = dict(zip((*COUNTERS, *LENGTHS), map(int, counts), strict=True))
+    gauge["oldest_seconds"] = int(age_ms) / 1000 if age_ms != b"" else None
     return gauge

@@ -16,6 +16,25 @@ local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
+local CLOCK_MS = 1000  -- a clock that NTP slows is not set back
+-- The time, for who claims by it. After a clock was set back, what was claimed before, or is to be tried again, would
+-- be due at an instant to come.
+local function followed_clock()
+  local now = now_ms()
+  local latest = tonumber(redis.call('HGET', counters, 'claimed_at_ms') or now - 2 * CLOCK_MS)
+  if math.abs(now - latest) > CLOCK_MS then redis.call('HSET', counters, 'claimed_at_ms', now) end
+  if now >= latest - CLOCK_MS then return now end
+  for _, id in ipairs(redis.call('ZRANGE', retry, 0, -1)) do redis.call('ZINCRBY', retry, now - latest, id) end
+  local from = '-'
+  repeat
+    local pending = redis.call('XPENDING', stream, group, from, '+', 1000)
+    for _, each in ipairs(pending) do
+      redis.call('XCLAIM', stream, group, each[2], 0, each[1], 'JUSTID')
+      from = '(' .. each[1]
+    end
+  until #pending < 1000
+  return now
+end
 local function grouped()
   -- Answers BUSYGROUP when it is there already.
   redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')

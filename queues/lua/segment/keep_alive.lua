@@ -5,6 +5,7 @@
 -- Answer  the ids that are still its own
 -- include parts/segment
 local held = {}
+if #ARGV > 2 and redis.call('EXISTS', stream) == 1 then followed_clock() end
 for i = 3, #ARGV do
   -- Only what is still this worker's: a worker that was paused must not steal its entry back.
   if is_held(ARGV[i], ARGV[2]) then

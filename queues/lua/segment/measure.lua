@@ -3,7 +3,7 @@
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, names of counters
 -- Answer  the counters; entries, pending, retrying, dead and leaving entries; ms since the oldest was
---         stored, or -1
+--         stored: "" where there is none, negative where the clock was set back since
 -- include parts/segment
 local values = {}
 for i = 2, #ARGV do values[#values + 1] = redis.call('HGET', counters, ARGV[i]) or '0' end
@@ -14,7 +14,5 @@ values[#values + 1] = redis.call('ZCARD', retry)
 values[#values + 1] = redis.call('XLEN', dead)
 values[#values + 1] = redis.call('HLEN', leaving)
 local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-local age = -1
-if first then age = math.max(0, now_ms() - tonumber(string.match(first[1], '^%d+'))) end
-values[#values + 1] = age
+values[#values + 1] = first and now_ms() - tonumber(string.match(first[1], '^%d+')) or ''
 return values

@@ -6,7 +6,7 @@
 -- include parts/segment
 grouped()
 local worker, limit, idle = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local found, events, now = {}, 0, now_ms()
+local found, events, now = {}, 0, followed_clock()
 local function take(id)
   local tries = redis.call('XPENDING', stream, group, id, id, 1)
   local entry = redis.call('XCLAIM', stream, group, worker, 0, id)[1]

@@ -8,5 +8,5 @@ if not is_held(ARGV[2], ARGV[3]) then return 0 end
 -- The entry moves to a consumer of its own, so that the worker that ends holds nothing; tries are kept.
 local moved = redis.pcall('XCLAIM', stream, group, 'retry', 0, ARGV[2], 'JUSTID')
 if moved.err or #moved == 0 then return 0 end
-redis.call('ZADD', retry, now_ms() + tonumber(ARGV[4]), ARGV[2])
+redis.call('ZADD', retry, followed_clock() + tonumber(ARGV[4]), ARGV[2])
 return 1
