@@ -7,9 +7,15 @@ from typing import Any
 from queues.control.address import sentinels_of
 
 TRANSPORT = "console.connections.broker_transport:AcknowledgedTransport"
-# A primary that vanished without a word is left after BRPOP's 10 s and at most twice this.
+# A server that vanished without a word is left after BRPOP's 10 s and at most twice this. Without these, a
+# connection over a network that was cut for a minute stands still for up to another one afterwards.
 HEALTH_SECONDS = 2
 SOCKET_SECONDS = 5.0
+PATIENCE: Mapping[str, Any] = {
+    "socket_timeout": SOCKET_SECONDS,
+    "socket_connect_timeout": SOCKET_SECONDS,
+    "health_check_interval": HEALTH_SECONDS,
+}
 
 
 @dataclass(frozen=True)
@@ -25,12 +31,10 @@ def settings_of(url: str) -> BrokerSettings:
     """Raises BadInput naming REDIS_URL."""
     found = sentinels_of(url)
     if found is None:
-        return BrokerSettings(url)
+        return BrokerSettings(url, options=PATIENCE)
     options = {
         "master_name": found.name,
         "sentinel_kwargs": found.sentinel_options,
-        "socket_timeout": SOCKET_SECONDS,
-        "socket_connect_timeout": SOCKET_SECONDS,
-        "health_check_interval": HEALTH_SECONDS,
+        **PATIENCE,
     }
     return BrokerSettings(found.broker_url, TRANSPORT, options)

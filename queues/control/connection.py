@@ -15,7 +15,9 @@ import redis.sentinel
 
 from queues.control.acknowledged import AcknowledgedClient
 from queues.control.address import Sentinels, sentinels_of
+from queues.control.refused import know_of_refused_writes
 
+know_of_refused_writes()
 # redis-py types neither.
 SYNCHRONOUS: Any = redis.sentinel.Sentinel
 ASYNCHRONOUS: Any = redis.asyncio.sentinel.Sentinel

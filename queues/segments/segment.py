@@ -15,6 +15,7 @@ import pyarrow as pa
 import redis
 
 from queues import keys
+from queues.control.refused import know_of_refused_writes
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.events.block import TIME_MOST_US, Block, EncodedBlock, decode, newest_time_us
 from queues.redis_types import Entries
@@ -27,6 +28,7 @@ CHUNK = 256
 # returns within this time sends nothing twice.
 REMEMBERED_SECONDS = 7 * 86_400.0
 CLAIM_BLOCKS = 4096
+know_of_refused_writes()
 
 
 @dataclass(frozen=True)
@@ -337,8 +339,7 @@ def _errors(node: redis.Redis) -> Iterator[None]:
     except redis.OutOfMemoryError as error:
         raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
     except redis.ResponseError as error:
-        # MISCONF: its disk is full, or fails: it takes no writes until it is not.
-        if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "BUSY ", "MISCONF")):
+        if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "BUSY ")):
             raise NodeUnavailable(f"{_address(node)} is not ready ({error}).") from error
         raise
 

@@ -45,7 +45,12 @@ def node_is(name: str, state: str) -> Any:
 
 
 def again(plant: WholePlant, what: str) -> None:
-    seconds, _ = plant.until(is_whole, AGAIN_SECONDS, f"whole after {what}")
+    mended_at = time.time()  # what was whole before it broke says nothing
+
+    def whole_since(snapshot: dict[str, Any]) -> bool:
+        return snapshot["at"] > mended_at and is_whole(snapshot)
+
+    seconds, _ = plant.until(whole_since, AGAIN_SECONDS, f"whole after {what}")
     logger.warning("%s: whole again after %.1f s", what, seconds)
 
 

@@ -9,6 +9,10 @@ from typing import Any, Self
 from celery.app.amqp import AMQP
 from kombu import Connection
 
+from queues.control.refused import know_of_refused_writes
+
+know_of_refused_writes()  # or a worker ends when the control server's disk is full
+
 PAUSES_SECONDS = {"interval_start": 0.2, "interval_step": 0.2, "interval_max": 1.0}
 
 

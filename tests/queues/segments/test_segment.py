@@ -205,6 +205,11 @@ def test_measuring_tells_lengths_and_the_oldest_age(segment):
     assert 0 <= measured["oldest_seconds"] < 60
 
 
+def test_a_node_whose_disk_is_full_is_one_that_is_away(segment, node):
+    with pytest.raises(NodeUnavailable, match="No space left"), segment.errors():
+        node.eval("return redis.error_reply('MISCONF Errors writing to the AOF file: No space left')", 0)
+
+
 def test_ended_workers_are_forgotten_but_those_that_hold_blocks_are_not(segment):
     segment.publish(blocks_of(8))
     segment.acknowledge([segment.claim("ended", 4, MINUTE)[0].entry_id])
