@@ -21,6 +21,7 @@ BENCHES = (
     "lqr",
     "rebalancing",
     "parallelism",
+    "celery",
     "fanout",
     "overload",
     "soak",

@@ -27,6 +27,7 @@ from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.kind import Adapter, PlantAddress
+from workers.plants.plant import PlantSilent
 
 # Of a pool: that loops and people stay far below it is theirs to see to.
 MOST_PROCESSES = 100
@@ -86,6 +87,8 @@ class CeleryPlant(Adapter):
         pools = self.control.pools(workers=list(tasks))
         if set(tasks) - set(pools):  # only then are all asked, which takes longer
             pools = self.control.pools()
+        if not pools:
+            raise PlantSilent(f"{self._name}: no worker answers remote control.")
         measured = [unmeasured(pool) for pool in pools.values()]
         queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
         topology_of(self._name, 0.0, measured, queues, MOST_PROCESSES).check_tasks(tasks)

@@ -1,0 +1,85 @@
+"""What came of a load: how long tasks waited, how many worker-seconds that took, and what was lost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from bench.celery.stock_workers import StockWorker
+
+OBJECTIVE_SECONDS = 0.8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one rival. lost: tasks that were sent and never ended; doubled: that ended more than once."""
+
+    waiting_p95_seconds: float
+    waiting_mean_seconds: float
+    worker_seconds: float
+    lost: int
+    doubled: int
+
+    @classmethod
+    def of(cls, worker: StockWorker, load: Sequence[tuple[float, float]], worker_seconds: float) -> "Outcome":
+        done = worker.done()
+        waits = sorted(each.begun_at - each.sent_at for each in done)
+        ended = {each.number for each in done}
+        return cls(
+            waits[int(0.95 * len(waits))],
+            fmean(waits),
+            worker_seconds,
+            len(load) - len(ended),
+            len(done) - len(ended),
+        )
+
+
+def figures(
+    outcomes: Mapping[tuple[str, str], Outcome], attached_seconds: Mapping[str, float], brokers: Sequence[str]
+) -> dict[str, Any]:
+    """As `manage.py bench` shows them: Weir's own, its rivals', and Weir's over theirs."""
+    found: dict[str, dict[str, Any]] = {"figures": {}, "peers": {}, "ratio": {}}
+    for broker in brokers:
+        rivals = {name: outcome for (of, name), outcome in outcomes.items() if of == broker}
+        weir = rivals.pop("weir")
+        found["figures"] |= {
+            f"{broker}: attached, s": attached_seconds[broker],
+            **_rows(f"{broker}: weir", weir),
+        }
+        for name, outcome in rivals.items():
+            found["peers"] |= _rows(f"{broker}: {name}", outcome)
+        for name, rival in compared(weir, rivals).items():
+            waiting = weir.waiting_p95_seconds / max(rival.waiting_p95_seconds, 1e-6)
+            found["ratio"][f"{broker}: waiting p95, of {name}"] = waiting
+            found["ratio"][f"{broker}: worker-seconds, of {name}"] = (
+                weir.worker_seconds / rival.worker_seconds
+            )
+    return found
+
+
+def compared(weir: Outcome, rivals: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    """The best fixed size, --autoscale with that number, and --autoscale at equal cost, where there are."""
+    fixed = {int(name.split()[1]): each for name, each in rivals.items() if name.startswith("fixed")}
+    kept = [size for size, each in fixed.items() if each.waiting_p95_seconds <= OBJECTIVE_SECONDS]
+    best = min(kept, default=max(fixed))
+    found = {f"the best fixed size ({best})": fixed[best]}
+    if (same := rivals.get(f"autoscale {best}")) is not None:
+        found[f"autoscale {best}"] = same
+    costly = [
+        (each.worker_seconds, name)
+        for name, each in rivals.items()
+        if name.startswith("autoscale") and each.worker_seconds >= weir.worker_seconds
+    ]
+    if costly:
+        found[f"{min(costly)[1]}, at equal cost"] = rivals[min(costly)[1]]
+    return found
+
+
+def _rows(name: str, outcome: Outcome) -> dict[str, float]:
+    return {
+        f"{name}: waiting p95, s": outcome.waiting_p95_seconds,
+        f"{name}: waiting mean, s": outcome.waiting_mean_seconds,
+        f"{name}: worker-seconds": outcome.worker_seconds,
+        f"{name}: lost": outcome.lost,
+        f"{name}: doubled": outcome.doubled,
+    }
