@@ -26,7 +26,7 @@ from workers.plants.steered import SteeredPlant
 LAW = "parallelism_joint"
 CYCLE_SECONDS = 0.5
 # What an owner who wants tasks begun within .8 s sets; the rest is as an attached app begins with.
-PARAMETERS = {"bound_seconds": 0.4, "deadline_seconds": 0.8, "maximum": 20}
+PARAMETERS = {"bound_seconds": 0.4, "deadline_seconds": 0.8, "minimum": 3, "maximum": 24}
 
 
 class Watched(SteeredPlant):
