@@ -21,6 +21,7 @@ from django.urls import get_resolver, path, re_path  # noqa: E402
 
 from console.api.ingestion.body_allowance import allowance_of  # noqa: E402
 from console.api.ingestion.body_limit import BodyLimit  # noqa: E402
+from console.assistants.endpoint import AssistantEndpoint  # noqa: E402
 from console.live.consumer import LiveConsumer  # noqa: E402
 from console.live.origin import SameOrigin, refuse  # noqa: E402
 from console.web.admission import Admission  # noqa: E402
@@ -31,7 +32,7 @@ sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", cast(Any
 
 routed = ProtocolTypeRouter(
     {
-        "http": Utf8Only(BodyLimit(Admission(pages), allowed=allowance_of)),
+        "http": Utf8Only(BodyLimit(Admission(AssistantEndpoint(pages)), allowed=allowance_of)),
         "websocket": SameOrigin(CookieMiddleware(sockets)),
     }
 )

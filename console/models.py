@@ -231,3 +231,37 @@ class RecoveryCode(models.Model):
 
     def __str__(self) -> str:
         return f"of {self.user_id}"
+
+
+class AssistantProposal(models.Model):
+    """One act that an assistant wants done, with its exact arguments and the snapshot it was made on.
+
+    A person approves `hash` before `expires_at`, and then it is done as that person; otherwise it is void.
+    `console.actions.proposals.assistant_proposals` says what can be proposed, and what the hash is of.
+    """
+
+    class State(models.TextChoices):
+        PROPOSED = "proposed"
+        APPROVED = "approved"
+        REJECTED = "rejected"
+        VOID = "void"  # nobody approved it in time
+
+    act = models.CharField(max_length=20)  # override, hold, silence, plan
+    arguments = models.JSONField()
+    reason = models.TextField()
+    token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="+")  # who proposes
+    snapshot_seq = models.BigIntegerField()
+    snapshot_at = models.FloatField()  # s since 1970
+    hash = models.CharField(max_length=64)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.PROPOSED, db_index=True)
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    decided_at = models.DateTimeField(null=True, default=None)
+    note = models.TextField(default="", blank=True)  # why it was decided so
+    outcome = models.TextField(default="", blank=True)  # what was done, in a sentence
+
+    def __str__(self) -> str:
+        return f"proposal {self.pk} ({self.act}) {self.state}"

@@ -10,7 +10,7 @@ from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, tuning, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
-from console.pages.plant import plans, plant, plants, processes, worker_hosts
+from console.pages.plant import assistant_proposals, plans, plant, plants, processes, worker_hosts
 from console.pages.queues import dead_letters, ladder, pauses, queue_definitions, queues, waiting_events
 from console.pages.records import audit, ledger, timeline
 from console.pages.work import lab, run, tasks
@@ -93,6 +93,9 @@ urlpatterns = [
     path("plans/<int:plan_id>/reject", plans.reject, name="plan-reject"),
     path("plans/<int:plan_id>/stop", plans.stop, name="plan-stop"),
     path("plans/<int:plan_id>/roll-back", plans.roll_back, name="plan-roll-back"),
+    path("proposals/", assistant_proposals.proposals, name="proposals"),
+    path("proposals/<int:proposal_id>/", assistant_proposals.proposals, name="proposal"),
+    path("proposals/<int:proposal_id>/decide", assistant_proposals.decide, name="proposal-decide"),
     path("tasks/", tasks.tasks, name="tasks"),
     path("tasks/define", tasks.define, name="task-define"),
     path("tasks/<str:name>/", tasks.task, name="task"),

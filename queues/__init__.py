@@ -8,3 +8,9 @@ from queues.environment import OTLP_ENDPOINT
 # Where no collector is set, it finds none installed.
 if not OTLP_ENDPOINT.is_set():
     sys.modules.setdefault("opentelemetry", None)  # type: ignore[arg-type]
+
+
+def let_opentelemetry_be_found() -> None:
+    """For who needs it without a collector, once redis-py is imported."""
+    if sys.modules.get("opentelemetry", sys) is None:
+        del sys.modules["opentelemetry"]

@@ -46,6 +46,8 @@ ACTIONS = {
     "node.thresholds": "operator",
     "node.use": "operator",
     "plan.propose": "operator",
+    "proposal.make": "viewer",
+    "proposal.decide": "operator",
     "plan.approve": "operator",
     "plan.stop": "operator",
     "lab.run": "operator",
@@ -84,8 +86,9 @@ ACTIONS = {
     "settings.change": "administrator",
     "user.manage": "administrator",
 }
-# One's own password, sessions and second factor: for people who are logged in, never for a token.
-SESSIONS_ONLY = frozenset({"account.change"})
+# One's own password, sessions and second factor, and what assistants propose: for people who are logged in,
+# never for a token.
+SESSIONS_ONLY = frozenset({"account.change", "proposal.decide"})
 # A token has these only when its own list of actions names them, and it gives them to no child.
 BY_NAME_ONLY = frozenset({"token.mint", "user.manage"})
 # What names no queue and changes none: who is limited to some queues may do it all the same.
@@ -326,11 +329,9 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
     token that was made with another is as good as that one is now.
     """
     token = ApiToken.objects.select_related("owner", "parent").filter(digest=digest_of(secret)).first()
-    if token is None or not token.owner.is_active:
+    if token is None or not is_valid(token, now):
         return None
     line = list(_line(token))
-    if any(each.revoked_at is not None or each.expires_at <= now for each in line):
-        return None
     role: str | None = role_of(token.owner)
     for each in line:
         role = least_role(each.role, role)
@@ -373,6 +374,12 @@ def least_role(token_role: str, owner_role: str | None) -> str | None:
     if token_role == PRODUCER:
         return PRODUCER if ROLES.index(owner_role) >= ROLES.index(ACTIONS["events.publish"]) else None
     return min(token_role, owner_role, key=ROLES.index)
+
+
+def is_valid(token: ApiToken, now: datetime) -> bool:
+    """Whether it, and every token that it was made with, still holds, and its owner may log in."""
+    ended = any(each.revoked_at is not None or each.expires_at <= now for each in _line(token))
+    return token.owner.is_active and not ended
 
 
 def bearer_of(header: str | None) -> str | None:

@@ -28,7 +28,7 @@ from console.api.routes import (
     tasks,
     timeline,
 )
-from console.api.routes.operating import palette, processes, queues, stops, tunings
+from console.api.routes.operating import assistant_proposals, palette, processes, queues, stops, tunings
 from console.input.boundary import Documents
 from console.web import problem
 
@@ -77,6 +77,7 @@ for part in (
     ladders,
     stops,
     tunings,
+    assistant_proposals,
     queues,
     palette,
     processes,

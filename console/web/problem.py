@@ -19,7 +19,7 @@ from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 
 CONTENT_TYPE = "application/problem+json"
-PROGRAM_PATHS = ("/api/", "/control/")
+PROGRAM_PATHS = ("/api/", "/control/", "/mcp")
 PROGRAM_PAGES = ("/healthz", "/readyz", "/metrics")
 UNNAMED = (
     "request",

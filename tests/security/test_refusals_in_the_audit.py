@@ -107,9 +107,10 @@ def test_no_text_keeps_a_refusal_out(odd):
 
 
 def test_a_command_in_this_process_is_noted_too(people, capsys):
-    from console.management.commands.weir import acting, locally
+    from console.api.request.in_process import call
+    from console.management.commands.weir import acting
 
-    status, _ = locally("GET", "/api/v1/audit", b"", acting("viewer"))
+    status, _ = call("GET", "/api/v1/audit", b"", acting("viewer"))
     assert status == 403
     (entry,) = refusals()
     assert (entry.actor, entry.target) == ("manage.py:viewer", "GET /api/v1/audit")

@@ -1,1 +1,1 @@
-"""What waits for a person: plans and tunings, approved by their hash, or rejected."""
+"""What waits for a person: plans, tunings, what assistants propose; approved by hash."""

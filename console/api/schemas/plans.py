@@ -1,10 +1,23 @@
-"""Answers about plans of moved points."""
+"""Answers about plans of moved points, and about what assistants propose."""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Bytes, Events, Instant, Points, Seconds, Share, one_of
+from console.actions.proposals.assistant_proposals import ACTS
+from console.api.answer.schema import (
+    ApiAnswer,
+    Bytes,
+    Document,
+    Events,
+    Instant,
+    Points,
+    Seconds,
+    Share,
+    one_of,
+)
+from console.models import AssistantProposal
 from queues.nodes.node_state import STATES
 from workers.models import Plan
 
@@ -83,3 +96,27 @@ class PlanList(ApiAnswer):
 class NodeUse(ApiAnswer):
     node: str
     plan: PlanRow | None = Field(description="The plan that drains it.")
+
+
+class ProposalRow(ApiAnswer):
+    """One act that an assistant wants done."""
+
+    id: int
+    act: Annotated[str, one_of(tuple(ACTS))]
+    arguments: Document
+    reason: str
+    proposed_by: str = Field(description="The token that asks.")
+    snapshot_seq: int
+    snapshot_at: float = Field(description="When the snapshot was made that it rests on, s since 1970.")
+    hash: str = Field(description="Of all of it; who approves gives it.")
+    created_at: datetime
+    expires_at: datetime = Field(description="Void from then on, unless somebody has decided.")
+    state: Annotated[str, one_of(AssistantProposal.State.values)]
+    decided_by: str | None
+    decided_at: datetime | None
+    note: str
+    outcome: str = Field(description="What was done, in a sentence.")
+
+
+class ProposalList(ApiAnswer):
+    proposals: list[ProposalRow]

@@ -5,21 +5,17 @@ import json
 import sys
 import uuid
 from collections.abc import Iterable, Sequence
-from io import BytesIO
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 from django.contrib.auth.models import User
-from django.core.handlers.wsgi import WSGIRequest
 from django.core.management.base import BaseCommand, CommandParser
-from django.urls import resolve
 
 from console.accounts.access import Actor, queues_of, role_of
+from console.api.request import in_process
 from console.api.v1 import api
-from console.audit import refusals
 from console.management.operations import Operation, named, operations
-from console.web.web_request import WebRequest
 from queues import environment as variables
 from queues.errors import BadInput
 
@@ -67,7 +63,7 @@ class Command(BaseCommand):
         content = json.dumps(body).encode() if operation.body or body else b""
         if options["url"]:
             return remotely(operation.method, options["url"].rstrip("/") + path, content, options["token"])
-        return locally(operation.method, path, content, acting(options["user"]))
+        return in_process.call(operation.method, path, content, acting(options["user"]))
 
     def _refuse(self, text: str, status: int) -> None:
         self.stderr.write(" ".join(text.split()))
@@ -110,30 +106,6 @@ def acting(username: str | None) -> Actor:
     name = f"manage.py:{user.get_username()}"
     role, queues = role_of(user), queues_of(user)
     return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)
-
-
-def locally(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Iterable[bytes]]:
-    """The API's own view, called in this process."""
-    address, _, query = path.partition("?")
-    request = WSGIRequest(
-        {
-            "REQUEST_METHOD": method,
-            "PATH_INFO": address,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": "application/json",
-            "CONTENT_LENGTH": str(len(content)),
-            "SERVER_NAME": "localhost",
-            "SERVER_PORT": "80",
-            "wsgi.input": BytesIO(content),
-            "wsgi.url_scheme": "http",
-        }
-    )
-    noted = cast(WebRequest, request)
-    noted.request_id, noted.weir_local_actor = actor.request_id, actor
-    view, positional, places = resolve(request.path_info)
-    with refusals.collected(f"{method} {address}"):
-        response: Any = view(request, *positional, **places)
-    return response.status_code, response if response.streaming else [response.content]
 
 
 def remotely(method: str, url: str, content: bytes, token: str) -> tuple[int, Iterable[bytes]]:

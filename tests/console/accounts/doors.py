@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from console.accounts.access import create_token
-from console.models import Mark, UserSession
+from console.models import AssistantProposal, Mark, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.pipeline_sample import DECLARATION
 from workers.alerts.lifecycle.models import Alert, Incident, Receiver, Silence
@@ -77,6 +77,9 @@ DOORS = {
     "POST loops/<int:loop_id>/tasks": "operator",
     "POST loops/<int:loop_id>/mode": "operator",
     "POST loops/<int:loop_id>/tuning": "operator",
+    "GET proposals/": "viewer",
+    "GET proposals/<int:proposal_id>/": "viewer",
+    "POST proposals/<int:proposal_id>/decide": "operator",
     "GET overrides/": "viewer",
     "POST overrides/create": "operator",
     "POST overrides/<int:override_id>/end": "operator",
@@ -293,6 +296,11 @@ DOORS = {
     "POST api/v1/dead-letters/<queue>/<node>/<dead_id>/fix": "operator",
     "GET api/v1/overrides": "viewer",
     "POST api/v1/overrides": "operator",
+    "GET api/v1/proposals": "viewer",
+    "GET api/v1/proposals/<proposal_id>": "viewer",
+    "POST api/v1/proposals": "viewer",
+    "POST api/v1/proposals/<proposal_id>/approve": "operator",
+    "POST api/v1/proposals/<proposal_id>/reject": "operator",
     "GET api/v1/tunings": "viewer",
     "POST api/v1/tunings/<tuning_id>/approve": "operator",
     "POST api/v1/tunings/<tuning_id>/reject": "operator",
@@ -419,6 +427,9 @@ API_BODIES = {
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
     "POST api/v1/tunings/<tuning_id>/approve": {"hash": "0" * 64, "reason": "a test", "minutes": 1},
     "POST api/v1/tunings/<tuning_id>/reject": {"reason": "a test"},
+    "POST api/v1/proposals": {"act": "hold", "arguments": {}, "reason": "a test"},
+    "POST api/v1/proposals/<proposal_id>/approve": {"hash": "0" * 64, "reason": "a test"},
+    "POST api/v1/proposals/<proposal_id>/reject": {"reason": "a test"},
 }
 
 
@@ -462,6 +473,17 @@ def things(people, control) -> dict[str, Any]:
         hash="0" * 64,
     )
     token, _ = create_token(people["viewer"], "mine", "viewer", timezone.now() + timedelta(days=1))
+    proposal = AssistantProposal.objects.create(
+        act="hold",
+        arguments={"loop": loop.name, "minutes": 10},
+        reason="a test",
+        token=token,
+        snapshot_seq=1,
+        snapshot_at=1_790_000_000.0,
+        hash="0" * 64,
+        created_at=timezone.now(),
+        expires_at=timezone.now() + timedelta(minutes=5),
+    )
     session = UserSession.objects.create(user=people["viewer"], digest="0" * 64)
     plan = Plan.objects.create(
         kind="hand",
@@ -484,6 +506,8 @@ def things(people, control) -> dict[str, Any]:
         "<int:override_id>": override.pk,
         "<override_id>": override.pk,
         "<tuning_id>": tuning.pk,
+        "<int:proposal_id>": proposal.pk,
+        "<proposal_id>": proposal.pk,
         "<int:token_id>": token.pk,
         "<token_id>": token.pk,
         "<int:user_id>": people["viewer"].pk,

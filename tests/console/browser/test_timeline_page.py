@@ -47,7 +47,8 @@ def rate(page: Page) -> float:
 def at_share(page: Page, share: float) -> tuple[float, float]:
     plots = page.locator("[data-plots]")
     expect(plots).to_be_visible()
-    box = plots.bounding_box()
+    # A part that is just written anew has no box for an instant.
+    box = until(plots.bounding_box, 10)
     assert box is not None
     return box["x"] + share * box["width"], box["y"] + box["height"] - 40
 

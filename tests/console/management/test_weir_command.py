@@ -205,6 +205,7 @@ PAGES = {
     "plans/<int:plan_id>/reject": "plans 1 reject",
     "plans/<int:plan_id>/stop": "plans 1 stop",
     "plans/<int:plan_id>/roll-back": "plans 1 roll-back",
+    "proposals/<int:proposal_id>/decide": "proposals 1 approve",
     "settings/plant/<str:name>": "settings plan.expires_seconds change",
     "settings/plant/loops/<int:loop_id>": "loops 1 settings",
     "settings/users/create": "users create",

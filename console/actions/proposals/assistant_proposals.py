@@ -1,0 +1,286 @@
+"""What assistants propose and people approve: an override, a hold, a silence, a plan.
+
+A proposal holds one act with its exact arguments, the reason, the token that asks, and the snapshot it was
+made on. Its hash is SHA-256 of all that (`hash_of`). A person who is logged in approves that very hash within
+PROPOSAL_SECONDS; then the act is done by the same function that pages and the API call, with that person's
+rights, and both stand in the audit. A token may never decide (`proposal.decide` is for sessions only), and
+what was decided or has run out is decided no more.
+
+All functions raise PermissionDenied, and BadInput naming the field; then nothing has changed.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from console.accounts.access import Actor, demand, is_valid
+from console.actions import alerts, loops
+from console.actions.proposals import plans
+from console.audit import audit_log
+from console.models import AssistantProposal
+from controllers.framework.parameter import Parameter, read_values
+from queues import checks
+from queues.errors import BadInput
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop
+from workers.steering import overrides
+from workers.steering.expiry import Expiry
+from workers.steering.scope import Scope
+
+PROPOSAL_SECONDS = 300.0
+RETAINED = timedelta(days=400)
+MOST_OPEN = 20  # of one token
+MOST_MINUTES = 7 * 24 * 60
+State = AssistantProposal.State
+# actor, arguments, the assistant's reason, the snapshot now, now → what was done, in a sentence
+CarryOut = Callable[[Actor, Mapping[str, Any], str, Snapshot | None, datetime], str]
+
+
+def _minutes(what: str) -> Parameter:
+    return Parameter("minutes", "min", what, None, 1, MOST_MINUTES, required=True)
+
+
+LOOP = Parameter("loop", "name", "The loop.", None, kind="text", required=True)
+MATCHERS = Parameter(
+    "matchers",
+    "labels",
+    "All of which an alert must have.",
+    None,
+    kind="rows",
+    required=True,
+    most=10,
+    items=(
+        Parameter("label", "name", "A label of alerts.", None, kind="text", required=True),
+        Parameter("is", "", "How they compare.", "=", kind="choice", choices=("=", "!=", "~")),
+        Parameter("value", "text", "Its value.", None, kind="text", required=True),
+    ),
+)
+GOAL = Parameter(
+    "goal", "", "Of the rebalancing.", "below-busy", kind="choice", choices=("below-busy", "band")
+)
+
+
+@dataclass(frozen=True)
+class Proposable:
+    """An act that can be proposed. permission: what who approves must be allowed to do."""
+
+    about: str
+    permission: str
+    arguments: tuple[Parameter, ...]
+    carry_out: CarryOut
+
+
+def _override(
+    actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
+) -> str:
+    scope, name = Scope(loop_named(arguments["loop"])), arguments["name"]
+    expiry = Expiry(minutes=arguments["minutes"])
+    made = loops.override(actor, scope, {name: arguments["value"]}, reason=reason, now=now, expiry=expiry)
+    return f"Override {made[0].pk} is in force for {arguments['minutes']:g} min."
+
+
+def _hold(
+    actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
+) -> str:
+    loop, expiry = loop_named(arguments["loop"]), Expiry(minutes=arguments["minutes"])
+    loops.set_mode(actor, loop, Loop.Mode.HOLD, reason=reason, now=now, expiry=expiry)
+    return f"{loop.name} is on hold for {arguments['minutes']:g} min."
+
+
+def _silence(
+    actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
+) -> str:
+    minutes = arguments["minutes"]
+    made = alerts.silence(actor, arguments["matchers"], reason=reason, minutes=minutes, now=now)
+    return f"Silence {made.pk} is in force for {minutes:g} min."
+
+
+def _plan(
+    actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
+) -> str:
+    made = plans.propose_rebalance(actor, arguments["goal"], snapshot, now)
+    return f"Plan {made.pk} is computed; it moves nothing before it is approved, too."
+
+
+VALUE = Parameter("value", "", "In place of the parameter's.", None, -1e12, 1e12, required=True)
+ACTS: Mapping[str, Proposable] = {
+    "override": Proposable(
+        "Put a number in place of one parameter or guard setting of one loop, for some minutes.",
+        "override.set",
+        (
+            LOOP,
+            Parameter("name", "name", "Of the parameter.", None, kind="text", required=True),
+            VALUE,
+            _minutes("How long it is in force."),
+        ),
+        _override,
+    ),
+    "hold": Proposable(
+        "Keep a loop from acting for some minutes.",
+        "loop.mode",
+        (LOOP, _minutes("How long it does not act.")),
+        _hold,
+    ),
+    "silence": Proposable(
+        "Notify nobody of the alerts that match, for some minutes.",
+        "silence.set",
+        (MATCHERS, _minutes("How long nobody is notified.")),
+        _silence,
+    ),
+    "plan": Proposable(
+        "Compute a plan that moves points between nodes; people approve it by its own hash.",
+        "plan.propose",
+        (GOAL,),
+        _plan,
+    ),
+}
+
+
+@transaction.atomic
+def propose(
+    actor: Actor, act: Any, arguments: Any, *, reason: Any, snapshot: Snapshot | None, now: datetime
+) -> AssistantProposal:
+    """Put an act before people. Nothing is done. Only a token proposes: people act themselves."""
+    demand(actor, "proposal.make")
+    if actor.token is None:
+        raise BadInput("authorization", "takes an API token: who is logged in acts without a proposal.")
+    cleaned, text = checked(act, arguments), overrides.read_reason(reason)
+    if snapshot is None or snapshot.at is None:
+        raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
+    if open_proposals(now).filter(token=actor.token).count() >= MOST_OPEN:
+        raise BadInput("proposals", f"of this token wait already: {MOST_OPEN}; let people decide on them.")
+    made = AssistantProposal(
+        act=act,
+        arguments=cleaned,
+        reason=text,
+        token=actor.token,
+        snapshot_seq=snapshot.seq,
+        snapshot_at=snapshot.at,
+        created_at=now,
+        expires_at=now + timedelta(seconds=PROPOSAL_SECONDS),
+    )
+    made.hash = hash_of(made)
+    made.save()
+    AssistantProposal.objects.filter(token=actor.token, created_at__lt=now - RETAINED).delete()
+    after = {"proposal": made.pk, "act": act, "hash": made.hash[:8], **cleaned}
+    audit_log.record(actor, "proposal.make", _target(made), reason=text, after=after)
+    return made
+
+
+@transaction.atomic
+def approve(
+    actor: Actor,
+    proposal: AssistantProposal,
+    hash: Any,
+    *,
+    reason: Any,
+    snapshot: Snapshot | None,
+    now: datetime,
+) -> AssistantProposal:
+    """Do what was proposed, with the rights of the person who approves."""
+    demand(actor, "proposal.decide")
+    row, text = _open(proposal, now), overrides.read_reason(reason)
+    if not _is_hash_of(row, hash):
+        raise BadInput("hash", "is of another proposal; open it again and approve what it shows.")
+    if not is_valid(row.token, now):
+        raise BadInput("proposal", f"is of {row.token.name}, a token that has ended; reject it.")
+    act = ACTS[row.act]
+    demand(actor, act.permission, queues_of(row))
+    why = f"{row.reason} (proposed by {row.token.name}, approved: {text})"
+    row.outcome = act.carry_out(actor, row.arguments, why[: overrides.MAXIMUM_REASON_LENGTH], snapshot, now)
+    return _decided(actor, row, State.APPROVED, text, now)
+
+
+@transaction.atomic
+def reject(actor: Actor, proposal: AssistantProposal, *, reason: Any, now: datetime) -> AssistantProposal:
+    """Turn a proposal down, for good."""
+    demand(actor, "proposal.decide")
+    return _decided(actor, _open(proposal, now), State.REJECTED, overrides.read_reason(reason), now)
+
+
+def checked(act: Any, arguments: Any) -> dict[str, Any]:
+    """The arguments of an act, each with its value. Raises BadInput."""
+    if not isinstance(act, str) or act not in ACTS:
+        raise BadInput("act", f"takes one of {', '.join(ACTS)}, not {checks.shown(act)}.")
+    cleaned = read_values(ACTS[act].arguments, arguments, "arguments")
+    if "loop" in cleaned:
+        loop_named(cleaned["loop"])
+    return cleaned
+
+
+def loop_named(name: str) -> Loop:
+    """A loop by its name. Raises BadInput."""
+    found = Loop.objects.filter(name=name).first()
+    if found is None:
+        raise BadInput("arguments.loop", f"{checks.shown(name)} is no loop; list them and take a name.")
+    return found
+
+
+def hash_of(proposal: AssistantProposal) -> str:
+    """SHA-256 in hex of all that a person approves: act, arguments, reason, token, snapshot, and when."""
+    parts = {
+        "act": proposal.act,
+        "arguments": proposal.arguments,
+        "reason": proposal.reason,
+        "token": proposal.token_id,
+        "snapshot": [proposal.snapshot_seq, proposal.snapshot_at],
+        "created_at": proposal.created_at.isoformat(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def open_proposals(now: datetime) -> QuerySet[AssistantProposal]:
+    """Those that wait for somebody, the oldest first; `now` decides, whatever their rows say yet."""
+    waiting = AssistantProposal.objects.filter(state=State.PROPOSED, expires_at__gt=now)
+    return waiting.select_related("token", "decided_by").order_by("pk")
+
+
+def state_at(proposal: AssistantProposal, now: datetime) -> str:
+    """Its state: one that nobody approved in time is void from that instant on."""
+    ran_out = proposal.state == State.PROPOSED and proposal.expires_at <= now
+    return str(State.VOID if ran_out else proposal.state)
+
+
+def queues_of(proposal: AssistantProposal) -> list[str] | None:
+    """The queues that its act concerns; None: the whole plant."""
+    if proposal.act in ("override", "hold"):
+        return loops.queues_of_scope(Scope(loop_named(proposal.arguments["loop"])))
+    return alerts.queues_of_matchers(proposal.arguments["matchers"]) if proposal.act == "silence" else None
+
+
+def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
+    """Its row, which nobody else changes until the transaction ends."""
+    rows = AssistantProposal.objects.select_for_update(of=("self",)).select_related("token")
+    row = rows.get(pk=proposal.pk)
+    state = state_at(row, now)
+    if state != State.PROPOSED:
+        raise BadInput("proposal", f"is {state} already; ask for another one.")
+    return row
+
+
+def _is_hash_of(row: AssistantProposal, hash: Any) -> bool:
+    """Whether it is the hash that was shown, and the row still is what it was made of."""
+    given = hash if isinstance(hash, str) and hash.isascii() else ""
+    return hmac.compare_digest(given, row.hash) and hmac.compare_digest(row.hash, hash_of(row))
+
+
+def _decided(
+    actor: Actor, row: AssistantProposal, state: AssistantProposal.State, note: str, now: datetime
+) -> AssistantProposal:
+    row.state, row.decided_by, row.decided_at, row.note = state, actor.user, now, note
+    row.save(update_fields=["state", "decided_by", "decided_at", "note", "outcome"])
+    action = "proposal.approve" if state == State.APPROVED else "proposal.reject"
+    after = {"hash": row.hash[:8], "proposed by": row.token.name, "act": row.act, "outcome": row.outcome}
+    audit_log.record(actor, action, _target(row), reason=note, after=after)
+    return row
+
+
+def _target(proposal: AssistantProposal) -> str:
+    return f"proposal {proposal.pk}"

@@ -1,0 +1,93 @@
+"""What assistants propose: made by a token; approved by its hash or rejected by who is logged in."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Status
+
+from console.actions.proposals import assistant_proposals
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given, Reason
+from console.api.schemas.plans import ProposalList, ProposalRow
+from console.connections.control_server import latest_snapshot
+from console.input.row_id import Id
+from console.models import AssistantProposal
+
+router = Router(tags=["control"])
+MOST_ROWS = 200
+
+
+class NewProposal(Given):
+    """act: override, hold, silence or plan; arguments: of that act."""
+
+    act: str
+    arguments: dict[str, Any] = {}
+    reason: str
+
+
+class ProposalApproval(Given):
+    """`hash` is that of the proposal as it was seen."""
+
+    hash: str
+    reason: str
+
+
+@router.get("/proposals", response=ProposalList, summary="What assistants propose, and what became of it")
+def list_proposals(request: HttpRequest) -> dict[str, Any]:
+    """The newest first, 200 at most."""
+    actor_for(request, "plant.view")
+    rows = AssistantProposal.objects.select_related("token", "decided_by").order_by("-pk")[:MOST_ROWS]
+    return {"proposals": [_document(each) for each in rows]}
+
+
+@router.get("/proposals/{proposal_id}", response=ProposalRow, summary="One proposal of an assistant")
+def get_proposal(request: HttpRequest, proposal_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return _document(_numbered(proposal_id))
+
+
+@router.post("/proposals", response={201: ProposalRow}, summary="Propose an act; nothing is done yet")
+def propose(request: HttpRequest, body: NewProposal) -> Status[Any]:
+    """A token proposes; a person approves within five minutes, or it is void."""
+    actor, now = actor_for(request, "proposal.make"), timezone.now()
+    made = assistant_proposals.propose(
+        actor, body.act, body.arguments, reason=body.reason, snapshot=latest_snapshot(), now=now
+    )
+    return Status(201, _document(made))
+
+
+@router.post("/proposals/{proposal_id}/approve", response=ProposalRow, summary="Do what was proposed")
+def approve(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> dict[str, Any]:
+    """For who is logged in, never for a token. It is done with the rights of who approves."""
+    actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
+    snapshot, now = latest_snapshot(), timezone.now()
+    return _document(
+        assistant_proposals.approve(actor, found, body.hash, reason=body.reason, snapshot=snapshot, now=now)
+    )
+
+
+@router.post("/proposals/{proposal_id}/reject", response=ProposalRow, summary="Reject what was proposed")
+def reject(request: HttpRequest, proposal_id: Id, body: Reason) -> dict[str, Any]:
+    actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
+    return _document(assistant_proposals.reject(actor, found, reason=body.reason, now=timezone.now()))
+
+
+def _numbered(proposal_id: int) -> AssistantProposal:
+    rows = AssistantProposal.objects.select_related("token", "decided_by")
+    found = rows.filter(pk=proposal_id).first()
+    if found is None:
+        raise Http404(f"proposal {proposal_id} is not known; GET /api/v1/proposals lists them.")
+    return found
+
+
+def _document(proposal: AssistantProposal) -> dict[str, Any]:
+    names = ("act", "arguments", "reason", "snapshot_seq", "snapshot_at", "hash", "created_at", "expires_at")
+    return {
+        **{name: getattr(proposal, name) for name in (*names, "decided_at", "note", "outcome")},
+        "id": proposal.pk,
+        "state": assistant_proposals.state_at(proposal, timezone.now()),
+        "proposed_by": proposal.token.name,
+        "decided_by": proposal.decided_by.get_username() if proposal.decided_by else None,
+    }

@@ -1,0 +1,60 @@
+"""The MCP server: `Tools` by name, over what carries it (`console.assistants.endpoint`, a pipe)."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+import queues
+from console import release
+from console.assistants.calls import Refused
+from console.assistants.tools import OPERATING, Tools
+
+queues.let_opentelemetry_be_found()  # the library below imports it, and does nothing with it
+
+from mcp.server import MCPServer  # noqa: E402
+from mcp.server.mcpserver.exceptions import ToolError  # noqa: E402
+from mcp.server.transport_security import TransportSecuritySettings  # noqa: E402
+
+
+def server_of(tools: Tools) -> MCPServer[Any]:
+    """A server with the tools of one caller."""
+    server: MCPServer[Any] = MCPServer(
+        "weir", title="Weir", instructions=OPERATING, version=release.version()
+    )
+    for method in (
+        tools.plant_state,
+        tools.subject,
+        tools.why,
+        tools.search_ledger,
+        tools.what_changed,
+        tools.what_if,
+        tools.propose,
+        tools.proposal,
+    ):
+        server.add_tool(_tool(method), structured_output=False)
+    return server
+
+
+async def serve(tools: Tools, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answer one request of streamable HTTP, which stands by itself: no session is kept."""
+    server = server_of(tools)
+    # Who sends a token is no browser that was led astray: the name of the host says nothing more.
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    server.streamable_http_app(json_response=True, stateless_http=True, transport_security=security)
+    async with server.session_manager.run():
+        await server.session_manager.handle_request(scope, receive, send)
+
+
+def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
+    """In a thread, as it asks the database; a refusal is the tool's answer. Its signature is the method's."""
+
+    @functools.wraps(method)
+    async def called(**given: Any) -> Any:
+        try:
+            return await sync_to_async(method)(**given)
+        except Refused as error:
+            raise ToolError(str(error)) from None
+
+    return called

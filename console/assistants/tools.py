@@ -1,0 +1,174 @@
+"""What an assistant can do: read a subject's state, ask why, search, try values on the record, and propose.
+
+Each tool is a few calls of the API with the rights of the token that asks, cut down to what is worth reading.
+None of them changes the plant: `propose` puts an act before people, who approve its hash on a page.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from console.assistants.calls import Calls, Refused
+
+API = "/api/v1"
+MOST_DECISIONS = 50
+# A subject's kind → where the snapshot has its figures.
+FIGURES = {"node": "nodes", "queue": "queues", "host": "hosts", "loop": "loops", "plant": "plants"}
+DECISION = (
+    "id",
+    "at",
+    "loop",
+    "mode",
+    "action",
+    "reason",
+    "terms",
+    "limited_by",
+    "verdict",
+    "outcome",
+    "error",
+)
+OPERATING = (
+    "Weir is an operations console over an event-processing plant. Read with plant_state, subject, why, "
+    "what_changed, search_ledger and what_if. You can't change anything: propose puts one act before people, "
+    "who have five minutes to approve it on the page of its address; proposal says what became of it."
+)
+
+
+class Tools:
+    """The tools over one way to the API."""
+
+    def __init__(self, calls: Calls, clock: Callable[[], float] = time.time) -> None:
+        self._calls, self._clock = calls, clock
+
+    def plant_state(self) -> dict[str, Any]:
+        """The plant now: its headline, each subject that is not well, open alerts, and what people set."""
+        snapshot = self._snapshot()
+        return {
+            "at": snapshot.get("at"),
+            "health": snapshot.get("health"),
+            "totals": snapshot.get("totals"),
+            "not_well": [each for each in _states(snapshot).values() if each.get("severity") != "well"],
+            "alerts": snapshot.get("alerts", []),
+            "overrides": snapshot.get("overrides", []),
+            "hands": snapshot.get("hands", []),
+            "subjects": sorted(_states(snapshot)),
+        }
+
+    def subject(self, kind: str, name: str) -> dict[str, Any]:
+        """One subject: its evaluated state, its figures, the loops that steer it, and its open alerts. kind:
+        node, queue, application, pipeline, host, loop or plant."""
+        snapshot = self._snapshot()
+        key = f"{kind}/{name}"
+        if key not in _states(snapshot):
+            raise Refused(f"name: {key} is not known; plant_state lists the subjects.")
+        loops = snapshot.get("loops", {})
+        return {
+            "at": snapshot.get("at"),
+            "state": _states(snapshot)[key],
+            "figures": self._figures(snapshot, kind, name),
+            "loops": {each: row for each, row in loops.items() if name in row.get("target", {}).values()},
+            "alerts": [each for each in snapshot.get("alerts", []) if name in _labels(each).values()],
+        }
+
+    def why(self, loop: str, decisions: int = 5) -> dict[str, Any]:
+        """The last decisions of a loop, newest first, each with its action, its reason in a sentence, the
+        terms behind it, what limited it, and whether it helped."""
+        found = self._ledger({"loop": loop}, decisions)
+        if not found:
+            raise Refused(
+                f"loop: {loop} has decided nothing, or is not known; plant_state lists the subjects."
+            )
+        return {"loop": loop, "decisions": found}
+
+    def search_ledger(
+        self,
+        text: str = "",
+        law: str = "",
+        queue: str = "",
+        node: str = "",
+        verdict: str = "",
+        acted: bool | None = None,
+        hours: float = 24.0,
+        rows: int = 20,
+    ) -> dict[str, Any]:
+        """Decisions of all loops in the last hours, newest first, by words in their reason, by law, queue,
+        node or verdict (effective, ineffective, harmful); acted: only those that did, or did not, act."""
+        since = datetime.fromtimestamp(self._clock() - 3_600 * hours, UTC).isoformat()
+        chosen = {"text": text, "law": law, "queue": queue, "node": node, "verdict": verdict, "from": since}
+        if acted is not None:
+            chosen["acted"] = "true" if acted else "false"
+        return {"decisions": self._ledger(chosen, rows)}
+
+    def what_changed(self, hours: float = 3.0) -> dict[str, Any]:
+        """What people, deploys and loops changed in the last hours: marks, overrides in force, plans, and the
+        decisions that acted."""
+        now = self._clock()
+        span = {"from": _instant(now - 3_600 * hours), "to": _instant(now)}
+        return {
+            "marks": self._get("/marks", span)["marks"],
+            "overrides": self._get("/overrides")["overrides"],
+            "plans": self._get("/plans").get("plans", [])[:MOST_DECISIONS],
+            "decisions": self._ledger({"acted": "true", "from": span["from"]}, MOST_DECISIONS),
+        }
+
+    def what_if(self, loop: str, values: dict[str, float], hours: float = 1.0) -> dict[str, Any]:
+        """What a loop would have decided in the last hours with other values of its parameters, on what it
+        recorded. The record does not answer to what would have been done."""
+        number = self._loop_id(loop)
+        changed = [f"{name}={value:g}" for name, value in values.items()]
+        answer: dict[str, Any] = self._get(f"/loops/{number}/what-if", {"set": changed, "hours": hours})
+        return answer
+
+    def propose(self, act: str, arguments: dict[str, Any], reason: str) -> dict[str, Any]:
+        """Put one act before people; nothing is done. act and its arguments: override {loop, name, value,
+        minutes}; hold {loop, minutes}; silence {matchers: [{label, is, value}], minutes}; plan {goal:
+        below-busy or band}. reason: why, in a sentence, with numbers. It is void after five minutes."""
+        body = {"act": act, "arguments": arguments, "reason": reason}
+        made: dict[str, Any] = self._calls.ask("POST", f"{API}/proposals", body=body)
+        return {**made, "page": f"/proposals/{made['id']}/"}
+
+    def proposal(self, number: int) -> dict[str, Any]:
+        """What became of a proposal: proposed, approved (with what was done), rejected or void."""
+        answer: dict[str, Any] = self._get(f"/proposals/{int(number)}")
+        return answer
+
+    def _snapshot(self) -> dict[str, Any]:
+        snapshot: dict[str, Any] = self._get("/live")["snapshot"]
+        return snapshot
+
+    def _figures(self, snapshot: Mapping[str, Any], kind: str, name: str) -> Any:
+        if kind == "application":
+            return snapshot.get("pipeline", {}).get("applications", {}).get(name)
+        if kind == "pipeline":
+            return snapshot.get("pipeline")
+        return snapshot.get(FIGURES.get(kind, ""), {}).get(name)
+
+    def _ledger(self, chosen: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
+        query = {**chosen, "rows": max(1, min(int(rows), MOST_DECISIONS))}
+        entries = self._get("/ledger", query)["entries"]
+        return [{name: each.get(name) for name in DECISION} for each in entries]
+
+    def _loop_id(self, name: str) -> int:
+        for each in self._get("/loops")["loops"]:
+            if each["name"] == name:
+                return int(each["id"])
+        raise Refused(f"loop: {name} is not known; plant_state lists the subjects.")
+
+    def _get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._calls.ask("GET", quote(f"{API}{path}"), query)
+
+
+def _states(snapshot: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    states: dict[str, dict[str, Any]] = snapshot.get("states", {})
+    return states
+
+
+def _labels(alert: Mapping[str, Any]) -> dict[str, Any]:
+    labels: dict[str, Any] = alert.get("labels", {})
+    return labels
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

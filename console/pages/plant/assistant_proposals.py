@@ -1,0 +1,131 @@
+"""What assistants propose: what waits, with all that its hash is of; and what became of the rest."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions.proposals import assistant_proposals
+from console.connections.control_server import latest_snapshot
+from console.models import AssistantProposal
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.page import Errors, FormPage, render_page
+
+MOST_DECIDED = 50
+
+
+@dataclass(frozen=True)
+class ProposedArgument:
+    """One argument of an act, in words."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownProposal:
+    """One proposal. about: what its act does; snapshot_at: of the plant it was made on."""
+
+    id: int
+    act: str
+    about: str
+    arguments: list[ProposedArgument]
+    reason: str
+    proposed_by: str
+    owner: str
+    snapshot_at: datetime
+    hash: str
+    short_hash: str
+    created_at: datetime
+    expires_at: datetime
+    state: str
+    decided_by: str
+    note: str
+    outcome: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssistantProposalsPage(FormPage):
+    """What waits, the oldest first, and what is over."""
+
+    TEMPLATE, NAME = "plant/assistant_proposals.html", "plans"
+
+    waiting: list[ShownProposal]
+    decided: list[ShownProposal]  # the newest first
+    opened: int | None  # the number in the address
+
+
+@require_safe
+@requires("plant.view")
+def proposals(request: HttpRequest, proposal_id: int | None = None) -> HttpResponse:
+    """All of them; with one of them named, that one stands out."""
+    if proposal_id is not None:
+        get_object_or_404(AssistantProposal, pk=proposal_id)
+    return proposals_page(request, proposal_id)
+
+
+def proposals_page(
+    request: HttpRequest,
+    proposal_id: int | None = None,
+    errors: Errors | None = None,
+    submitted: QueryDict | None = None,
+) -> HttpResponse:
+    now = timezone.now()
+    rows = AssistantProposal.objects.select_related("token__owner", "decided_by").order_by("-pk")
+    waiting = assistant_proposals.open_proposals(now).select_related("token__owner")
+    numbers = {each.pk for each in waiting}
+    page = AssistantProposalsPage(
+        waiting=[_shown(each, now) for each in waiting],
+        decided=[_shown(each, now) for each in rows.exclude(pk__in=numbers)[:MOST_DECIDED]],
+        opened=proposal_id,
+        errors=errors or {},
+        submitted=submitted or {},
+    )
+    return render_page(request, page, "frame")
+
+
+@action("proposal.decide", proposals_page)
+def decide(request: HttpRequest, proposal_id: int) -> Done:
+    """Posted: decision (approve, reject), hash, reason."""
+    found = get_object_or_404(AssistantProposal, pk=proposal_id)
+    actor, now, url = actor_of(request), timezone.now(), reverse("proposals")
+    reason = text_of(request, "reason", "say why, for who reads the audit")
+    if request.POST.get("decision") == "reject":
+        assistant_proposals.reject(actor, found, reason=reason, now=now)
+        return Done(f"Proposal {found.pk} is rejected; nothing has changed.", url, {"proposal": found.pk})
+    hash, snapshot = request.POST.get("hash", ""), latest_snapshot()
+    made = assistant_proposals.approve(actor, found, hash, reason=reason, snapshot=snapshot, now=now)
+    return Done(made.outcome, url, {"proposal": made.pk})
+
+
+def _shown(proposal: AssistantProposal, now: datetime) -> ShownProposal:
+    return ShownProposal(
+        id=proposal.pk,
+        act=proposal.act,
+        about=assistant_proposals.ACTS[proposal.act].about,
+        arguments=[ProposedArgument(name, _words(value)) for name, value in proposal.arguments.items()],
+        reason=proposal.reason,
+        proposed_by=proposal.token.name,
+        owner=proposal.token.owner.get_username(),
+        snapshot_at=datetime.fromtimestamp(proposal.snapshot_at, proposal.created_at.tzinfo),
+        hash=proposal.hash,
+        short_hash=proposal.hash[:8],
+        created_at=proposal.created_at,
+        expires_at=proposal.expires_at,
+        state=assistant_proposals.state_at(proposal, now),
+        decided_by=proposal.decided_by.get_username() if proposal.decided_by else "",
+        note=proposal.note,
+        outcome=proposal.outcome,
+    )
+
+
+def _words(value: object) -> str:
+    return (
+        f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    )

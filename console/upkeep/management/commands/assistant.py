@@ -1,0 +1,27 @@
+"""manage.py assistant: the MCP server over standard input and output, for a console elsewhere."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from queues import environment as variables
+
+
+class Command(BaseCommand):
+    help = "Serve an assistant over standard input and output (MCP), with the token in WEIR_TOKEN."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--url", default=variables.URL.text(), help="of the console")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from console.assistants.calls import Remote
+        from console.assistants.server import server_of
+        from console.assistants.tools import Tools
+
+        token = variables.TOKEN.text()
+        for name, value in (("--url", options["url"]), (variables.TOKEN.name, token)):
+            if not value:
+                self.stderr.write(f"{name}: is missing; an assistant needs a console's address and a token.")
+                sys.exit(2)
+        server_of(Tools(Remote(options["url"], token))).run("stdio")

@@ -1,0 +1,231 @@
+"""Assistants propose, people approve: 100 ways round it change nothing; the approved act is done once, and
+both names stand in the audit.
+"""
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.utils import timezone
+
+from console.accounts.access import Actor, actor_of_token, create_token
+from console.actions.proposals import assistant_proposals
+from console.actions.proposals.assistant_proposals import (
+    MOST_OPEN,
+    PROPOSAL_SECONDS,
+    approve,
+    propose,
+    reject,
+)
+from console.models import AssistantProposal, AuditEntry
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import Silence
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop, Override
+
+pytestmark = pytest.mark.django_db
+SNAPSHOT = Snapshot(seq=7, at=1_790_000_000.0)
+LOOP = "worker_rate/alert/n1"
+HOLD = {"loop": LOOP, "minutes": 10}
+WHY = "its last 5 actions were harmful"
+
+
+@pytest.fixture
+def loop(db) -> Loop:
+    return Loop.objects.create(name=LOOP, law="worker_rate", target={"queue": "alert", "node": "n1"})
+
+
+@pytest.fixture
+def assistant(people) -> Actor:
+    return assistant_of(people["operator"], "night-assistant", "viewer")
+
+
+@pytest.fixture
+def person(people) -> Actor:
+    return Actor("operator", "operator", people["operator"])
+
+
+def assistant_of(owner: Any, name: str, role: str) -> Actor:
+    _, secret = create_token(owner, name, role, timezone.now() + timedelta(days=1))
+    found = actor_of_token(secret, timezone.now())
+    assert found is not None
+    return found
+
+
+def proposed(actor: Actor, act: str = "hold", arguments: Any = None, **more: Any) -> AssistantProposal:
+    given: dict[str, Any] = {"reason": WHY, "snapshot": SNAPSHOT, "now": timezone.now(), **more}
+    return propose(actor, act, HOLD if arguments is None else arguments, **given)
+
+
+def approved(actor: Actor, proposal: AssistantProposal, **more: Any) -> AssistantProposal:
+    given = {"reason": "I have looked", "snapshot": SNAPSHOT, "now": timezone.now(), **more}
+    return approve(actor, proposal, given.pop("hash", proposal.hash), **given)
+
+
+def nothing_was_done() -> bool:
+    return not Override.objects.exists() and not Silence.objects.exists()
+
+
+def test_what_is_approved_is_done_with_the_rights_of_the_person_and_both_are_in_the_audit(
+    loop, assistant, person
+):
+    proposal = proposed(assistant)
+    assert nothing_was_done()
+    made = approved(person, proposal)
+    override = Override.objects.get()
+    assert (override.name, override.owner) == ("mode", person.user)
+    assert (
+        WHY in override.reason and "night-assistant" in override.reason and "I have looked" in override.reason
+    )
+    assert made.state == "approved" and made.outcome == f"{LOOP} is on hold for 10 min."
+    actors = dict(AuditEntry.objects.values_list("action", "actor"))
+    assert actors["proposal.make"] == "token:night-assistant"
+    assert actors["proposal.approve"] == "operator"
+
+
+def test_each_act_does_what_it_says(loop, assistant, person):
+    matchers = [{"label": "queue", "is": "=", "value": "alert"}]
+    approved(person, proposed(assistant, "silence", {"matchers": matchers, "minutes": 5}))
+    assert Silence.objects.get().matchers == matchers
+    value = {"loop": LOOP, "name": "upper_limit", "value": 4, "minutes": 5}
+    approved(person, proposed(assistant, "override", value))
+    assert Override.objects.get().value == 4
+
+
+WRONG = [
+    ("jump", {}, "act"),
+    (None, {}, "act"),
+    ("hold", {}, "arguments.loop"),
+    ("hold", {"loop": "none", "minutes": 5}, "arguments.loop"),
+    ("hold", {"loop": LOOP, "minutes": 0}, "arguments.minutes"),
+    ("hold", {"loop": LOOP, "minutes": True}, "arguments.minutes"),
+    ("hold", {"loop": LOOP, "minutes": 5, "endless": True}, "arguments.endless"),
+    ("hold", [], "arguments"),
+    ("override", {"loop": LOOP, "name": "upper_limit", "value": "4", "minutes": 5}, "arguments.value"),
+    ("plan", {"goal": "all"}, "arguments.goal"),
+    ("silence", {"matchers": {}, "minutes": 5}, "arguments.matchers"),
+]
+
+
+@pytest.mark.parametrize(("act", "arguments", "field"), WRONG)
+def test_a_wrong_argument_is_named_and_nothing_is_proposed(loop, assistant, act, arguments, field):
+    with pytest.raises(BadInput) as refusal:
+        proposed(assistant, act, arguments)
+    assert refusal.value.field == field
+    assert not AssistantProposal.objects.exists()
+
+
+def test_one_hundred_ways_round_the_approval_change_nothing(loop, assistant, person, people):
+    """Changed arguments, stale hashes, replays, approvals by tokens, another's token, and too late."""
+    chance = random.Random(1)
+    other = assistant_of(people["administrator"], "other-assistant", "administrator")
+    for number in range(100):
+        proposal = proposed(assistant)
+        attempt = WAYS[number % len(WAYS)]
+        with pytest.raises((BadInput, PermissionDenied)):
+            attempt(proposal, assistant, other, person, chance)
+        assert nothing_was_done()
+        AssistantProposal.objects.all().delete()
+
+
+def changed_arguments(proposal, assistant, other, person, chance):
+    """The row is written over behind the console's back."""
+    arguments = {"loop": LOOP, "minutes": chance.randint(11, 9_999)}
+    AssistantProposal.objects.filter(pk=proposal.pk).update(arguments=arguments)
+    approved(person, proposal)
+
+
+def changed_reason(proposal, assistant, other, person, chance):
+    AssistantProposal.objects.filter(pk=proposal.pk).update(reason=f"all is well {chance.random()}")
+    approved(person, proposal)
+
+
+def stale_hash(proposal, assistant, other, person, chance):
+    newer = proposed(assistant, arguments={"loop": LOOP, "minutes": chance.randint(11, 99)})
+    approved(person, newer, hash=proposal.hash)
+
+
+def guessed_hash(proposal, assistant, other, person, chance):
+    approved(person, proposal, hash=chance.choice([f"{chance.getrandbits(256):064x}", "", None, "é", 0]))
+
+
+def replay(proposal, assistant, other, person, chance):
+    reject(person, proposal, reason="no", now=timezone.now())
+    approved(person, proposal)
+
+
+def too_late(proposal, assistant, other, person, chance):
+    late = proposal.created_at + timedelta(seconds=PROPOSAL_SECONDS + chance.random())
+    approved(person, proposal, now=late)
+
+
+def self_approval(proposal, assistant, other, person, chance):
+    approved(assistant, proposal)
+
+
+def anothers_token(proposal, assistant, other, person, chance):
+    approved(other, proposal)
+
+
+def ended_token(proposal, assistant, other, person, chance):
+    type(assistant.token).objects.filter(pk=assistant.token.pk).update(revoked_at=timezone.now())
+    try:
+        approved(person, proposal)
+    finally:
+        type(assistant.token).objects.filter(pk=assistant.token.pk).update(revoked_at=None)
+
+
+def beyond_ones_queues(proposal, assistant, other, person, chance):
+    limited = Actor("operator", "operator", person.user, queues=frozenset({"orders"}))
+    approved(limited, proposal)
+
+
+WAYS = (
+    changed_arguments,
+    changed_reason,
+    stale_hash,
+    guessed_hash,
+    replay,
+    too_late,
+    self_approval,
+    anothers_token,
+    ended_token,
+    beyond_ones_queues,
+)
+
+
+def test_an_approval_that_is_sent_twice_acts_once(loop, assistant, person):
+    proposal = proposed(assistant)
+    approved(person, proposal)
+    with pytest.raises(BadInput, match="approved already"):
+        approved(person, proposal)
+    assert Override.objects.count() == 1
+
+
+def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):
+    with pytest.raises(BadInput, match="authorization"):
+        proposed(person)
+
+
+def test_a_token_can_not_flood_people(loop, assistant):
+    for _ in range(MOST_OPEN):
+        proposed(assistant)
+    with pytest.raises(BadInput, match="proposals"):
+        proposed(assistant)
+    later = timezone.now() + timedelta(seconds=PROPOSAL_SECONDS + 1)
+    assert proposed(assistant, now=later).pk and assistant_proposals.open_proposals(later).count() == 1
+
+
+def test_the_page_shows_what_is_approved_and_takes_a_reason(loop, assistant, browsers, stored_snapshot):
+    proposal = proposed(assistant)
+    page = browsers["operator"].get(f"/proposals/{proposal.pk}/").content.decode()
+    assert all(text in page for text in (WHY, "night-assistant", LOOP, f"Approve {proposal.hash[:8]}"))
+    url = f"/proposals/{proposal.pk}/decide"
+    body = {"decision": "approve", "hash": proposal.hash}
+    assert browsers["operator"].post(url, body).status_code == 422
+    assert nothing_was_done()
+    assert browsers["operator"].post(url, {**body, "reason": "yes"}).status_code == 302
+    assert Override.objects.get().name == "mode"
+    assert "Approved by operator" in browsers["viewer"].get("/proposals/").content.decode()
