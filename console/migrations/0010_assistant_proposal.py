@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('console', '0008_saved_filter'),
+        ('console', '0009_outside_change'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
