@@ -101,15 +101,19 @@ class Tools:
             chosen["acted"] = "true" if acted else "false"
         return {"decisions": self._ledger(chosen, rows)}
 
-    def what_changed(self, hours: float = 3.0) -> dict[str, Any]:
-        """What people, deploys and loops changed in the last hours: marks, overrides in force, plans, and the
+    def what_changed(self, alert: int | None = None, hours: float = 3.0) -> dict[str, Any]:
+        """What changed before an alert (its number, of plant_state), the likeliest cause first; without one,
+        what people, deploys and loops changed in the last hours: marks, overrides in force, plans, and the
         decisions that acted."""
+        if alert is not None:
+            answer: dict[str, Any] = self._get(f"/alerts/{int(alert)}/changes")
+            return answer
         now = self._clock()
         span = {"from": _instant(now - 3_600 * hours), "to": _instant(now)}
         return {
             "marks": self._get("/marks", span)["marks"],
             "overrides": self._get("/overrides")["overrides"],
-            "plans": self._get("/plans").get("plans", [])[:MOST_DECISIONS],
+            "plans": self._get("/plans")["plans"][:MOST_DECISIONS],
             "decisions": self._ledger({"acted": "true", "from": span["from"]}, MOST_DECISIONS),
         }
 
