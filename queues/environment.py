@@ -312,6 +312,15 @@ PIPELINE_STUCK_SECONDS = Seconds(
 
 # Other programs, and other consoles.
 HERON = Variable("WEIR_HERON", "the command that scales a Heron topology", "heron")
+PLANT_COMMANDS = Variable(
+    "WEIR_PLANT_COMMANDS",
+    "commands that declared plants may call, separated by ;, each the words that a call must begin with:"
+    " /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
+    unset="none",
+)
+PLANT_FILES = Variable(
+    "WEIR_PLANT_FILES", "folders whose files declared plants may read, separated by spaces", unset="none"
+)
 URL = Variable("WEIR_URL", "for manage.py weir: a console elsewhere", unset="this one")
 TOKEN = Variable("WEIR_TOKEN", "for manage.py weir: the token for WEIR_URL", secret=True)
 

@@ -75,6 +75,7 @@ ACTIONS = {
     "alert.escalate": "operator",
     "alert.note": "operator",
     "incident.change": "operator",
+    "alert.report": "operator",
     "silence.set": "operator",
     "silence.end": "operator",
     "alert_rule.change": "operator",

@@ -15,7 +15,9 @@ from console.audit import audit_log
 from queues.errors import BadInput
 from workers.alerts import actions
 from workers.alerts.delivery import outbox, receivers
+from workers.alerts.lifecycle import reported
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver, Silence
+from workers.alerts.lifecycle.reported import StoredReport
 from workers.alerts.rules import rules, silences
 from workers.alerts.rules.matching import in_words
 
@@ -54,6 +56,14 @@ def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent
     made = actions.note(alert_id, actor.user, text, now)
     _noted(actor, "alert.note", made.alert, made.text, None)
     return made
+
+
+def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> StoredReport:
+    """Keep what somebody else's Alertmanager reports, as evidence. It changes nothing of the plant, and is
+    kept with the name of the token that brought it; so the audit has no entry for each.
+    """
+    demand(actor, "alert.report")
+    return reported.take(document, actor.name, now)
 
 
 @transaction.atomic

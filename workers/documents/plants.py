@@ -27,6 +27,18 @@ class PlantSection(StoredDocument, frozen=True, kw_only=True):
     empty: str = ""
 
 
+class SensorStatus(StoredDocument, frozen=True, kw_only=True):
+    """A number that a plant's declaration names; None: not known, where an error says why. silent_seconds:
+    since it was known last, or since it was first asked for.
+    """
+
+    value: float | None = None
+    silent_seconds: float = 0.0
+    unit: str = ""
+    title: str = ""
+    error: str | None = None
+
+
 class FoundPart(StoredDocument, frozen=True, kw_only=True):
     """A part of a plant that was inspected. kind: operator, source, pool, group, sensor …; tasks: now.
     fixed: why its tasks can't be set; None: they can, from minimum to maximum.
@@ -57,6 +69,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
     `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
     sections: what else its adapter shows. groups: the groups of consumers that read its logs, by name.
+    sensors: by name, the numbers that its declaration names.
     """
 
     kind: str = ""
@@ -70,6 +83,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     steered_by: PlantHolder | None = None
     sections: list[PlantSection] = []
     groups: dict[str, ConsumerGroup] = {}
+    sensors: dict[str, SensorStatus] = {}
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):

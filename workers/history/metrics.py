@@ -51,6 +51,7 @@ PER_CONTAINER = ("points",)
 OPERATOR = ("parallelism",)
 GROUP = ("lag_seconds", "lag_events", "in_per_second", "out_per_second")
 MOST_GROUPS = 100  # of a plant, by name
+SENSOR = ("value",)
 PIPELINE = (
     "age_seconds",
     "in_per_second",
@@ -77,6 +78,8 @@ def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
     for plant, status in snapshot.plants.items():
         for group in sorted(status.groups)[:MOST_GROUPS]:
             yield from _numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
+        for sensor, value in status.sensors.items():
+            yield from _numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)
     for name, node in snapshot.nodes.items():
         if node.state in STATES:
             yield f"nodes.{name}.state", STATES.index(node.state)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
-from ninja import Query, Status
+from ninja import Query, Schema, Status
 
 from console.actions import alerts
 from console.actions import incidents as acting
@@ -30,6 +30,8 @@ from console.api.schemas.alerts import (
     ReceiverDeleted,
     ReceiverList,
     ReceiverRow,
+    ReportedList,
+    ReportTaken,
     RuleDetail,
     RuleList,
     RulePreview,
@@ -48,7 +50,7 @@ from console.pages.alerts.incident_changes import shown_changes
 from queues.errors import BadInput
 from workers.alerts import history, incidents, review
 from workers.alerts.evaluation import preview
-from workers.alerts.lifecycle import on_call
+from workers.alerts.lifecycle import on_call, reported
 from workers.alerts.lifecycle.models import (
     Alert,
     AlertEvent,
@@ -56,6 +58,7 @@ from workers.alerts.lifecycle.models import (
     FollowUp,
     Message,
     Receiver,
+    ReportedAlert,
     Silence,
 )
 from workers.alerts.lifecycle.open_alerts import OPEN, document
@@ -125,8 +128,15 @@ class RuleFields(Given):
     revision: int | None = None
 
 
+class AlertmanagerReport(Schema):
+    """Alertmanager's webhook, version 4; what else it says is not read."""
+
+    version: str
+    alerts: list[dict[str, Any]]
+
+
 class NewReceiver(Given):
-    """settings: email {"addresses"}, webhook {"url", "secret_environment"}, browser {}."""
+    """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, browser {}."""
 
     channel: str
     settings: dict[str, Any] = {}
@@ -172,6 +182,31 @@ def get_review(
 
 
 @router.get(
+    "/alerts/reported",
+    response=ReportedList,
+    summary="What Alertmanagers of others reported, newest first",
+)
+def list_reported(request: HttpRequest, rows: int = 100) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    check_rows(rows)
+    return {"alerts": [_reported(each) for each in ReportedAlert.objects.order_by("-began_at", "-pk")[:rows]]}
+
+
+@router.post(
+    "/alerts/reported",
+    response=ReportTaken,
+    summary="Take an Alertmanager's webhook as evidence beside our alerts",
+)
+def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> dict[str, Any]:
+    """Its receiver is a `webhook_config` with this address, and a token of the action alert.report as
+    `authorization`. At most 200 alerts (`max_alerts`). The same again changes nothing.
+    """
+    actor = actor_for(request, "alert.report")
+    taken = alerts.report(actor, body.dict(), now=timezone.now())
+    return {"stored": taken.stored, "own": taken.own}
+
+
+@router.get(
     "/alerts/{alert_id}", response=AlertDetail, summary="One alert, what happened to it and what was tried"
 )
 def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
@@ -191,6 +226,9 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
             "words": tried.outcome.words,
         },
         "events": [_event(each) for each in events],
+        "reported": [
+            _reported(each) for each in reported.beside(found, *history.span(found), timezone.now())
+        ],
     }
 
 
@@ -496,3 +534,19 @@ def _message(message: Message) -> dict[str, Any]:
 
 def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
+
+
+def _reported(row: ReportedAlert) -> dict[str, Any]:
+    names = (
+        "source",
+        "name",
+        "severity",
+        "labels",
+        "summary",
+        "description",
+        "link",
+        "began_at",
+        "ended_at",
+        "reported_at",
+    )
+    return {name: getattr(row, name) for name in names}

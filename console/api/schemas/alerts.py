@@ -70,12 +70,39 @@ class LoopsTried(ApiAnswer):
     words: str
 
 
+class ReportedRow(ApiAnswer):
+    """An alert that somebody else's Alertmanager reported."""
+
+    source: str = Field(description="The token that brought it.")
+    name: str
+    severity: str
+    labels: Labels
+    summary: str
+    description: str
+    link: str = Field(description="Where it comes from; empty: not known.")
+    began_at: datetime
+    ended_at: datetime | None = Field(description="null: it is firing there.")
+    reported_at: datetime = Field(description="Last.")
+
+
+class ReportedList(ApiAnswer):
+    alerts: list[ReportedRow]
+
+
+class ReportTaken(ApiAnswer):
+    """What was taken of a report."""
+
+    stored: int
+    own: int = Field(description="That were Weir's own alerts, come back.")
+
+
 class AlertDetail(AlertRow):
-    """One alert, what happened to it and what was tried."""
+    """One alert, what happened to it, what was tried, and what others reported meanwhile."""
 
     situation: str
     tried: LoopsTried
     events: list[AlertHappening]
+    reported: list[ReportedRow] = Field(description="The likeliest to be about the same first.")
 
 
 class ChangeRow(ApiAnswer):

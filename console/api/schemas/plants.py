@@ -121,6 +121,16 @@ class ConsumerGroup(ApiAnswer):
     partitions: list[PartitionLag] = Field(description="Those that are furthest behind.")
 
 
+class SensorStatus(ApiAnswer):
+    """A number that a plant's declaration names."""
+
+    value: float | None = Field(description="null: not known.")
+    silent_seconds: Seconds = Field(description="Since it was known last, s.")
+    unit: str
+    title: str
+    error: str | None
+
+
 class SnapshotPlant(ApiAnswer):
     """A registered plant as the snapshot has it; most views leave out its topology."""
 
@@ -135,6 +145,7 @@ class SnapshotPlant(ApiAnswer):
     topology: PlantTopology | None = None
     sections: list[PlantSection] = []
     groups: dict[str, ConsumerGroup] = {}
+    sensors: dict[str, SensorStatus] = {}
 
 
 class TaskChannel(ApiAnswer):

@@ -26,9 +26,9 @@ from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
 from workers.alerts.evaluation import impact
-from workers.alerts.lifecycle import automaton, on_call
+from workers.alerts.lifecycle import automaton, on_call, reported
 from workers.alerts.lifecycle.inhibition import GRAVITY
-from workers.alerts.lifecycle.models import Alert, AlertEvent
+from workers.alerts.lifecycle.models import Alert, AlertEvent, ReportedAlert
 from workers.alerts.lifecycle.open_alerts import suppression_of
 from workers.alerts.rules import runbook
 from workers.documents.snapshot import Snapshot
@@ -114,6 +114,7 @@ class AlertDetails:
     quick_minutes: int  # how long a hold or a pause of them lasts
     related_pages: list[RelatedPage]
     events: list[AlertEvent]
+    reported: list[ReportedAlert]  # by others' Alertmanagers, in its time
     explained: QuerySet[Alert]
     flaps: bool
     links: dict[str, str]
@@ -174,6 +175,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         quick_minutes=MINUTES,
         related_pages=[each for each in related_pages(alert, loop) if actor.may(each.may)],
         events=list(events),
+        reported=reported.beside(alert, *history.span(alert), timezone.now()),
         explained=alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
         links=_links(alert),

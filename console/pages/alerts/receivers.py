@@ -1,6 +1,6 @@
 """Receivers: who is notified and how, whether messages arrive, and a test of each."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,15 @@ from console.input.form_values import filled_form
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from workers.alerts.delivery import receivers as kept
-from workers.alerts.delivery.channels.webhook import derived_secret, setup_error
+from workers.alerts.delivery.channels import alertmanager, webhook
+from workers.alerts.delivery.channels.webhook import derived_secret
 from workers.alerts.lifecycle.models import Message, Receiver
 
 MOST_MESSAGES = 30
+SETUP_ERRORS: Mapping[str, Callable[[Receiver], str]] = {
+    Receiver.Channel.WEBHOOK: webhook.setup_error,
+    Receiver.Channel.ALERTMANAGER: alertmanager.setup_error,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +120,7 @@ def _row(receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
         last=receiver.messages.order_by("-pk").first(),
         failing=waiting.order_by("-tries").first(),
         secret=derived_secret(receiver) if derived and shows_secrets else "",
-        setup_error=setup_error(receiver) if receiver.channel == Receiver.Channel.WEBHOOK else "",
+        setup_error=SETUP_ERRORS[receiver.channel](receiver) if receiver.channel in SETUP_ERRORS else "",
     )
 
 
@@ -129,12 +134,11 @@ def change(request: HttpRequest) -> Done:
     addresses = [
         each.strip() for each in posted.get("addresses", "").replace("\n", ",").split(",") if each.strip()
     ]
+    reached = {key: posted.get(key, "").strip() for key in kept.REACHED}
     given: dict[str, dict[str, Any]] = {
         "email": {"addresses": addresses},
-        "webhook": {
-            "url": posted.get("url", "").strip(),
-            "secret_environment": posted.get("secret_environment", "").strip(),
-        },
+        "webhook": reached,
+        "alertmanager": reached,
     }
     made = alerts.define_receiver(
         actor_of(request),

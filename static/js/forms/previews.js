@@ -71,5 +71,5 @@ function item({ title, url, at, note }) {
 
 /** Of the fields that belong to one choice, only those of the chosen one are there. */
 function show(select) {
-  for (const field of select.form.querySelectorAll("[data-of]")) field.hidden = field.dataset.of !== select.value;
+  for (const field of select.form.querySelectorAll("[data-of]")) field.hidden = !field.dataset.of.split(" ").includes(select.value);
 }

@@ -1,4 +1,6 @@
-"""One contract for everything whose parallelism is seen and set: ours, remote, simulated, Flink, Heron."""
+"""One contract for everything whose parallelism is seen and set: ours, remote, simulated, Flink, Heron, and
+every example of a declared plant.
+"""
 
 import json
 import re
@@ -17,8 +19,10 @@ from queues import keys
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
+from tests.workers.plants.declared_examples import DeclaredRig
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
+from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
 from workers.plants.foreign.line import PlantClient
@@ -202,8 +206,13 @@ ALONE = {
 }
 
 
-@pytest.fixture(params=[*ALONE, "local", "remote"])
+@pytest.fixture(params=[*ALONE, "local", "remote", *EXAMPLES])
 def rig(request):
+    if request.param in EXAMPLES:
+        folder, monkeypatch = map(request.getfixturevalue, ("tmp_path", "monkeypatch"))
+        rig = DeclaredRig(request.param, folder, monkeypatch)
+        request.addfinalizer(rig.plant.close)
+        return rig
     if request.param in ALONE:
         return ALONE[request.param]()
     control = request.getfixturevalue("control")

@@ -1,7 +1,12 @@
 """All conditions by name."""
 
 from queues.errors import BadInput
-from workers.alerts.conditions import control_conditions, foreign_conditions, plant_conditions
+from workers.alerts.conditions import (
+    control_conditions,
+    foreign_conditions,
+    plant_conditions,
+    sensor_conditions,
+)
 from workers.alerts.conditions.condition import Condition
 
 CONDITIONS: dict[str, Condition] = {
@@ -9,6 +14,7 @@ CONDITIONS: dict[str, Condition] = {
     for each in (
         *plant_conditions.CONDITIONS,
         *foreign_conditions.CONDITIONS,
+        *sensor_conditions.CONDITIONS,
         *control_conditions.CONDITIONS,
     )
 }

@@ -20,7 +20,7 @@ class Reading:
 
 
 # What a series may be named by.
-SERIES_LABELS = ("queue", "node", "loop", "plant", "group")
+SERIES_LABELS = ("queue", "node", "loop", "plant", "group", "sensor")
 Read = Callable[[Evidence, float], Iterator[Reading]]  # the evidence, and how far back it counts (s)
 
 

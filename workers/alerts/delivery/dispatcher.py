@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 from workers.alerts.delivery import outbox
-from workers.alerts.delivery.channels import email, webhook
+from workers.alerts.delivery.channels import alertmanager, email, webhook
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.lifecycle.models import Message, Receiver
 
@@ -23,6 +23,7 @@ CHANNELS: Mapping[str, Send] = {
     Receiver.Channel.BROWSER: shown_by_browsers,
     Receiver.Channel.EMAIL: email.send,
     Receiver.Channel.WEBHOOK: webhook.send,
+    Receiver.Channel.ALERTMANAGER: alertmanager.send,
 }
 
 

@@ -85,7 +85,9 @@ def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | N
     rows = Delivery.objects.select_for_update(of=("self",)).filter(
         receiver_id=receiver, group=group, kind=kind, state=Delivery.State.WAITING
     )
-    found = list(rows.select_related("alert__rule").order_by("pk"))
+    found = list(rows.select_related("alert__rule", "receiver").order_by("pk"))
+    if found and found[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
+        found = found[:MOST_DETAILED]  # it needs each of them; the others make the next message
     heard = _heard(found) if kind == Delivery.Kind.RESOLVED else {}
     dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
     Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)

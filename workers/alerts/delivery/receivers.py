@@ -13,7 +13,8 @@ from workers.steering.names import NAME
 
 MOST_ADDRESSES = 20
 LONGEST_URL = 500
-SETTINGS = {"browser": (), "email": ("addresses",), "webhook": ("url", "secret_environment")}
+REACHED = ("url", "secret_environment")
+SETTINGS = {"browser": (), "email": ("addresses",), "webhook": REACHED, "alertmanager": REACHED}
 
 
 def define(
@@ -32,6 +33,8 @@ def define(
     for key in settings:
         if key not in SETTINGS[channel]:
             raise BadInput(str(key), f"is not known to {channel}.")
+    if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
+        raise BadInput("tells_resolved", "stays on: Alertmanager would take every alert as open for days.")
     fields = {
         "channel": channel,
         "settings": READERS[channel](settings),
@@ -76,4 +79,5 @@ READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "browser": lambda settings: {},
     "email": _email,
     "webhook": _webhook,
+    "alertmanager": _webhook,
 }

@@ -33,6 +33,7 @@ from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import matching, rules
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineStatus
+from workers.documents.plants import PlantStatus, SensorStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.history import metric_history
@@ -172,16 +173,24 @@ def _metric_looks(
     except BadTopology:
         raise NothingStored("The plant has no nodes yet: nothing is stored to judge by.") from None
     names = [
-        name.format(queue=queue, node=node)
+        name.format(queue=queue, node=node, plant=plant, sensor=sensor)
         for name in watched.series
         for queue in (topology.queues if "{queue}" in name else [""])
         for node in (topology.nodes if "{node}" in name else [""])
+        for plant, sensor in (_sensors(control) if "{sensor}" in name else [("", "")])
     ]
     columns = metric_history.columns(control, data, since, until, names)
     for at, now in enumerate(columns.pop("at")):
         assert now is not None
         values = {name: column[at] for name, column in columns.items()}
         yield Evidence(now=now, snapshot=_stored(topology, values))
+
+
+def _sensors(control: redis.Redis) -> list[tuple[str, str]]:
+    """(plant, sensor) of those that are observed now."""
+    stored = control.get(keys.SNAPSHOT)
+    plants = Snapshot.from_json(stored).plants if stored else {}
+    return [(name, sensor) for name, plant in plants.items() for sensor in plant.sensors]
 
 
 def _stored(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
@@ -206,7 +215,18 @@ def _stored(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
             )
             for name, spec in topology.nodes.items()
         },
+        plants=_stored_plants(places),
     )
+
+
+def _stored_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, PlantStatus]:
+    """Of plants.shop.sensors.requests.value, …"""
+    found: dict[str, dict[str, SensorStatus]] = {}
+    for (part, name), values in places.items():
+        plant, is_sensor, sensor = name.partition(".sensors.")
+        if part == "plants" and is_sensor:
+            found.setdefault(plant, {})[sensor] = SensorStatus(**values)
+    return {name: PlantStatus(state="seen", sensors=sensors) for name, sensors in found.items()}
 
 
 def _ledger_looks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:

@@ -8,17 +8,18 @@ from django.utils import timezone
 
 
 class Receiver(models.Model):
-    """Who is notified, and how. settings: email {"addresses": […]}, webhook {"url", "secret_environment"},
-    browser {}.
+    """Who is notified, and how. settings: email {"addresses": […]}, webhook and alertmanager {"url",
+    "secret_environment"}, browser {}.
     """
 
     class Channel(models.TextChoices):
         BROWSER = "browser"
         EMAIL = "email"
         WEBHOOK = "webhook"
+        ALERTMANAGER = "alertmanager"
 
     name = models.CharField(max_length=60, unique=True)
-    channel = models.CharField(max_length=10, choices=Channel.choices)
+    channel = models.CharField(max_length=20, choices=Channel.choices)
     settings = models.JSONField(default=dict)
     tells_resolved = models.BooleanField(default=True)
     enabled = models.BooleanField(default=True)
@@ -297,3 +298,31 @@ class AlertWatch(models.Model):
 
     def __str__(self) -> str:
         return f"last check {self.looked_at}"
+
+
+class ReportedAlert(models.Model):
+    """An alert of somebody else's monitoring, as its Alertmanager reported it: evidence beside ours, which
+    notifies nobody. source: whose token brought it. ended_at: None while it is firing there.
+    """
+
+    source = models.CharField(max_length=80)
+    fingerprint = models.CharField(max_length=64)  # of its labels, by Alertmanager
+    name = models.CharField(max_length=120)
+    severity = models.CharField(max_length=40, default="", blank=True)
+    labels = models.JSONField(default=dict)
+    summary = models.CharField(max_length=300, default="", blank=True)
+    description = models.TextField(default="", blank=True)
+    link = models.CharField(max_length=500, default="", blank=True)
+    began_at = models.DateTimeField(db_index=True)
+    ended_at = models.DateTimeField(null=True, default=None)
+    reported_at = models.DateTimeField(db_index=True)  # last
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["source", "fingerprint", "began_at"], name="weir_reported_alert_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.source}"

@@ -25,6 +25,7 @@ LABELS = (
     "override",
     "plant",
     "group",
+    "sensor",
 )
 MOST_MATCHERS = 10
 MOST_VALUE = 200

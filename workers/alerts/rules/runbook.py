@@ -6,7 +6,10 @@ from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules.shipped import FIRST_RULES
 
 HELP = "/help/operate/alerts/"
-PAGES = {rule["condition"]: name for name, rule in FIRST_RULES.items()}
+PAGES = {rule["condition"]: name for name, rule in FIRST_RULES.items()} | {
+    "sensor_above": "sensor-silent",  # one page for all that is watched of sensors
+    "sensor_below": "sensor-silent",
+}
 
 
 def path(rule: AlertRule) -> str:

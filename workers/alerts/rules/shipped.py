@@ -35,6 +35,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         # Others come and go; a person says which must not fall silent.
         matchers=[{"label": "producer", "is": "=", "value": "host"}],
     ),
+    "sensor-silent": _rule("sensor_silent", "Sensor {sensor} of {plant} says nothing", 60, 10),
     "workers-missing": _rule(
         "workers_missing", "No worker handles the jobs queues", 0, 0, for_seconds=15, severity="critical"
     ),

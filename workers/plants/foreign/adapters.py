@@ -128,7 +128,12 @@ def registered() -> list[RegisteredPlant]:
 
 def steered() -> list[RegisteredPlant]:
     """Those of which something can be set."""
-    return [row for row in registered() if row.kind in kinds() and kinds()[row.kind].steers]
+    return [row for row in registered() if row.kind in kinds() and _steers(kinds()[row.kind], row)]
+
+
+def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
+    address = PlantAddress(name=row.name, url=row.url, options=row.options)
+    return kind.steers and (kind.steers_at is None or kind.steers_at(address))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import httpx
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
-from workers.documents.plants import FoundPart, FoundPlant, PlantSection
+from workers.documents.plants import FoundPart, FoundPlant, PlantSection, SensorStatus
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import Elastic
 
@@ -86,6 +86,10 @@ class Adapter(Elastic):
         """The groups of consumers that it has, and how far each is behind, as `topology` saw them last."""
         return {}
 
+    def sensors(self) -> Mapping[str, SensorStatus]:
+        """Numbers by name that its last observation, even one that failed, has brought besides."""
+        return {}
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -110,7 +114,8 @@ class AdapterKind:
     """name: as a registration has it. title: on pages. schemes: of its addresses, each with its usual port,
     which is allowed for it even where the egress policy keeps that port from others; none: it takes no
     address. ports: more of those. secret: what the named variable holds. steers: whether anything can be set
-    (loops of parallelism are made); example: of an address.
+    (loops of parallelism are made); steers_at: at one registration. example: of
+    an address.
 
     make: an adapter; the plant is not asked yet. inspect: what is there, in words, and what could be steered
     (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
@@ -131,6 +136,7 @@ class AdapterKind:
     example: str = ""
     steers: bool = True
     pace: PlantPace | None = None
+    steers_at: Callable[[PlantAddress], bool] | None = None
 
     def inspected(self, address: PlantAddress) -> FoundPlant:
         """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""

@@ -17,6 +17,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 
 TIMEOUT_SECONDS = 2.0
 MOST_BYTES = 8 * 2**20
+JSON = "application/json"
 
 
 class PlantClient:
@@ -30,10 +31,12 @@ class PlantClient:
         timeout_seconds: float = TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | None = None,
         user: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        """token: a bearer's; with `user`, that user's password."""
+        """token: a bearer's; with `user`, that user's password. headers: with every request."""
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
-        headers = {"Authorization": _authorization(token, user)} if token or user else {}
+        authorization = {"Authorization": _authorization(token, user)} if token or user else {}
+        headers = {**authorization, **(headers or {})}
         # Its own deadline ends an answer that comes drop by drop, and says so better.
         self._client = egress.client(
             timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
@@ -41,12 +44,18 @@ class PlantClient:
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
         """(status, document); null where the answer is empty. Raises PlantSilent and PlantConfused."""
+        status, answer = self.send(method, path, None if body is None else orjson.dumps(body), **query)
+        return status, self._document(answer, status)
+
+    def send(
+        self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: Any
+    ) -> tuple[int, bytes]:
+        """(status, what is answered, whatever it is). Raises PlantSilent, and PlantConfused for too much."""
         deadline = time.monotonic() + self._timeout_seconds
-        content = None if body is None else orjson.dumps(body)
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {} if content is None else {"Content-Type": content_type}
         try:
             with self._client.stream(
-                method, f"{self._url}/{path}", params=query, content=content, headers=headers
+                method, f"{self._url}/{path}", params=query or None, content=content, headers=headers
             ) as response:
                 answer = self._read(response, deadline)
         except httpx.TimeoutException as error:
@@ -55,7 +64,7 @@ class PlantClient:
             raise PlantSilent(f"{self.name} can't be reached ({error}).") from error
         except (httpx.DecodingError, httpx.InvalidURL) as error:
             raise PlantConfused(f"{self.name} answers what can't be unpacked ({error}).") from error
-        return response.status_code, self._document(answer, response.status_code)
+        return response.status_code, answer
 
     def close(self) -> None:
         self._client.close()

@@ -15,7 +15,7 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from queues.stored_document import changed
 from workers.documents.consumer_groups import ConsumerGroup
-from workers.documents.plants import PlantSection, PlantStatus
+from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
 from workers.plants.foreign.adapters import adapter_of, registered
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
@@ -43,6 +43,8 @@ class Lookout:
         self._sections: Sequence[PlantSection] = ()
         self._groups: Mapping[str, ConsumerGroup] = {}
         self._asked_at: float | None = None  # for its sections
+        self._sensors: Mapping[str, SensorStatus] = {}
+        self._known_at: dict[str, float] = {}  # when each sensor was
 
     def observe(self) -> None:
         """Once. Whatever goes wrong is kept as a sentence."""
@@ -59,13 +61,17 @@ class Lookout:
             with self._lock:
                 self._topology, self._seen_at, self._error = topology, self._monotonic(), None
                 self._sections, self._groups = sections, self._adapter.groups()
+        if self._adapter is not None:
+            self._keep_sensors(self._adapter.sensors())
 
     def status(self) -> PlantStatus:
         """As the snapshot has it."""
         with self._lock:
             seen_at, topology, error = self._seen_at, self._topology, self._error
             sections, groups = list(self._sections), dict(self._groups)
-        age_seconds = None if seen_at is None else round(self._monotonic() - seen_at, 1)
+            sensors, known_at = dict(self._sensors), dict(self._known_at)
+        now = self._monotonic()
+        age_seconds = None if seen_at is None else round(now - seen_at, 1)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > STALE_SECONDS else SEEN
         status = PlantStatus(
             kind=self.row.kind,
@@ -75,6 +81,10 @@ class Lookout:
             topology=topology.to_document() if topology else None,
             sections=sections,
             groups=groups,
+            sensors={
+                name: changed(each, silent_seconds=round(now - known_at[name], 1))
+                for name, each in sensors.items()
+            },
         )
         return status if topology is None or state != SEEN else _with_figures(status, topology)
 
@@ -98,6 +108,14 @@ class Lookout:
         except WeirError as error:  # what is measured is good all the same
             logger.info("What plant %s shows besides is not to be had: %s", self.row.name, error)
             return self._sections
+
+    def _keep_sensors(self, sensors: Mapping[str, SensorStatus]) -> None:
+        now = self._monotonic()
+        with self._lock:
+            self._sensors = sensors
+            for name, each in sensors.items():
+                if each.value is not None or name not in self._known_at:
+                    self._known_at[name] = now
 
     def _keep_error(self, sentence: str) -> None:
         with self._lock:

@@ -1,0 +1,515 @@
+"""A declared plant: what a declaration takes, what sensors say, what is called and what is called back."""
+
+import sqlite3
+import stat
+import time
+
+import httpx
+import pytest
+
+from queues.errors import BadInput, Forbidden
+from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declared_plant import DeclaredPlant
+from workers.plants.foreign.declared.dry_run import dry_run
+from workers.plants.foreign.declared.examples import EXAMPLES
+from workers.plants.plant import PlantConfused, PlantSilent
+
+TEXT = """name: shop
+prometheus: http://prometheus:9090
+window_seconds: 10
+sensors:
+  requests: {promql: rate, unit: 1/s}
+  web_now: {promql: web}
+  render_now: {url: 'http://runner/render', json: replicas}
+  waiting: {promql: waiting}
+operators:
+  - {name: clients, source: true, out_per_second: requests}
+  - name: web
+    after: [clients]
+    tasks: web_now
+    maximum: 9
+    service_seconds: 0.1
+    waiting_events: waiting
+    set: {http: {method: PUT, url: 'http://runner/web', body: {replicas: $tasks, note: 'from $before'}}}
+  - name: render
+    after: [web]
+    tasks: render_now
+    maximum: 9
+    utilisation: 0.5
+    up: {http: {url: 'http://runner/render/$tasks'}}
+    down: {http: {url: 'http://runner/render/$before', method: DELETE}}
+    proof: {within_seconds: 30}
+"""
+
+
+class Far:
+    """Prometheus and a runner of two services; `broken`: path → what it answers there."""
+
+    def __init__(self):
+        self.now, self.calls, self.broken = {"web": 2, "render": 2}, [], {}
+        self.values = {"rate": 40.0, "waiting": 20.0}
+
+    def answer(self, request):
+        path = request.url.path
+        if path in self.broken:
+            return self.broken[path](request)
+        if request.url.host == "prometheus":
+            query = request.url.params["query"]
+            return vector(self.now[query] if query in self.now else self.values[query])
+        if request.method == "GET":
+            return httpx.Response(200, json={"replicas": self.now["render"]})
+        self.calls.append((request.method, path, request.content.decode()))
+        if path == "/web":
+            self.now["web"] = int(request.content.decode().split(":")[1].split(",")[0])
+        else:
+            self.now["render"] += 1 if request.method == "POST" else -1
+        return httpx.Response(204)
+
+
+def vector(*values):
+    result = [{"metric": {"n": str(n)}, "value": [1.0, str(value)]} for n, value in enumerate(values)]
+    return httpx.Response(200, json={"status": "success", "data": {"resultType": "vector", "result": result}})
+
+
+@pytest.fixture
+def far():
+    return Far()
+
+
+@pytest.fixture
+def plant(far):
+    made = DeclaredPlant(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0)
+    yield made
+    made.close()
+
+
+def sensing(sensor, answer=None, environment=None, monotonic=time.monotonic):
+    """A plant of one sensor."""
+    text = f"name: one\nprometheus: http://prometheus:9090\nsensors:\n  it: {sensor}\n"
+    transport = httpx.MockTransport(answer) if answer else None
+    return DeclaredPlant(declaration_of_text(text), environment or {}, transport, monotonic=monotonic)
+
+
+def said(plant):
+    plant.topology()
+    [found] = plant.readings().values()
+    return found
+
+
+def test_measures_follow_from_what_is_measured(plant):
+    topology = plant.topology()
+    web, render = topology.operators["web"], topology.operators["render"]
+    assert (topology.at, topology.window_seconds) == (5.0, 10.0)
+    assert topology.paths == {"path1": ("clients", "web", "render")}
+    assert (web.measure("inputs"), web.measure("outputs")) == (400.0, 400.0)
+    assert web.by_task("utilisation") == {"web_1": 1.0, "web_2": 1.0}  # 40/s of 0.1 s are more than two can
+    assert web.measure("arrival_interval_seconds") == 0.05
+    # Half of the time of two tasks went into 40 events a second.
+    assert render.measure("service_seconds") == pytest.approx(0.025)
+    # 20 wait, 40 come in a second.
+    assert [each.latency_seconds for each in topology.links] == [0.5, None]
+
+
+def test_what_is_not_known_is_none_and_never_zero(far, plant):
+    far.broken["/api/v1/query"] = lambda request: (
+        vector() if request.url.params["query"] == "rate" else vector(2)
+    )
+    topology = plant.topology()
+    assert topology.operators["clients"].measure("outputs") is None
+    assert topology.operators["web"].measure("inputs") is None
+    assert topology.links[0].latency_seconds is None
+
+
+def test_tasks_that_nobody_knows_are_no_topology(far, plant):
+    far.broken["/api/v1/query"] = lambda request: vector()
+    with pytest.raises(PlantSilent, match="web_now says nothing of the tasks of web"):
+        plant.topology()
+    far.broken["/api/v1/query"] = lambda request: vector(2.5)
+    with pytest.raises(PlantConfused, match=r"web has 2\.5 tasks"):
+        plant.topology()
+
+
+def test_a_sensor_is_asked_once_for_all_that_read_of_it():
+    asked = []
+
+    def answer(request):
+        asked.append(request.url.path)
+        return httpx.Response(200, json={"a": 1, "b": 2})
+
+    text = "name: one\nsensors:\n  a: {url: 'http://x/s', json: a}\n  b: {url: 'http://x/s', json: b}\n"
+    plant = DeclaredPlant(declaration_of_text(text), {}, httpx.MockTransport(answer))
+    plant.topology()
+    assert {name: each.value for name, each in plant.readings().items()} == {"a": 1.0, "b": 2.0}
+    assert asked == ["/s"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said_of_it"),
+    [
+        (lambda request: vector(1, 2), PlantConfused, "gives 2 series"),
+        (lambda request: httpx.Response(200, content=b'{"status": "succ'), PlantConfused, "only half of it"),
+        (lambda request: httpx.Response(200, json=[]), PlantConfused, "answers 200"),
+        (
+            lambda request: httpx.Response(400, json={"status": "error", "error": "parse error at char 5"}),
+            PlantConfused,
+            "parse error at char 5",
+        ),
+        (
+            lambda request: httpx.Response(503, json={"status": "error", "error": "query timed out"}),
+            PlantSilent,
+            "timed out",
+        ),
+        (
+            lambda request: httpx.Response(200, json={"status": "success", "data": {"resultType": "vector"}}),
+            PlantConfused,
+            "what Prometheus does not",
+        ),
+        (lambda request: httpx.Response(302, headers={"Location": "http://evil"}), PlantConfused, "302"),
+    ],
+)
+def test_what_prometheus_answers_wrongly_is_said_by_sensor(far, plant, answer, error, said_of_it):
+    far.broken["/api/v1/query"] = answer
+    with pytest.raises(error, match=said_of_it) as raised:
+        plant.topology()
+    assert str(raised.value).startswith("Sensor ")
+
+
+def test_one_slow_sensor_keeps_no_other_waiting_and_the_look_ends_in_time(far, monkeypatch):
+    monkeypatch.setattr("workers.plants.foreign.declared.sensor_reader.ROUND_SECONDS", 0.2)
+
+    def answer(request):
+        if request.url.host == "runner":
+            time.sleep(1.0)
+        return far.answer(request)
+
+    plant = DeclaredPlant(declaration_of_text(TEXT), {}, httpx.MockTransport(answer))
+    began = time.monotonic()
+    with pytest.raises(PlantSilent, match=r"Sensor render_now: no answer within 0\.2 s"):
+        plant.topology()
+    assert time.monotonic() - began < 1.0
+    assert plant.readings()["requests"].value == 40.0
+    plant.close()
+
+
+def test_tasks_are_set_by_calls_with_the_numbers_in_them(far, plant):
+    plant.set_parallelism({"web": 3, "render": 4})
+    assert far.calls == [
+        ("PUT", "/web", '{"replicas":3,"note":"from 2"}'),
+        ("POST", "/render/3", ""),
+        ("POST", "/render/4", ""),
+    ]
+    far.calls.clear()
+    plant.set_parallelism({"web": 3, "render": 3})
+    assert far.calls == [("DELETE", "/render/4", "")]
+
+
+def test_what_was_set_is_called_back_when_a_later_call_is_refused(far, plant):
+    far.broken["/render/4"] = lambda request: httpx.Response(409, text="no room\nfor more")
+    with pytest.raises(PlantConfused, match="answers 409: no room for more"):
+        plant.set_parallelism({"web": 5, "render": 4})
+    assert far.now == {"web": 2, "render": 2}
+    assert far.calls == [
+        ("PUT", "/web", '{"replicas":5,"note":"from 2"}'),
+        ("POST", "/render/3", ""),
+        ("DELETE", "/render/3", ""),
+        ("PUT", "/web", '{"replicas":2,"note":"from 5"}'),
+    ]
+
+
+def test_what_can_t_be_called_back_is_said(far, plant):
+    far.broken["/render/3"] = lambda request: httpx.Response(409)
+
+    def web(request):
+        del far.broken["/web"]
+        made = far.answer(request)
+        far.broken["/web"] = lambda request: httpx.Response(500)
+        return made
+
+    far.broken["/web"] = web
+    with pytest.raises(PlantConfused, match=r"render: .*409.* Not called back: web stays at 5 \(.*500"):
+        plant.set_parallelism({"web": 5, "render": 3})
+
+
+def test_a_counter_is_its_increase_a_second_and_begins_anew_when_it_falls():
+    values, seconds = iter([100, 120, 5, 25]), iter([0.0, 10.0, 12.0, 22.0])
+    plant = sensing(
+        "{url: 'http://x/s', json: n, counter: true, times: 0.5}",
+        lambda request: httpx.Response(200, json={"n": next(values)}),
+        monotonic=lambda: next(seconds),
+    )
+    assert [said(plant).value for _ in range(4)] == [None, 1.0, None, 1.0]
+
+
+def test_a_sensor_that_is_asked_seldom_keeps_what_it_said():
+    values, seconds = iter([1, 2]), iter([0.0, 4.0, 11.0])
+    plant = sensing(
+        "{url: 'http://x/s', json: n, every_seconds: 10}",
+        lambda request: httpx.Response(200, json={"n": next(values)}),
+        monotonic=lambda: next(seconds),
+    )
+    assert [said(plant).value for _ in range(3)] == [1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "value", "error"),
+    [
+        ({"a": [{"n": 1}, {"n": 2}]}, "sum(a[*].n)", 3.0, ""),
+        ({"n": "7.5"}, "n", 7.5, ""),
+        ({"n": None}, "n", None, ""),
+        ({"n": "NaN"}, "n", None, ""),
+        ({"n": True}, "n", None, "gives no number"),
+        ({"n": {}}, "n", None, "gives no number"),
+        ({"n": "many"}, "n", None, "'many', which is no number"),
+        ({"n": "x"}, "sum(n)", None, "does not match what is answered"),
+    ],
+)
+def test_a_path_leads_to_a_number_or_the_sensor_says_why_not(document, path, value, error):
+    found = said(
+        sensing(f"{{url: 'http://x/s', json: '{path}'}}", lambda _: httpx.Response(200, json=document))
+    )
+    assert found.value == value
+    assert error in str(found.error or "")
+    assert (found.error is None) == (error == "")
+
+
+def test_a_secret_is_named_and_sent_as_is_said():
+    sent = []
+
+    def answer(request):
+        sent.append(dict(request.headers))
+        return httpx.Response(200, json=1)
+
+    where = "url: 'http://x/s', json: '@', secret_environment: WEIR_SECRET_X"
+    environment = {"WEIR_SECRET_X": "me:word"}
+    for how in ("bearer", "basic", "X-Token"):
+        assert said(sensing(f"{{{where}, secret_as: {how}}}", answer, environment)).value == 1.0
+    assert [each.get("authorization") for each in sent] == ["Bearer me:word", "Basic bWU6d29yZA==", None]
+    assert sent[2]["x-token"] == "me:word"
+    missing = said(sensing(f"{{{where}}}", answer))
+    assert "names WEIR_SECRET_X, which is not set here" in str(missing.error)
+    assert len(sent) == 3
+
+
+# Files and databases
+
+
+def test_a_file_is_read_where_an_administrator_allows_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path / "open"))
+    (tmp_path / "open").mkdir()
+    file = tmp_path / "open" / "n"
+    file.write_text(" 12.5\n")
+    plant = sensing(f"{{file: {file}}}")
+    assert said(plant).value == 12.5
+    file.write_text("")
+    assert said(plant).value is None
+    file.write_text("x" * 70_000)
+    assert "more than 65536 bytes" in str(said(plant).error)
+    file.unlink()
+    assert "No such file" in str(said(plant).error)
+    (tmp_path / "secret").write_text("1")
+    file.symlink_to(tmp_path / "secret")
+    assert "takes a file in a folder of WEIR_PLANT_FILES" in str(said(plant).error)
+    for other in ("/etc/passwd", f"{tmp_path}/open/../secret", "n"):
+        with pytest.raises(Forbidden, match=r"sensors\.it\.file"):
+            sensing(f"{{file: {other}}}")
+
+
+def database(tmp_path, *statements):
+    with sqlite3.connect(tmp_path / "db") as made:
+        for each in statements:
+            made.execute(each)
+    made.close()
+    return {"WEIR_SECRET_DB": f"sqlite:///{tmp_path}/db"}
+
+
+@pytest.mark.parametrize(
+    ("query", "value", "error"),
+    [
+        ("SELECT count(*) FROM jobs", 2.0, ""),
+        ("WITH some AS (SELECT n FROM jobs) SELECT sum(n) FROM some", 3.0, ""),
+        ("SELECT max(n) FROM jobs WHERE n > 9", None, ""),
+        ("SELECT n FROM jobs", None, "2 rows of 1 values"),
+        ("SELECT 1, 2", None, "1 rows of 2 values"),
+        ("SELECT absent FROM jobs", None, "no such column"),
+        ("WITH x AS (SELECT 1) DELETE FROM jobs", None, "not authorized"),
+        ("SELECT load_extension(''/tmp/x'')", None, "not authorized"),
+    ],
+)
+def test_a_database_is_asked_for_one_value_and_only_read(tmp_path, query, value, error):
+    environment = database(tmp_path, "CREATE TABLE jobs (n INTEGER)", "INSERT INTO jobs VALUES (1), (2)")
+    found = said(sensing(f"{{sql: '{query}', database: WEIR_SECRET_DB}}", environment=environment))
+    assert found.value == value
+    assert error in str(found.error or "")
+
+
+def test_a_query_that_takes_too_long_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("workers.plants.foreign.declared.sql.one_value.__defaults__", (0.1,))
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    environment = database(tmp_path, "CREATE TABLE jobs (n INTEGER)")
+    found = said(sensing(f"{{sql: '{endless}', database: WEIR_SECRET_DB}}", environment=environment))
+    assert "the query took over 0.1 s" in str(found.error)
+    assert isinstance(found.error, PlantSilent)
+
+
+def test_the_address_of_a_database_stands_in_no_message(tmp_path):
+    secret = {"WEIR_SECRET_DB": "mysql://me:hunter2@db/x"}
+    found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=secret))
+    assert "WEIR_SECRET_DB holds no address" in str(found.error) and "hunter2" not in str(found.error)
+    away = {"WEIR_SECRET_DB": "postgresql://me:hunter2@127.0.0.1:1/x"}
+    found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=away))
+    assert isinstance(found.error, PlantSilent) and "hunter2" not in str(found.error)
+
+
+# Commands
+
+
+def command(tmp_path, monkeypatch, body, allowed="", timeout=None):
+    script = tmp_path / "scale"
+    script.write_text(f"#!/bin/sh\n{body}\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "now").write_text("2")
+    monkeypatch.setenv("WEIR_PLANT_COMMANDS", allowed or str(script))
+    monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
+    text = f"""name: local
+sensors:
+  now: {{file: {tmp_path}/now}}
+operators:
+  - name: work
+    tasks: now
+    maximum: 9
+    set: {{command: [{script}, --to, '$tasks; touch /tmp/no', {tmp_path}]}}
+"""
+    return DeclaredPlant(declaration_of_text(text), {})
+
+
+def test_a_command_gets_its_arguments_as_they_are_and_none_of_our_secrets(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEIR_SECRET_KEY", "hunter2")
+    plant = command(tmp_path, monkeypatch, 'echo "$2" > "$3/said"; env > "$3/env"; echo 4 > "$3/now"')
+    plant.set_parallelism({"work": 4})
+    assert plant.topology().operators["work"].parallelism == 4
+    assert (tmp_path / "said").read_text() == "4; touch /tmp/no\n"
+    assert "hunter2" not in (tmp_path / "env").read_text() and "PATH=" in (tmp_path / "env").read_text()
+
+
+def test_a_command_that_fails_or_hangs_says_so(tmp_path, monkeypatch):
+    plant = command(tmp_path, monkeypatch, "echo no room >&2; exit 3")
+    with pytest.raises(PlantConfused, match="ended with 3: no room"):
+        plant.set_parallelism({"work": 4})
+    monkeypatch.setattr("workers.plants.foreign.declared.call.COMMAND_SECONDS", 0.1)
+    plant = command(tmp_path, monkeypatch, "sleep 30")
+    with pytest.raises(PlantSilent, match=r"took over 0\.1 s"):
+        plant.set_parallelism({"work": 4})
+    (tmp_path / "scale").unlink()
+    with pytest.raises(PlantConfused, match="can't be started"):
+        plant.set_parallelism({"work": 4})
+
+
+def test_a_command_that_nobody_allows_is_neither_declared_nor_called(tmp_path, monkeypatch):
+    with pytest.raises(Forbidden, match=r"operators\[0\]\.set\.command.*WEIR_PLANT_COMMANDS"):
+        command(tmp_path, monkeypatch, "", allowed="/bin/true")
+    with pytest.raises(Forbidden):
+        command(tmp_path, monkeypatch, "", allowed=f"{tmp_path}/scale --from")
+    plant = command(tmp_path, monkeypatch, "touch $4/called", allowed=f"/bin/true; {tmp_path}/scale --to")
+    monkeypatch.setenv("WEIR_PLANT_COMMANDS", "")
+    with pytest.raises(Forbidden):
+        plant.set_parallelism({"work": 4})
+    assert not (tmp_path / "called").exists()
+
+
+# Declarations
+
+
+WRONG = [
+    ("name: shop", "name: Shop!", "name", 1),
+    ("  requests: {promql: rate, unit: 1/s}", "  requests: {unit: 1/s}", "sensors.requests", 5),
+    ("  requests: {promql: rate, unit: 1/s}", "  requests: {promql: rate, sql: x}", "sensors.requests", 5),
+    ("rate, unit: 1/s}", "rate, units: 1/s}", "sensors.requests.units", 5),
+    ("json: replicas}", "json: 'replicas['}", "sensors.render_now.json", 7),
+    ("http://prometheus:9090", "http://prometheus:6379", "prometheus", 2),
+    ("http://prometheus:9090", "http://169.254.169.254/", "prometheus", 2),
+    ("http://prometheus:9090", "file:///etc/passwd", "prometheus", 2),
+    (
+        "http://prometheus:9090",
+        "{url: 'http://p', secret_environment: HOME}",
+        "prometheus.secret_environment",
+        2,
+    ),
+    ("out_per_second: requests", "out_per_second: request", "operators[0].out_per_second", 10),
+    ("after: [clients]", "after: [render]", "operators[1].after[0]", 12),
+    ("tasks: web_now", "tasks: 3", "operators[1].tasks", 13),
+    ("    maximum: 9\n    service", "    service", "operators[1].maximum", 11),
+    ("maximum: 9\n    service", "maximum: 0\n    service", "operators[1].maximum", 14),
+    ("body: {replicas: $tasks, note: 'from $before'}", "body: {replicas: 3}", "operators[1].set", 17),
+    ("url: 'http://runner/web'", "url: 'http://runner$tasks/web'", "operators[1].set.http.url", 17),
+    ("url: 'http://runner/web'", "url: 'http://127.0.0.2:22/web'", "operators[1].set.http.url", 17),
+    ("method: PUT", "method: BREW", "operators[1].set.http.method", 17),
+    ("    down: {http: {url: 'http://runner/render/$before', method: DELETE}}\n", "", "operators[2].up", 23),
+    ("proof: {within_seconds: 30}", "proof: {sensor: ready}", "operators[2].proof.sensor", 25),
+    ("name: render", "name: web", "operators", 9),
+    ("window_seconds: 10", "window_seconds: 0", "window_seconds", 3),
+    ("window_seconds: 10", "window: 10", "declaration.window", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "line"), WRONG, ids=[f"{row[2]}-{row[1][:24]}" for row in WRONG]
+)
+def test_what_is_wrong_is_named_with_its_line(old, new, field, line):
+    assert TEXT.count(old) == 1
+    with pytest.raises(BadInput) as refused:
+        declaration_of_text(TEXT.replace(old, new))
+    assert (refused.value.field, refused.value.message.rpartition("(line ")[2]) == (field, f"{line})")
+
+
+def test_text_from_outside_is_never_code():
+    for text in (
+        "name: !!python/object/apply:os.system [id]",
+        "name: &a x\nsensors: *a",
+        "- 1",
+        "",
+        "name: x",
+    ):
+        with pytest.raises(BadInput):
+            declaration_of_text(text)
+
+
+def test_a_dry_run_says_what_it_reads_and_would_do_and_calls_nothing(far):
+    ran = dry_run(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer))
+    assert {each.name: each.value for each in ran.sensors} == {
+        "requests": 40.0,
+        "web_now": 2.0,
+        "render_now": 2.0,
+        "waiting": 20.0,
+    }
+    assert ran.error == "" and far.calls == []
+    web, render = ran.orders
+    assert (web.before, web.tasks) == (2, 3)
+    assert web.calls == ('PUT http://runner/web {"replicas":3,"note":"from 2"}',)
+    assert web.inverse == ('PUT http://runner/web {"replicas":2,"note":"from 3"}',)
+    assert render.calls == ("POST http://runner/render/3",)
+    assert render.inverse == ("DELETE http://runner/render/3",)
+    assert (web.proof, render.proof) == ("web_now = 3 within 60 s", "render_now = 3 within 30 s")
+    far.values["waiting"] = "many"
+    again = dry_run(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer))
+    assert "what Prometheus does not" in {each.name: each.error for each in again.sensors}["waiting"]
+    assert again.error.startswith("Sensor waiting") and len(again.orders) == 2
+
+
+def test_the_library_has_examples_of_each_kind_of_sensor_and_call():
+    together = "\n".join(EXAMPLES.values())
+    assert len(EXAMPLES) >= 10
+    for each in (
+        "promql:",
+        "sql:",
+        "json:",
+        "file:",
+        "http:",
+        "command:",
+        "scale:",
+        "up:",
+        "down:",
+        "proof:",
+    ):
+        assert each in together
+    for name, text in EXAMPLES.items():
+        assert text.startswith("#"), name

@@ -1,0 +1,65 @@
+"""Conditions of sensors: numbers that declared plants name, from PromQL, SQL, JSON or a file."""
+
+from collections.abc import Iterator
+
+from workers.alerts.conditions.condition import Condition, Reading
+from workers.alerts.conditions.evidence import Evidence
+from workers.documents.plants import SensorStatus
+
+SERIES = ("plants.{plant}.sensors.{sensor}.value",)
+
+
+def _value(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for plant, name, sensor in _sensors(evidence):
+        unit = f" {sensor.unit}" if sensor.unit else ""
+        said = "not known" if sensor.value is None else f"{sensor.value:.4g}{unit}"
+        yield Reading(_labels(plant, name), sensor.value, f"{_title(plant, name, sensor)}: {said}.")
+
+
+def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for plant, name, sensor in _sensors(evidence):
+        why = f" {sensor.error.rstrip('.')}." if sensor.error else ""
+        said = f"{_title(plant, name, sensor)}: no number for {sensor.silent_seconds:.0f} s.{why}"
+        yield Reading(_labels(plant, name), sensor.silent_seconds, said)
+
+
+def _sensors(evidence: Evidence) -> Iterator[tuple[str, str, SensorStatus]]:
+    for plant, status in evidence.plant.plants.items():
+        for name, sensor in status.sensors.items():
+            yield plant, name, sensor
+
+
+def _labels(plant: str, sensor: str) -> dict[str, str]:
+    return {"plant": plant, "sensor": sensor}
+
+
+def _title(plant: str, name: str, sensor: SensorStatus) -> str:
+    return f"{sensor.title or f'Sensor {name}'} of {plant}"
+
+
+CONDITIONS = (
+    Condition(
+        "sensor_above",
+        "The value of a declared plant's sensor: its title and unit are the declaration's.",
+        "",
+        "sensor",
+        _value,
+        series=SERIES,
+    ),
+    Condition(
+        "sensor_below",
+        "The same, where a small value is what matters.",
+        "",
+        "sensor",
+        _value,
+        direction="below",
+        series=SERIES,
+    ),
+    Condition(
+        "sensor_silent",
+        "How long a declared plant's sensor has had no number.",
+        "s",
+        "sensor",
+        _silent,
+    ),
+)

@@ -1,0 +1,112 @@
+"""Hands alerts to an Alertmanager (`POST /api/v2/alerts`), which routes, groups and silences them.
+
+An alert's labels are its identity there: `alertname` (the rule), `severity`, `plant`, `weir_alert` (its
+number) and what it is about. Sent twice it is the same alert. Weir sends its beginning and its end, not in
+between as Prometheus does; so a beginning lasts LASTS_SECONDS there, unless its end comes before.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import orjson
+from django.conf import settings
+
+from queues import environment as variables
+from queues.errors import BadInput
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed
+from workers.alerts.lifecycle.models import Message, Receiver
+from workers.host import egress
+from workers.plants.registry import LOCAL
+
+LASTS_SECONDS = 7 * 86_400.0
+TEST_SECONDS = 60.0
+LONGEST_ANSWER = 500
+# A repetition can't help where Alertmanager says that it does not take what it got.
+FOR_GOOD = frozenset({400, 413, 422})
+
+
+def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | None = None) -> None:
+    """See `workers.alerts.delivery.channels.channel`. All alerts of a message in one request."""
+    receiver = message.receiver
+    url = receiver.settings["url"].rstrip("/") + "/api/v2/alerts"
+    body = orjson.dumps(posted(message.content, now_seconds))
+    headers = {"Content-Type": "application/json", **_login(receiver)}
+    try:
+        with (
+            egress.client(TIMEOUT_SECONDS, transport=transport) as client,
+            client.stream("POST", url, content=body, headers=headers) as response,
+        ):
+            status, said = response.status_code, egress.read(response, LONGEST_ANSWER)
+    except httpx.HTTPError as error:
+        raise Failed(f"{url} did not answer: {error!r}") from None
+    if status != 200:
+        why = said.decode(errors="replace").strip()
+        raise Failed(f"{url} answered {status}: {why}", for_good=status in FOR_GOOD)
+
+
+def posted(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:
+    """A message's content as Alertmanager takes it."""
+    now = datetime.fromtimestamp(now_seconds, UTC)
+    if not content["alerts"]:  # a test of the receiver
+        labels = {"alertname": "WeirTest", "severity": content["severity"], "plant": LOCAL}
+        notes = {"summary": content["title"], "description": content["sentence"]}
+        return [_alert(labels, notes, now, now + timedelta(seconds=TEST_SECONDS), settings.WEIR_PUBLIC_URL)]
+    return [_alert_of(each, now) for each in content["alerts"]]
+
+
+def _alert_of(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    named = {"alertname": alert["rule"], "severity": alert["severity"], "weir_alert": str(alert["id"])}
+    notes = {
+        "summary": alert["title"],
+        "description": alert["sentence"],
+        "impact": alert["impact"],
+        "runbook_url": alert["runbook"],
+    }
+    began = datetime.fromisoformat(alert["fired_at"]) if alert["fired_at"] else now
+    ends = (
+        datetime.fromisoformat(alert["resolved_at"])
+        if alert["resolved_at"]
+        else now + timedelta(seconds=LASTS_SECONDS)
+    )
+    address = f"{settings.WEIR_PUBLIC_URL}{alert['path']}"
+    return _alert({"plant": LOCAL, **alert["labels"], **named}, notes, began, ends, address)
+
+
+def _alert(
+    labels: Mapping[str, str], notes: Mapping[str, str], began: datetime, ends: datetime, address: str
+) -> dict[str, Any]:
+    """Labels and annotations that are empty are none there."""
+    return {
+        "labels": {name: str(value) for name, value in labels.items() if value},
+        "annotations": {name: text for name, text in notes.items() if text},
+        "startsAt": began.isoformat(),
+        "endsAt": ends.isoformat(),
+        "generatorURL": address,
+    }
+
+
+def setup_error(receiver: Receiver) -> str:
+    """Why nothing can be sent, "" when it can."""
+    try:
+        _login(receiver)
+    except Failed as error:
+        return str(error)
+    return ""
+
+
+def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
+    """A bearer's token, where the receiver names the variable that holds it."""
+    name = receiver.settings.get("secret_environment")
+    try:
+        egress.check_url(receiver.settings.get("url", ""))
+        if not name:
+            return {}
+        egress.check_secret_name(name, "secret_environment")
+    except BadInput as error:
+        raise Failed(f"{error.field} {error.message} Change the receiver.") from None
+    secret = variables.secret_named(name, environment)
+    if not secret:
+        raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
+    return {"Authorization": f"Bearer {secret}"}

@@ -1,0 +1,137 @@
+"""What an Alertmanager reports of others' alerts (its webhook, version 4): kept as evidence beside ours.
+
+They notify nobody and steer nothing. So much is kept: MOST_KEPT alerts, the newest, for KEPT_DAYS; of each a
+bounded text. An alert that Weir itself handed to the Alertmanager is not taken for evidence when it comes
+back.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db import transaction
+from django.db.models import Q
+
+from queues import checks
+from queues.errors import BadInput
+from workers.alerts.lifecycle.models import Alert, ReportedAlert
+
+VERSION = "4"
+MOST_ALERTS, MOST_LABELS = 200, 40
+LONGEST_LABEL, LONGEST_NAME, LONGEST_SEVERITY, LONGEST_SUMMARY, LONGEST_TEXT = 200, 120, 40, 300, 2_000
+LONGEST_FINGERPRINT, LONGEST_LINK = 64, 500
+MOST_KEPT, KEPT_DAYS = 5_000, 30
+MOST_SHOWN = 12
+NEVER = "0001-01-01"  # how Alertmanager writes that an alert has not ended
+OWN = "weir_alert"
+# An alert that was reported as firing and never again is over for all we know.
+HEARD = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class StoredReport:
+    """How many of a report's alerts were stored, and how many were our own."""
+
+    stored: int
+    own: int
+
+
+@transaction.atomic
+def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredReport:
+    """Keep what a webhook brings. The same again changes nothing. Raises BadInput naming the field."""
+    if document.get("version") != VERSION:
+        raise BadInput(
+            "version", f"takes {VERSION!r}, Alertmanager's, not {checks.shown(document.get('version'))}."
+        )
+    alerts = document.get("alerts")
+    if not isinstance(alerts, list) or len(alerts) > MOST_ALERTS:
+        raise BadInput(
+            "alerts", f"takes a list of at most {MOST_ALERTS} alerts; set max_alerts at the receiver."
+        )
+    rows = [_read(each, f"alerts[{place}]", source, now) for place, each in enumerate(alerts)]
+    kept = [row for row in rows if OWN not in row.labels]
+    # Of two reports of one alert in a request the later stands: the database takes a row once.
+    distinct = {(row.fingerprint, row.began_at): row for row in kept}
+    ReportedAlert.objects.bulk_create(
+        distinct.values(),
+        update_conflicts=True,
+        unique_fields=["source", "fingerprint", "began_at"],
+        update_fields=["ended_at", "reported_at", "summary", "description", "severity"],
+    )
+    _forget(now)
+    return StoredReport(len(distinct), len(rows) - len(kept))
+
+
+def beside(alert: Alert, since: datetime, until: datetime, now: datetime) -> list[ReportedAlert]:
+    """Those that were firing in this time, the ones that share a label's value with ours first, then the
+    oldest.
+    """
+    firing = Q(ended_at__gte=since) | Q(ended_at=None, reported_at__gte=min(since, now - HEARD))
+    found = ReportedAlert.objects.filter(firing, began_at__lte=until).order_by("-began_at")[: MOST_KEPT // 10]
+    about = set(alert.labels.values()) - {alert.severity, alert.rule_name}
+    return sorted(found, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MOST_SHOWN]
+
+
+def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
+    if not isinstance(alert, Mapping):
+        raise BadInput(where, "takes an object of labels, annotations, startsAt, endsAt and fingerprint.")
+    labels, notes = (_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
+    fingerprint = alert.get("fingerprint")
+    if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= LONGEST_FINGERPRINT:
+        raise BadInput(f"{where}.fingerprint", f"takes a text of at most {LONGEST_FINGERPRINT} characters.")
+    ended = str(alert.get("endsAt") or NEVER)
+    return ReportedAlert(
+        source=source[:80],
+        fingerprint=fingerprint,
+        name=labels.get("alertname", "an alert without a name")[:LONGEST_NAME],
+        severity=labels.get("severity", "")[:LONGEST_SEVERITY],
+        labels=labels,
+        summary=notes.get("summary", "")[:LONGEST_SUMMARY],
+        description=notes.get("description", "")[:LONGEST_TEXT],
+        link=_link(alert.get("generatorURL")),
+        began_at=_instant(alert.get("startsAt"), f"{where}.startsAt"),
+        ended_at=None if _is_firing(alert, ended) else _instant(ended, f"{where}.endsAt"),
+        reported_at=now,
+    )
+
+
+def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
+    return alert.get("status") != "resolved" or ended.startswith(NEVER)
+
+
+def _texts(given: Any, where: str) -> dict[str, str]:
+    """Labels or annotations; what is too long is cut, what is too many is left out."""
+    if not isinstance(given, Mapping):
+        raise BadInput(where, "takes an object of texts.")
+    texts: Sequence[tuple[Any, Any]] = sorted(given.items())[:MOST_LABELS]
+    if not all(isinstance(name, str) and isinstance(text, str) for name, text in texts):
+        raise BadInput(where, "takes an object of texts.")
+    longest = LONGEST_LABEL if where.endswith("labels") else LONGEST_TEXT
+    return {name[:LONGEST_LABEL]: text[:longest] for name, text in texts}
+
+
+def _instant(text: Any, where: str) -> datetime:
+    try:
+        return checks.timestamp(text)
+    except (TypeError, ValueError):
+        raise BadInput(where, "takes a time as 2026-11-20T06:00:00Z.") from None
+
+
+def _link(text: Any) -> str:
+    """An address of the web, or nothing: a link that runs a script is none."""
+    if not isinstance(text, str) or len(text) > LONGEST_LINK:
+        return ""
+    try:
+        return text if urlsplit(text).scheme in ("http", "https") and urlsplit(text).netloc else ""
+    except ValueError:
+        return ""
+
+
+def _forget(now: datetime) -> None:
+    """The oldest go."""
+    ReportedAlert.objects.filter(reported_at__lt=now - timedelta(days=KEPT_DAYS)).delete()
+    last = ReportedAlert.objects.order_by("-pk").values_list("pk", flat=True)[MOST_KEPT : MOST_KEPT + 1]
+    if last:
+        ReportedAlert.objects.filter(pk__lte=last[0]).delete()

@@ -1,0 +1,99 @@
+"""Plants that somebody declares in a page of YAML: what is read, what is called, and what proves it."""
+
+from queues.documents import MOST_YAML_CHARACTERS
+from queues.errors import BadInput
+from workers.documents.plants import FoundPart, FoundPlant
+from workers.plants.foreign.declared.declaration import (
+    DeclaredOperator,
+    PlantDeclaration,
+    declaration_of_text,
+)
+from workers.plants.foreign.declared.declared_plant import DeclaredPlant
+from workers.plants.foreign.declared.dry_run import dry_run
+from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN
+from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption
+
+OPTION = "declaration"
+
+
+def declaration_at(address: PlantAddress) -> PlantDeclaration:
+    """Raises BadInput naming the field in it, with its line."""
+    declaration = declaration_of_text(address.option(OPTION))
+    if declaration.name != address.name:
+        raise BadInput(OPTION, f"names the plant {declaration.name}; register it under that name.")
+    return declaration
+
+
+def make(address: PlantAddress) -> DeclaredPlant:
+    return DeclaredPlant(declaration_at(address), transport=address.transport)
+
+
+def inspect(address: PlantAddress) -> FoundPlant:
+    """A dry run: each sensor is asked, nothing is called."""
+    declaration = declaration_at(address)
+    ran = dry_run(declaration, transport=address.transport)
+    operators = [_part(each) for each in declaration.operators.values()]
+    sensors = [FoundPart(name=name, kind="sensor", fixed="a number") for name in declaration.sensors]
+    said = [
+        f"Sensor {each.name} = {'not known' if each.value is None else f'{each.value:g}'}"
+        f"{f' {each.unit}' if each.unit else ''} ({each.asked})"
+        for each in ran.sensors
+        if not each.error
+    ]
+    said += [
+        f"{each.operator} from {each.before} to {each.tasks} would be: {'; '.join(each.calls)}. Back:"
+        f" {'; '.join(each.inverse)}. Proof: {each.proof}."
+        for each in ran.orders
+    ]
+    counts = f"{len(declaration.sensors)} sensors, {len(operators)} operators"
+    needs = [each.error for each in ran.sensors if each.error]
+    if ran.error and ran.error not in needs:
+        needs.append(ran.error)
+    return FoundPlant(
+        what=f"{declaration.title or declaration.name}: {counts}",
+        said=said,
+        parts=[*operators, *sensors],
+        needs=needs,
+    )
+
+
+def _part(operator: DeclaredOperator) -> FoundPart:
+    fixed = ONLY_BRINGS if operator.is_source else None if operator.actuator else ONLY_SEEN
+    kind = "source" if operator.is_source else "operator"
+    return FoundPart(
+        name=operator.name, kind=kind, minimum=operator.minimum, maximum=operator.maximum, fixed=fixed
+    )
+
+
+def check(address: PlantAddress) -> None:
+    """Raises BadInput naming the field in the declaration, with its line."""
+    declaration_at(address)
+
+
+def steers(address: PlantAddress) -> bool:
+    """Whether anything is called: a declaration may be of sensors alone."""
+    try:
+        return any(each.actuator for each in declaration_at(address).operators.values())
+    except BadInput:  # such as a command that is no longer allowed
+        return False
+
+
+ADAPTER = AdapterKind(
+    name="declared",
+    title="A declared plant",
+    schemes={},
+    options={
+        OPTION: PlantOption(
+            "what is read and what is called, in YAML",
+            "Declaration",
+            required=True,
+            longest=MOST_YAML_CHARACTERS,
+            many_lines=True,
+        )
+    },
+    secret="nothing: a declaration names its own variables",
+    make=make,
+    inspect=inspect,
+    check=check,
+    steers_at=steers,
+)

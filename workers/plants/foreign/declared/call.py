@@ -1,0 +1,213 @@
+"""What is called to set tasks: an HTTP request, a command, or the /scale of something that Kubernetes runs.
+
+`$tasks` stands for the tasks that are set, `$before` for those there were and `$change` for the difference
+(in `hold`, `$seconds` for how long); nothing else is put in. A value of a body that is `$tasks` alone becomes
+a number. A command is a list of arguments and never goes through a shell; it must begin as an administrator
+allows it (WEIR_PLANT_COMMANDS), gets no secret of ours in its environment, and ends after COMMAND_SECONDS.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from queues import checks
+from queues import environment as variables
+from queues.errors import BadInput, Forbidden
+from workers.host import egress
+from workers.host.environment import needed
+from workers.pipeline.declaration import fields
+from workers.plants.foreign.declared import login
+from workers.plants.foreign.declared.lines import Lines
+from workers.plants.foreign.declared.login import Login, read_login
+from workers.plants.plant import PlantConfused, PlantSilent
+
+COMMAND_SECONDS = 10.0
+MOST_ARGUMENTS, LONGEST_ARGUMENT, LONGEST_BODY = 32, 500, 8_000
+SHOWN_CHARACTERS = 300
+METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
+PLACE = re.compile(r"\$(tasks|before|change|seconds)\b")
+TASKS = re.compile(r"\$(tasks|change)\b")
+JSON, MERGE = "application/json", "application/merge-patch+json"
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """tasks instead of before. seconds: so long the plant's own controllers are to stand still."""
+
+    before: int = 0
+    tasks: int = 0
+    seconds: int = 0
+
+    def put_in(self, text: str) -> str:
+        """The text with its places filled in."""
+        return PLACE.sub(lambda found: str(self._value(found[1])), text)
+
+    def filled(self, value: Any) -> Any:
+        """The same within a body."""
+        if isinstance(value, str):
+            alone = PLACE.fullmatch(value)
+            return self._value(alone[1]) if alone else self.put_in(value)
+        if isinstance(value, list):
+            return [self.filled(each) for each in value]
+        if isinstance(value, dict):
+            return {key: self.filled(each) for key, each in value.items()}
+        return value
+
+    def _value(self, name: str) -> int:
+        return self.tasks - self.before if name == "change" else int(getattr(self, name))
+
+
+@dataclass(frozen=True)
+class HttpCall:
+    """body: None for none."""
+
+    method: str
+    url: str
+    body: Any = None
+    login: Login = field(default_factory=Login)
+    content_type: str = JSON
+
+    def in_words(self, order: TaskOrder) -> str:
+        """What would be sent; a secret is named by its variable."""
+        body = "" if self.body is None else f" {orjson.dumps(order.filled(self.body)).decode()}"
+        return f"{self.method} {order.put_in(self.url)}{body}"
+
+    def names_tasks(self) -> bool:
+        return any(TASKS.search(each) for each in (self.url, orjson.dumps(self.body).decode()))
+
+    def make(self, order: TaskOrder, lines: Lines) -> None:
+        """Raises PlantSilent, PlantConfused, and BadInput for a secret that is not set."""
+        line, path = lines.to(order.put_in(self.url), self.login)
+        content = None if self.body is None else orjson.dumps(order.filled(self.body))
+        status, answer = line.send(self.method, path, content, self.content_type)
+        if not 200 <= status < 300:
+            said = " ".join(answer[:SHOWN_CHARACTERS].decode(errors="replace").split())
+            raise PlantConfused(f"{line.name}: {self.method} {self.url} answers {status}: {said}")
+
+
+@dataclass(frozen=True)
+class CommandCall:
+    """arguments: the program's path first."""
+
+    arguments: tuple[str, ...]
+
+    def in_words(self, order: TaskOrder) -> str:
+        return " ".join(self._filled(order))
+
+    def names_tasks(self) -> bool:
+        return any(TASKS.search(each) for each in self.arguments)
+
+    def make(self, order: TaskOrder, lines: Lines) -> None:
+        """Raises Forbidden for what nobody has allowed, PlantSilent and PlantConfused."""
+        arguments = self._filled(order)
+        check_allowed(arguments, "command")
+        try:
+            done = _run(arguments)
+        except subprocess.TimeoutExpired:
+            raise PlantSilent(f"{arguments[0]} took over {COMMAND_SECONDS:g} s, and was ended.") from None
+        except OSError as error:
+            raise PlantConfused(f"{arguments[0]} can't be started: {error.strerror}.") from None
+        status, said = done
+        if status != 0:
+            raise PlantConfused(f"{arguments[0]} ended with {status}: {said or 'it says nothing'}")
+
+    def _filled(self, order: TaskOrder) -> list[str]:
+        return [order.put_in(each) for each in self.arguments]
+
+
+Call = HttpCall | CommandCall
+
+
+def check_allowed(arguments: Sequence[str], where: str) -> None:
+    """Raise Forbidden unless an administrator allows what begins so. The last word that is allowed may be the
+    beginning of an argument, such as worker@.
+    """
+    allowed = [each.split() for each in variables.PLANT_COMMANDS.text().split(";") if each.strip()]
+    if not any(_begins(arguments, words) for words in allowed):
+        raise Forbidden(
+            where,
+            f"calls {arguments[0][:200]}, which no administrator has allowed so"
+            f" ({variables.PLANT_COMMANDS.name})",
+        )
+
+
+def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:
+    *first, last = words
+    given = list(arguments[: len(words)])
+    if len(given) < len(words) or given[:-1] != first:
+        return False
+    return given[-1] == last or (len(words) > 1 and last[-1:] in "@=:/-" and given[-1].startswith(last))
+
+
+def _run(arguments: Sequence[str]) -> tuple[int, str]:
+    """(exit status, the beginning of what it says in its error output)."""
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            env=needed(variables.PROCESS),
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        said.seek(0)
+        return status, " ".join(said.read(SHOWN_CHARACTERS).decode(errors="replace").split())
+
+
+def read_call(document: Any, where: str) -> Call:
+    """{http: {method, url, body}}, {command: […]} or {scale: url}. Raises BadInput naming the field."""
+    kinds = ("http", "command", "scale")
+    given = [each for each in kinds if isinstance(document, Mapping) and each in document]
+    if len(given) != 1:
+        raise BadInput(where, f"takes one of {', '.join(kinds)}")
+    if given[0] == "command":
+        fields.mapping(document, where, ("command",), required=())
+        return _command(document["command"], f"{where}.command")
+    if given[0] == "scale":
+        fields.mapping(document, where, ("scale", *login.KEYS), required=())
+        url = fields.text(document["scale"], f"{where}.scale", 1_000)
+        egress.check_url(url, f"{where}.scale")
+        body = {"spec": {"replicas": "$tasks"}}
+        return HttpCall("PATCH", url, body, read_login(document, where), MERGE)
+    fields.mapping(document, where, ("http",), required=())
+    return _http(document["http"], f"{where}.http")
+
+
+def _http(document: Any, where: str) -> HttpCall:
+    keys = ("method", "url", "body", "content_type", *login.KEYS)
+    fields.mapping(document, where, keys, required=("url",))
+    method = checks.choice(METHODS).of(document.get("method", "POST"), f"{where}.method")
+    url = fields.text(document["url"], f"{where}.url", 1_000)
+    parts = urlsplit(PLACE.sub("1", url))
+    egress.check_url(parts.geturl(), f"{where}.url")
+    if PLACE.search(urlsplit(url).netloc):
+        raise BadInput(f"{where}.url", "takes $tasks behind the host alone: an address is one server's")
+    body = document.get("body")
+    if body is not None and len(orjson.dumps(body)) > LONGEST_BODY:
+        raise BadInput(f"{where}.body", f"takes at most {LONGEST_BODY} bytes as JSON")
+    kind = checks.choice((JSON, MERGE)).of(document.get("content_type", JSON), f"{where}.content_type")
+    return HttpCall(method, url, body, read_login(document, where), kind)
+
+
+def _command(document: Any, where: str) -> CommandCall:
+    arguments = [
+        fields.text(str(each) if isinstance(each, int) else each, f"{where}[{place}]", LONGEST_ARGUMENT)
+        for place, each in enumerate(fields.items(document, where, most=MOST_ARGUMENTS))
+    ]
+    if not PurePosixPath(arguments[0]).is_absolute() or PLACE.search(arguments[0]):
+        raise BadInput(f"{where}[0]", "takes the whole path of a program, such as /usr/bin/systemctl")
+    check_allowed(arguments, where)
+    return CommandCall(tuple(arguments))

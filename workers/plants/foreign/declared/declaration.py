@@ -1,0 +1,240 @@
+"""A declared plant as people write it, checked. YAML; see `examples/`.
+
+| key | takes |
+|---|---|
+| name | a name: lower-case letter, then letters, digits, - (40 at most) |
+| title | what it is, in a line |
+| window_seconds | over which counts are (15) |
+| prometheus | the address of the server that PromQL is asked of, or {url, secret_environment, secret_as} |
+| sensors | {name: sensor} (`sensor`) |
+| operators | list of operators, in the order in which events pass them |
+| hold, release | calls that keep the plant's own controllers off it (for $seconds), and let them go on |
+
+An operator has `name`, and `after`: the operators that give it their events. A source has `source: true`,
+`out_per_second` and `failed_per_second`. Any other has `tasks` (how many there are now), `minimum` (1),
+`maximum`, and of the measures those that are known:
+
+| measure | is |
+|---|---|
+| in_per_second | events that come to all of its tasks; without it, what the operators before it give |
+| out_per_second | events that it gives on; without it, what comes in |
+| service_seconds | one event in one task; without it, from utilisation and out_per_second |
+| latency_seconds | from being taken to being given on (service_seconds) |
+| utilisation | share of the time in which a task works |
+| waiting_events, waiting_seconds | what waits before it, or how long (the one from the other, by Little) |
+
+Each is the name of a sensor, or a number. Tasks are set by `set`, a call with $tasks in it (`call`), whose
+inverse is the same call with the tasks there were; or by `up` and `down`, called once for each task (from
+$before to $tasks, one apart), each the other's inverse. Without them an operator is only seen. `proof` says
+what shows that it happened: {sensor, within_seconds}, by default the sensor of its tasks, within 60 s.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from queues import checks
+from queues.documents import read_yaml
+from queues.errors import BadInput
+from workers.pipeline.declaration import fields
+from workers.plants.foreign.declared.call import Call, TaskOrder, read_call
+from workers.plants.foreign.declared.sensor import DeclaredSensor, read_sensor, read_server
+
+NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
+SENSOR = re.compile(r"\A[a-z][a-z0-9_]{0,39}\Z")
+OPERATOR = re.compile(r"\A[A-Za-z][A-Za-z0-9_.-]{0,59}\Z")
+KEYS = ("name", "title", "window_seconds", "prometheus", "sensors", "operators", "hold", "release")
+MOST_SENSORS, MOST_OPERATORS, MOST_TASKS, MOST_STEPS = 64, 32, 10_000, 64
+WINDOW_SECONDS, PROOF_SECONDS = 15.0, 60.0
+SOURCE_MEASURES = ("out_per_second", "failed_per_second")
+MEASURES = (
+    "in_per_second",
+    "out_per_second",
+    "service_seconds",
+    "latency_seconds",
+    "utilisation",
+    "waiting_events",
+    "waiting_seconds",
+)
+CALLS = ("set", "up", "down")
+Quantity = str | float  # the name of a sensor, or a number
+
+
+@dataclass(frozen=True)
+class Proof:
+    """sensor: what must be as many as were ordered, within so many seconds."""
+
+    sensor: str
+    within_seconds: float
+
+
+@dataclass(frozen=True)
+class Actuator:
+    """Either a call that sets any number, or a call up and one down for each task."""
+
+    set: Call | None = None
+    up: Call | None = None
+    down: Call | None = None
+
+    def steps(self, order: TaskOrder) -> list[tuple[Call, TaskOrder]]:
+        """What carries it out, call after call. Raises BadInput for too many at once."""
+        if self.set is not None:
+            return [(self.set, order)]
+        change = order.tasks - order.before
+        if abs(change) > MOST_STEPS:
+            raise BadInput("tasks", f"changes by at most {MOST_STEPS} at once, not by {abs(change)}")
+        step, call = (1, self.up) if change > 0 else (-1, self.down)
+        assert call is not None  # a declaration has set, or both
+        return [(call, TaskOrder(at, at + step)) for at in range(order.before, order.tasks, step)]
+
+
+@dataclass(frozen=True)
+class DeclaredOperator:
+    """measures: of those that are known. actuator: None for one that is only seen."""
+
+    name: str
+    is_source: bool
+    after: tuple[str, ...] = ()
+    tasks: Quantity = 1.0
+    minimum: int = 1
+    maximum: int = 1
+    measures: Mapping[str, Quantity] = field(default_factory=dict)
+    actuator: Actuator | None = None
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True)
+class PlantDeclaration:
+    """Read and checked."""
+
+    name: str
+    title: str
+    window_seconds: float
+    sensors: Mapping[str, DeclaredSensor]
+    operators: Mapping[str, DeclaredOperator]
+    hold: Call | None = None
+    release: Call | None = None
+
+
+def declaration_of_text(text: str) -> PlantDeclaration:
+    """Of a YAML text. Raises BadInput naming the field and its line."""
+    document = read_yaml(text, "declaration")
+    try:
+        return declaration_of(document.value)
+    except BadInput as error:
+        line = document.line_of(error.field)
+        raise type(error)(error.field, f"{error.message.rstrip('.')} (line {line})") from None
+
+
+def declaration_of(document: Any) -> PlantDeclaration:
+    """Of a document. Raises BadInput naming the field."""
+    fields.mapping(document, "declaration", KEYS, required=("name",))
+    server = read_server(document["prometheus"], "prometheus") if "prometheus" in document else None
+    given = fields.pairs(document.get("sensors", {}), "sensors", "name: sensor", MOST_SENSORS)
+    sensors = {
+        fields.name(name, f"sensors.{name}", SENSOR): read_sensor(name, row, f"sensors.{name}", server)
+        for name, row in given.items()
+    }
+    rows = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
+    if not sensors and not rows:
+        raise BadInput("sensors", "is missing; a plant has sensors, operators or both")
+    operators = [_operator(row, f"operators[{place}]", sensors) for place, row in enumerate(rows)]
+    fields.distinct([each.name for each in operators], "operators")
+    _check_order(operators)
+    window_seconds = checks.number(1, 3_600, "seconds").of(
+        document.get("window_seconds", WINDOW_SECONDS), "window_seconds"
+    )
+    return PlantDeclaration(
+        fields.name(document["name"], "name", NAME),
+        fields.text(document["title"], "title") if "title" in document else "",
+        float(window_seconds),
+        sensors,
+        {each.name: each for each in operators},
+        read_call(document["hold"], "hold") if "hold" in document else None,
+        read_call(document["release"], "release") if "release" in document else None,
+    )
+
+
+def _check_order(operators: list[DeclaredOperator]) -> None:
+    """Each comes after those that give it their events: so there is no circle either."""
+    before: set[str] = set()
+    for place, operator in enumerate(operators):
+        for at, name in enumerate(operator.after):
+            if name not in before:
+                known = ", ".join(sorted(before)) or "none"
+                where = f"operators[{place}].after[{at}]"
+                raise BadInput(where, f"takes operators that stand before it ({known}), not {name!r}")
+        before.add(operator.name)
+
+
+def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> DeclaredOperator:
+    is_source = isinstance(document, Mapping) and document.get("source", False) is True
+    if is_source:
+        fields.mapping(document, where, ("name", "source", *SOURCE_MEASURES), required=("name",))
+        name = fields.name(document["name"], f"{where}.name", OPERATOR)
+        return DeclaredOperator(name, True, measures=_measures(document, where, SOURCE_MEASURES, sensors))
+    known = ("name", "after", "tasks", "minimum", "maximum", "proof", "source", *MEASURES, *CALLS)
+    fields.mapping(document, where, known, required=("name", "tasks"))
+    name = fields.name(document["name"], f"{where}.name", OPERATOR)
+    tasks = _quantity(document["tasks"], f"{where}.tasks", sensors)
+    actuator = _actuator(document, where)
+    if actuator is not None and "maximum" not in document:
+        raise BadInput(f"{where}.maximum", "is missing; say how many tasks may be set at most")
+    if actuator is not None and not isinstance(tasks, str):
+        raise BadInput(f"{where}.tasks", "takes a sensor: what is set must be seen")
+    minimum = checks.whole(1, MOST_TASKS).of(document.get("minimum", 1), f"{where}.minimum")
+    maximum = checks.whole(minimum, MOST_TASKS).of(document.get("maximum", MOST_TASKS), f"{where}.maximum")
+    after = fields.items(document.get("after", []), f"{where}.after", 0, MOST_OPERATORS)
+    return DeclaredOperator(
+        name,
+        False,
+        tuple(fields.text(each, f"{where}.after") for each in after),
+        tasks,
+        minimum,
+        maximum,
+        _measures(document, where, MEASURES, sensors),
+        actuator,
+        _proof(document, where, tasks, sensors) if actuator is not None else None,
+    )
+
+
+def _measures(
+    document: Mapping[str, Any], where: str, names: tuple[str, ...], sensors: Mapping[str, DeclaredSensor]
+) -> dict[str, Quantity]:
+    return {name: _quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document}
+
+
+def _quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> Quantity:
+    if isinstance(value, str) and value in sensors:
+        return value
+    if isinstance(value, str):
+        known = ", ".join(sensors) or "none"
+        raise BadInput(where, f"names no sensor; there are {known}")
+    return float(checks.number(0, 1e12, "a sensor or a number").of(value, where))
+
+
+def _actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
+    given = [name for name in CALLS if name in document]
+    if not given:
+        return None
+    if given not in (["set"], ["up", "down"]):
+        raise BadInput(f"{where}.{given[0]}", "takes set alone, or up and down: each needs its inverse")
+    calls = {name: read_call(document[name], f"{where}.{name}") for name in given}
+    if given == ["set"] and not calls["set"].names_tasks():
+        raise BadInput(f"{where}.set", "names no $tasks: it would do the same whatever is decided")
+    return Actuator(**calls)
+
+
+def _proof(
+    document: Mapping[str, Any], where: str, tasks: Quantity, sensors: Mapping[str, DeclaredSensor]
+) -> Proof:
+    given, at = document.get("proof", {}), f"{where}.proof"
+    fields.mapping(given, at, ("sensor", "within_seconds"), required=())
+    sensor = given.get("sensor", tasks)
+    if sensor not in sensors:
+        raise BadInput(f"{at}.sensor", f"names no sensor; there are {', '.join(sensors)}")
+    within = checks.number(1, 3_600, "seconds").of(
+        given.get("within_seconds", PROOF_SECONDS), f"{at}.within_seconds"
+    )
+    return Proof(sensor, float(within))

@@ -1,0 +1,54 @@
+"""How a declared plant proves who it is to what it asks: by a secret that only the environment holds.
+
+A declaration names the variable (`secret_environment`) and how its value is sent (`secret_as`): as a bearer's
+token, as `user:password` of basic authentication, or in a header of that name.
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queues import checks
+from queues import environment as variables
+from queues.errors import BadInput
+from workers.host import egress
+
+BEARER, BASIC = "bearer", "basic"
+HEADER = re.compile(r"X-[A-Za-z0-9-]{1,40}\Z")
+KEYS = ("secret_environment", "secret_as")
+
+
+@dataclass(frozen=True)
+class Login:
+    """environment: the variable's name, "" for none."""
+
+    environment: str = ""
+    sent_as: str = BEARER
+
+    def headers(self, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
+        """What is sent. Raises BadInput when the variable is not set here."""
+        if not self.environment:
+            return {}
+        secret = variables.secret_named(self.environment, environment)
+        if not secret:
+            raise BadInput("secret_environment", f"names {self.environment}, which is not set here")
+        if self.sent_as == BEARER:
+            return {"Authorization": f"Bearer {secret}"}
+        if self.sent_as == BASIC:
+            return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
+        return {self.sent_as: secret}
+
+
+def read_login(document: Mapping[str, Any], where: str) -> Login:
+    """Of a sensor, a server or a call. Raises BadInput naming the field."""
+    name = document.get("secret_environment", "")
+    if name:
+        checks.text().of(name, f"{where}.secret_environment")
+        egress.check_secret_name(name, f"{where}.secret_environment")
+    sent_as = document.get("secret_as", BEARER)
+    if sent_as not in (BEARER, BASIC) and not (isinstance(sent_as, str) and HEADER.match(sent_as)):
+        takes = f"takes {BEARER}, {BASIC} or the name of a header that begins with X-"
+        raise BadInput(f"{where}.secret_as", f"{takes}, not {checks.shown(sent_as)}")
+    return Login(name, sent_as)

@@ -1,0 +1,215 @@
+"""A sensor of a declared plant: where one number comes from, and what is made of it.
+
+| source | keys | the number |
+|---|---|---|
+| PromQL | `promql`, `prometheus` (where not the plant's) | of a scalar or the only series; NaN: not known |
+| SQL | `sql`, `database` (variable with the address) | the only value of the only row; NULL: not known |
+| JSON over HTTP | `url`, `json` (JMESPath) | what the path leads to; null: not known |
+| a file | `file`, `json` (JMESPath; without it the file is the number) | likewise |
+
+Every sensor takes besides: `title`, `unit`, `times` (a factor, such as 0.001 for ms), `counter` (true: the
+number only grows, and what is meant is its increase a second) and `every_seconds` (it is asked that often).
+HTTP sources take `secret_environment` and `secret_as`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from queues import checks
+from queues import environment as variables
+from queues.errors import BadInput, Forbidden
+from workers.host import egress
+from workers.pipeline.declaration import fields
+from workers.plants.foreign.declared import login
+from workers.plants.foreign.declared.login import Login, read_login
+
+LONGEST_QUERY = 4_000
+LONGEST_TITLE, LONGEST_UNIT = 80, 20
+SOURCES = ("promql", "sql", "url", "file")
+SHARED = ("title", "unit", "times", "counter", "every_seconds")
+KEYS = {
+    "promql": ("promql", "prometheus", *login.KEYS),
+    "sql": ("sql", "database"),
+    "url": ("url", "json", *login.KEYS),
+    "file": ("file", "json"),
+}
+# What a query may begin with: the database refuses to write, and this says so before it is asked.
+SQL_BEGINS = ("select", "with", "values", "table")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Prometheus server."""
+
+    url: str
+    login: Login = field(default_factory=Login)
+
+
+@dataclass(frozen=True)
+class PromqlSource:
+    server: Server
+    query: str
+
+    def in_words(self) -> str:
+        return f"PromQL at {self.server.url}: {self.query}"
+
+
+@dataclass(frozen=True)
+class SqlSource:
+    """database: the variable that holds its address."""
+
+    database: str
+    query: str
+
+    def in_words(self) -> str:
+        return f"SQL at the database of {self.database}: {self.query}"
+
+
+@dataclass(frozen=True)
+class JsonPath:
+    """A JMESPath expression; the empty one is the document itself."""
+
+    text: str = ""
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return jmespath.compile(self.text)
+
+    def of(self, document: Any) -> Any:
+        """What it leads to. Raises JMESPathError where a function of it is given what it does not take."""
+        return self._compiled.search(document) if self.text else document
+
+
+@dataclass(frozen=True)
+class HttpSource:
+    url: str
+    path: JsonPath
+    login: Login = field(default_factory=Login)
+
+    def in_words(self) -> str:
+        return f"GET {self.url}, {self.path.text}"
+
+
+@dataclass(frozen=True)
+class FileSource:
+    file: str
+    path: JsonPath
+
+    def in_words(self) -> str:
+        return f"file {self.file}" + (f", {self.path.text}" if self.path.text else "")
+
+
+Source = PromqlSource | SqlSource | HttpSource | FileSource
+
+
+@dataclass(frozen=True)
+class DeclaredSensor:
+    """One number: its source, and what is made of it."""
+
+    name: str
+    source: Source
+    title: str = ""
+    unit: str = ""
+    times: float = 1.0
+    counter: bool = False
+    every_seconds: float = 0.0
+
+
+def read_server(document: Any, where: str) -> Server:
+    """An address, or {url, secret_environment, secret_as}."""
+    given = {"url": document} if isinstance(document, str) else document
+    fields.mapping(given, where, ("url", *login.KEYS), required=("url",))
+    return Server(_url(given["url"], where), read_login(given, where))
+
+
+def read_sensor(name: str, document: Any, where: str, server: Server | None) -> DeclaredSensor:
+    """server: the plant's own, where it has one. Raises BadInput naming the field."""
+    given = list(document) if isinstance(document, Mapping) else []
+    kinds = [each for each in SOURCES if each in given]
+    if len(kinds) != 1:
+        raise BadInput(where, f"takes one of {', '.join(SOURCES)}")
+    fields.mapping(document, where, (*KEYS[kinds[0]], *SHARED), required=(kinds[0],))
+    return DeclaredSensor(
+        name,
+        _SOURCES[kinds[0]](document, where, server),
+        _short(document, "title", where, LONGEST_TITLE),
+        _short(document, "unit", where, LONGEST_UNIT),
+        float(checks.number(-1e12, 1e12).of(document.get("times", 1.0), f"{where}.times")),
+        bool(checks.FLAG.of(document.get("counter", False), f"{where}.counter")),
+        fields.seconds(document.get("every_seconds", 0.0), f"{where}.every_seconds"),
+    )
+
+
+def check_file(name: str, where: str) -> None:
+    """Raise Forbidden for a file outside of the folders that an administrator allows."""
+    folders = [Path(each).resolve() for each in variables.PLANT_FILES.words()]
+    path = Path(name)
+    if not path.is_absolute() or not any(path.resolve().is_relative_to(each) for each in folders):
+        allowed = ", ".join(str(each) for each in folders) or "none"
+        raise Forbidden(
+            where, f"takes a file in a folder of {variables.PLANT_FILES.name} ({allowed}), not {name[:200]!r}"
+        )
+
+
+def read_path(text: Any, where: str) -> JsonPath:
+    """A JMESPath expression. Raises BadInput saying where it is wrong."""
+    path = JsonPath(fields.text(text, where, LONGEST_QUERY))
+    try:
+        jmespath.compile(path.text)
+    except JMESPathError as error:
+        raise BadInput(where, f"is no JMESPath: {str(error).splitlines()[0][:200]}") from None
+    return path
+
+
+def _promql(document: Mapping[str, Any], where: str, server: Server | None) -> PromqlSource:
+    own = server
+    if "prometheus" in document:
+        own = read_server(
+            {"url": document["prometheus"]} | {key: document[key] for key in login.KEYS if key in document},
+            f"{where}.prometheus",
+        )
+    if own is None:
+        raise BadInput(f"{where}.prometheus", "is missing; give the server's address, here or for the plant")
+    return PromqlSource(own, fields.text(document["promql"], f"{where}.promql", LONGEST_QUERY))
+
+
+def _sql(document: Mapping[str, Any], where: str, server: Server | None) -> SqlSource:
+    name = fields.text(document.get("database"), f"{where}.database")
+    egress.check_secret_name(name, f"{where}.database")
+    query = fields.text(document["sql"], f"{where}.sql", LONGEST_QUERY).strip().rstrip(";")
+    if not query.lower().startswith(SQL_BEGINS) or ";" in query:
+        raise BadInput(f"{where}.sql", f"takes one query that begins with {', '.join(SQL_BEGINS)}")
+    return SqlSource(name, query)
+
+
+def _http(document: Mapping[str, Any], where: str, server: Server | None) -> HttpSource:
+    path = read_path(document.get("json"), f"{where}.json")
+    return HttpSource(_url(document["url"], f"{where}.url"), path, read_login(document, where))
+
+
+def _file(document: Mapping[str, Any], where: str, server: Server | None) -> FileSource:
+    name = fields.text(document["file"], f"{where}.file", 1_000)
+    check_file(name, f"{where}.file")
+    path = read_path(document["json"], f"{where}.json") if "json" in document else JsonPath()
+    return FileSource(name, path)
+
+
+_Read = Callable[[Mapping[str, Any], str, Server | None], Source]
+_SOURCES: Mapping[str, _Read] = {"promql": _promql, "sql": _sql, "url": _http, "file": _file}
+
+
+def _url(value: Any, where: str) -> str:
+    text = fields.text(value, where, 1_000)
+    egress.check_url(text, where)
+    return text
+
+
+def _short(document: Mapping[str, Any], key: str, where: str, most: int) -> str:
+    value = document.get(key, "")
+    return fields.text(value, f"{where}.{key}", most) if value != "" else ""

@@ -1,0 +1,219 @@
+"""Reads the sensors of a declared plant: several at once, each in time, all together in ROUND_SECONDS.
+
+A number that the source does not have is None. A source that is away, late or confused raises PlantSilent or
+PlantConfused, with the sensor's name; it keeps no other sensor waiting.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+from jmespath.exceptions import JMESPathError
+
+from queues import environment as variables
+from queues.errors import BadInput, WeirError
+from workers.plants.foreign.declared import sql
+from workers.plants.foreign.declared.lines import Lines
+from workers.plants.foreign.declared.sensor import (
+    DeclaredSensor,
+    FileSource,
+    HttpSource,
+    PromqlSource,
+    SqlSource,
+    check_file,
+)
+from workers.plants.foreign.prometheus_client import PrometheusClient
+from workers.plants.plant import PlantConfused, PlantSilent
+
+AT_ONCE = 8
+ROUND_SECONDS = 4.0
+MOST_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class SensorReading:
+    """What a sensor says; None: not known. error: why not, in a sentence; the exception is kept for whoever
+    needs the number.
+    """
+
+    value: float | None = None
+    error: Exception | None = None
+    seconds: float = 0.0
+
+    def known(self) -> float | None:
+        """The value. Raises what kept it from being read."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class SensorReader:
+    """Of one plant's sensors, look after look: counters become rates, and some are asked seldom."""
+
+    def __init__(
+        self,
+        sensors: Iterable[DeclaredSensor],
+        lines: Lines,
+        window_seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sensors = {each.name: each for each in sensors}
+        self._lines, self._window_seconds, self._monotonic = lines, window_seconds, monotonic
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sensor")
+        self._counted: dict[str, deque[tuple[float, float]]] = {}
+        self._kept: dict[str, tuple[float, SensorReading]] = {}
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, SensorReading]:
+        """These sensors, or all of them. What several of them read of is asked once."""
+        wanted = [self._sensors[name] for name in (self._sensors if names is None else dict.fromkeys(names))]
+        now = self._monotonic()
+        groups: dict[object, list[DeclaredSensor]] = {}
+        for sensor in wanted:
+            if self._is_due(sensor, now):
+                groups.setdefault(_question(sensor), []).append(sensor)
+        asked = {
+            sensor.name: answer
+            for sensors in groups.values()
+            for answer in [self._pool.submit(self._timed, sensors)]
+            for sensor in sensors
+        }
+        wait(asked.values(), ROUND_SECONDS)
+        return {each.name: self._reading(each, asked.get(each.name), now) for each in wanted}
+
+    def close(self) -> None:
+        """What is still being asked ends by its own time limit."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _is_due(self, sensor: DeclaredSensor, now: float) -> bool:
+        kept = self._kept.get(sensor.name)
+        return kept is None or now - kept[0] >= sensor.every_seconds
+
+    def _reading(
+        self, sensor: DeclaredSensor, asked: Future[dict[str, SensorReading]] | None, now: float
+    ) -> SensorReading:
+        if asked is None:
+            return self._kept[sensor.name][1]
+        if not asked.done():
+            asked.cancel()
+            return SensorReading(
+                None, PlantSilent(f"Sensor {sensor.name}: no answer within {ROUND_SECONDS:g} s.")
+            )
+        found = asked.result()[sensor.name]
+        if found.error is None:
+            value = self._rate(sensor.name, found.value, now) if sensor.counter else found.value
+            found = SensorReading(None if value is None else sensor.times * value, None, found.seconds)
+            self._kept[sensor.name] = now, found
+        return found
+
+    def _rate(self, name: str, value: float | None, now: float) -> float | None:
+        """Its increase a second over the window; None until it was seen twice since it last fell."""
+        counted = self._counted.setdefault(name, deque())
+        if value is None:
+            return None
+        if counted and value < counted[-1][1]:
+            counted.clear()
+        counted.append((now, value))
+        while len(counted) > 2 and counted[1][0] <= now - self._window_seconds:
+            counted.popleft()
+        elapsed = now - counted[0][0]
+        return sum(b[1] - a[1] for a, b in pairwise(counted)) / elapsed if elapsed > 0 else None
+
+    def _timed(self, sensors: Sequence[DeclaredSensor]) -> dict[str, SensorReading]:
+        """Of sensors with one question."""
+        began = time.monotonic()
+        try:
+            answer, refused = self._answer(sensors[0]), None
+        except Exception as error:  # a source must not end the reading of the others
+            answer, refused = None, error
+        seconds = time.monotonic() - began
+        return {each.name: _read(each, answer, refused, seconds) for each in sensors}
+
+    def _answer(self, sensor: DeclaredSensor) -> Any:
+        """A number, or the document that it stands in."""
+        source = sensor.source
+        if isinstance(source, PromqlSource):
+            line, path = self._lines.to(source.server.url, source.server.login)
+            return PrometheusClient(line, path).value(source.query)
+        if isinstance(source, SqlSource):
+            return _of_database(source, self._lines.environment)
+        if isinstance(source, FileSource):
+            return _of_file(source)
+        line, path = self._lines.to(source.url, source.login)
+        status, document = line.ask("GET", path)
+        if status != 200:
+            raise PlantConfused(f"{line.name} answers {status} at /{path[:100]}")
+        return document
+
+
+def _question(sensor: DeclaredSensor) -> object:
+    """What sensors must agree in to be read of one answer."""
+    source = sensor.source
+    if isinstance(source, HttpSource):
+        return source.url, source.login
+    return (source.file, bool(source.path.text)) if isinstance(source, FileSource) else sensor.name
+
+
+def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, seconds: float) -> SensorReading:
+    try:
+        if refused is not None:
+            raise refused
+        return SensorReading(_number(sensor, answer), None, seconds)
+    except WeirError as error:
+        kind = PlantSilent if isinstance(error, PlantSilent) else PlantConfused
+        said = kind(f"Sensor {sensor.name}: {str(error).rstrip('.')}.")
+    except Exception as fault:  # likewise
+        said = PlantConfused(f"Sensor {sensor.name}: reading failed ({fault!r}).")
+    return SensorReading(None, said, seconds)
+
+
+def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
+    source = sensor.source
+    found = _at_path(source, answer) if isinstance(source, HttpSource | FileSource) else answer
+    if found is None:
+        return None
+    if isinstance(found, bool | list | dict):
+        raise PlantConfused("the source gives no number")
+    try:
+        number = float(found)
+    except (TypeError, ValueError):
+        raise PlantConfused(f"the source gives {str(found)[:40]!r}, which is no number") from None
+    return number if math.isfinite(number) else None
+
+
+def _of_database(source: SqlSource, environment: Mapping[str, str]) -> Any:
+    address = variables.secret_named(source.database, environment)
+    if not address:
+        raise BadInput("database", f"names {source.database}, which is not set here")
+    return sql.one_value(source.database, address, source.query)
+
+
+def _of_file(source: FileSource) -> Any:
+    check_file(source.file, "file")  # again: a link may have come meanwhile
+    try:
+        with Path(source.file).open("rb") as file:
+            content = file.read(MOST_FILE_BYTES + 1)
+    except OSError as error:
+        raise PlantSilent(f"{source.file} can't be read: {error.strerror}") from None
+    if len(content) > MOST_FILE_BYTES:
+        raise PlantConfused(f"{source.file} has more than {MOST_FILE_BYTES} bytes")
+    if not source.path.text:
+        return content.decode(errors="replace").strip() or None
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        raise PlantConfused(f"{source.file} holds no JSON, or only half of it") from None
+
+
+def _at_path(source: HttpSource | FileSource, document: Any) -> Any:
+    try:
+        return source.path.of(document)
+    except JMESPathError as error:
+        said = str(error).splitlines()[0][:200]
+        raise PlantConfused(f"{source.path.text[:80]} does not match what is answered: {said}") from None

@@ -1,0 +1,108 @@
+"""One number from a database, which is only read: SQLite and PostgreSQL.
+
+The transaction is read-only, one statement is taken, and it ends after SQL_SECONDS, by the database's own
+limit and by closing the connection where the database does not keep it. The address comes from the
+environment: whoever sets it decides which login is used, and that login should have no more than the right to
+read.
+"""
+
+import os
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+
+from workers.plants.plant import PlantConfused, PlantSilent
+
+SQL_SECONDS = 2.0
+_SQLITE_STEPS = 1_000  # of its virtual machine between two looks at the clock
+_SQLITE_ALLOWED = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+}
+
+
+def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
+    """The only value of the only row. `name` stands in what is said, never the address: it holds a password.
+    Raises PlantSilent and PlantConfused.
+    """
+    scheme = urlsplit(address).scheme
+    if scheme == "sqlite":
+        rows = _sqlite(name, address, query, seconds)
+    elif scheme in ("postgres", "postgresql"):
+        rows = _postgres(name, address, query, seconds)
+    else:
+        raise PlantConfused(f"{name} holds no address that begins with postgresql:// or sqlite://.")
+    if len(rows) != 1 or len(rows[0]) != 1:
+        width = len(rows[0]) if rows else 0
+        raise PlantConfused(f"{name}: the query gives {len(rows)} rows of {width} values, not one value.")
+    return rows[0][0]
+
+
+def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
+    path = address.removeprefix("sqlite://").removeprefix("/")
+    deadline = time.monotonic() + seconds
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=seconds)) as connection:
+            connection.set_authorizer(
+                lambda action, *_: sqlite3.SQLITE_OK if action in _SQLITE_ALLOWED else sqlite3.SQLITE_DENY
+            )
+            connection.set_progress_handler(lambda: int(time.monotonic() > deadline), _SQLITE_STEPS)
+            return connection.execute(query).fetchmany(2)
+    except sqlite3.OperationalError as error:
+        if "interrupted" in str(error):
+            raise PlantSilent(f"{name}: the query took over {seconds:g} s.") from None
+        raise PlantConfused(f"{name}: {error}.") from None
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise PlantConfused(f"{name}: {error}.") from None
+
+
+def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
+    milliseconds = round(1_000 * seconds)
+    options = f"-c statement_timeout={milliseconds} -c default_transaction_read_only=on -c lock_timeout=500"
+    try:
+        with (
+            closing(psycopg.connect(address, connect_timeout=2, options=options)) as connection,
+            _ended_after(connection, 1.5 * seconds),
+        ):
+            connection.read_only = True
+            # Prepared: the server then refuses more than one statement.
+            return connection.execute(query.encode(), prepare=True).fetchmany(2)
+    except psycopg.errors.QueryCanceled:
+        raise PlantSilent(f"{name}: the query took over {seconds:g} s.") from None
+    except psycopg.OperationalError as error:
+        raise PlantSilent(f"{name}: the database can't be asked ({_first_line(error)}).") from None
+    except psycopg.Error as error:
+        raise PlantConfused(f"{name}: {_first_line(error)}.") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+
+
+@contextmanager
+def _ended_after(connection: "psycopg.Connection[Any]", seconds: float) -> Iterator[None]:
+    """A database that stands still keeps nobody: its connection is shut."""
+
+    def shut() -> None:
+        try:
+            with socket.socket(fileno=os.dup(connection.fileno())) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+        except (OSError, psycopg.Error):
+            pass  # it has ended by itself
+
+    timer = threading.Timer(seconds, shut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

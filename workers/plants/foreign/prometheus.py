@@ -1,0 +1,102 @@
+"""A Prometheus server as a plant that is only seen: its jobs are operators, their targets that are up tasks.
+
+What it measures becomes a sensor in a declared plant (`declared`), which also says what is called.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from workers.documents.plants import FoundPlant, PlantSection
+from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, found_of
+from workers.plants.foreign.line import PlantClient
+from workers.plants.foreign.prometheus_client import PrometheusClient
+
+WINDOW_SECONDS = 15.0
+ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant says what is called"
+MOST_JOBS, MOST_DOWN, LONGEST_ERROR = 100, 50, 200
+NEEDS = (
+    "To steer by what it measures, declare a plant: PromQL as sensors, and the calls that set tasks."
+    " Fourteen examples are at hand."
+)
+
+
+class PrometheusPlant(Adapter):
+    """One server."""
+
+    def __init__(self, line: PlantClient, clock: Callable[[], float] = time.time) -> None:
+        self._line, self._clock, self.client = line, clock, PrometheusClient(line)
+        self._targets: list[Mapping[str, Any]] = []
+
+    def topology(self) -> MeasuredTopology:
+        """A job each, the first MOST_JOBS. Raises PlantSilent and PlantConfused."""
+        self._targets = self.client.targets()
+        up: dict[str, int] = {}
+        for each in self._targets:
+            up[_job(each)] = up.get(_job(each), 0) + (each.get("health") == "up")
+        operators = {
+            name: MeasuredOperator(name, "operator", count, 0, count, ONLY_MEASURES)
+            for name, count in sorted(up.items())[:MOST_JOBS]
+        }
+        return MeasuredTopology(self._line.name, self._clock(), WINDOW_SECONDS, operators)
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """Raises BadInput for every one of them."""
+        self.topology().check_tasks(tasks)
+
+    def sections(self) -> Sequence[PlantSection]:
+        """Targets that are down."""
+        down = [each for each in self._targets if each.get("health") != "up"]
+        rows: list[list[str | float | None]] = [
+            [_job(each), str(each.get("scrapeUrl", "")), str(each.get("lastError", ""))[:LONGEST_ERROR]]
+            for each in down[:MOST_DOWN]
+        ]
+        return [
+            PlantSection(
+                title="Targets that are down",
+                about=f"{len(down)} of {len(self._targets)}",
+                columns=["Job", "Address", "Last error"],
+                rows=rows,
+                empty="Every target is up.",
+            )
+        ]
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def _job(target: Mapping[str, Any]) -> str:
+    labels = target.get("labels")
+    return str(labels.get("job", "none") if isinstance(labels, dict) else "none")
+
+
+def inspect(address: PlantAddress) -> FoundPlant:
+    """Version, targets, metrics. Raises PlantSilent and PlantConfused."""
+    plant = PrometheusPlant(address.client())
+    try:
+        topology, version = plant.topology(), plant.client.version()
+        metrics = plant.client.metric_names()
+        up = sum(each.parallelism for each in topology.operators.values())
+        found = found_of(f"Prometheus {version}", topology, [NEEDS])
+        return FoundPlant(
+            what=found.what,
+            said=[
+                f"{up} targets of {len(topology.operators)} jobs are up.",
+                f"It has {len(metrics)} metrics; any PromQL can be charted on the plant's page.",
+            ],
+            parts=found.parts,
+            needs=found.needs,
+        )
+    finally:
+        plant.close()
+
+
+ADAPTER = AdapterKind(
+    name="prometheus",
+    title="Prometheus",
+    example="http://prometheus.example:9090",
+    make=lambda address: PrometheusPlant(address.client()),
+    inspect=inspect,
+    steers=False,
+)

@@ -1,0 +1,111 @@
+"""Prometheus' HTTP API, as far as it is asked: one number now, series over a range, and what is scraped.
+
+https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.plants.foreign.line import PlantClient
+from workers.plants.plant import PlantConfused, PlantSilent
+
+MOST_SERIES, MOST_POINTS = 20, 1_000
+QUERY_SECONDS = "2s"  # the server itself gives up then
+UNAVAILABLE = 503
+
+
+@dataclass(frozen=True)
+class PromSeries:
+    """One series of an answer: its labels, and (s since 1970, value) in their order."""
+
+    labels: Mapping[str, str]
+    points: Sequence[tuple[float, float]]
+
+    @property
+    def name(self) -> str:
+        """As Prometheus writes it: up{instance="a", job="b"}."""
+        labels = ", ".join(
+            f'{name}="{value}"' for name, value in sorted(self.labels.items()) if name != "__name__"
+        )
+        return f"{self.labels.get('__name__', '')}{{{labels}}}"
+
+
+class PrometheusClient:
+    """Of one server."""
+
+    def __init__(self, line: PlantClient, path: str = "") -> None:
+        self._line, self._path = line, f"{path.strip('/')}/" if path.strip("/") else ""
+
+    def value(self, query: str) -> float | None:
+        """Of a scalar, or of the only series; None where there is none, or it is no number. Raises
+        PlantSilent, and PlantConfused for more than one series and what PromQL is not.
+        """
+        data = self._data("query", query=query, timeout=QUERY_SECONDS)
+        try:
+            kind, result = data["resultType"], data["result"]
+            if kind == "scalar":
+                return _number(result[1])
+            if kind != "vector":
+                raise PlantConfused(f"{self._line.name}: {query[:80]} is a {kind}, not one number now.")
+            if len(result) > 1:
+                raise PlantConfused(
+                    f"{self._line.name}: {query[:80]} gives {len(result)} series; sum() or max() makes one of"
+                    " them."
+                )
+            return _number(result[0]["value"][1]) if result else None
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise self._confused(error) from error
+
+    def series(self, query: str, start: float, end: float, step_seconds: float) -> list[PromSeries]:
+        """Over a range, the first MOST_SERIES. Raises PlantSilent and PlantConfused."""
+        data = self._data(
+            "query_range", query=query, start=start, end=end, step=step_seconds, timeout=QUERY_SECONDS
+        )
+        try:
+            return [_series(row) for row in data["result"][:MOST_SERIES]]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._confused(error) from error
+
+    def targets(self) -> list[Mapping[str, Any]]:
+        """What it scrapes: {"scrapePool", "health", "lastError", …} each."""
+        found = self._data("targets", state="active")
+        try:
+            return [dict(each) for each in found["activeTargets"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._confused(error) from error
+
+    def version(self) -> str:
+        try:
+            return str(self._data("status/buildinfo")["version"])
+        except (KeyError, TypeError) as error:
+            raise self._confused(error) from error
+
+    def metric_names(self) -> list[str]:
+        """All of them, in their order."""
+        found = self._data("label/__name__/values")
+        return [str(each) for each in found] if isinstance(found, list) else []
+
+    def _data(self, endpoint: str, **query: Any) -> Any:
+        status, document = self._line.ask("GET", f"{self._path}api/v1/{endpoint}", **query)
+        if isinstance(document, dict) and document.get("status") == "success":
+            return document.get("data")
+        said = document.get("error") if isinstance(document, dict) else None
+        message = f"{self._line.name} answers {status}: {str(said or 'it does not say why')[:300]}"
+        raise PlantSilent(message) if status == UNAVAILABLE else PlantConfused(message)
+
+    def _confused(self, error: Exception) -> PlantConfused:
+        return PlantConfused(f"{self._line.name} answers what Prometheus does not ({error!r}).")
+
+
+def _series(row: Mapping[str, Any]) -> PromSeries:
+    numbers = ((float(at), _number(value)) for at, value in row["values"][:MOST_POINTS])
+    labels = {str(name): str(value) for name, value in row["metric"].items()}
+    return PromSeries(labels, [(at, value) for at, value in numbers if value is not None])
+
+
+def _number(text: Any) -> float | None:
+    """Prometheus writes numbers as texts, with NaN and +Inf among them."""
+    value = float(text)
+    return value if math.isfinite(value) else None
