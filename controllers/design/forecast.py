@@ -9,6 +9,9 @@ what repeats, what is so now, and noise. σ² follows from the data; s, n and th
 likelihood, one after the other, by doubling and halving (`CLIMBS` rounds at most). The likeliest scale is
 taken, too: rates themselves, their roots, or their logarithms. Cost: O(n³) with n at most `MOST_POINTS`, the
 newest; a fit starts from the last one's λ and is made when there is a quarter more, or two days.
+
+A process that was calm for an hour is sure of itself, and knows nothing of the hours that it has not seen. So
+while less than a day is known the deviation is no less than a share of the mean, which falls to none then.
 """
 
 import math
@@ -27,6 +30,8 @@ WEEK_DAYS = 7.0
 # Powers of scales, and the share of the mean below which a rate is not distinguished from none.
 SCALES, LEAST = (1.0, 0.5, 0.0), 0.1
 MOST_SPREAD = 1.0
+# Of the forecast: how far a first day may leave what was seen of it, at its begin.
+UNSEEN_SHARE = 0.3
 # Points that stand for a normal spread (Gauss-Hermite).
 POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 CHANCES = _WEIGHTS / _WEIGHTS.sum()
@@ -171,7 +176,9 @@ class Forecaster:
         shares = np.maximum(rates / level, LEAST)
         process = self._process(at, shares)
         mean, deviation = self._scale.back(*process.ahead(ahead_seconds / self._day_seconds))
-        return mean * level, deviation * level
+        seen_days = float(at_seconds[-1] - at_seconds[0]) / self._day_seconds
+        unseen = UNSEEN_SHARE * mean * max(0.0, 1.0 - seen_days)
+        return mean * level, np.hypot(deviation, unseen) * level
 
     def _process(self, at_days: Floats, shares: Floats) -> PointProcess:
         grown = at_days[-1] >= self._fitted_days + min(GROWTH * self._fitted_days, REFIT_DAYS)

@@ -9,9 +9,14 @@ as nobody knows exactly when a wait ends, the square of w / deadline of it befor
 Over a step w falls or rises in a straight line, and is 0 from where what piled up is gone. What is still
 there at the end will have to be worked at, and waits as it does then.
 
-What waits beyond the deadline fails and comes again. So while something does, and for a deadline from then
-on, at least as much comes as is offered now; and likewise while what waits now, if it is much, is not worked
-off.
+What waits beyond the deadline fails and comes again a deadline after it came, while its old self still takes
+its turn. So beside what is foreseen comes again, of L that came per second and were late,
+
+    R' = R + (min(L, F) - R) min(1, dt / deadline)
+
+from R = F on, what fails now: what a plan lets fail anew the next decision sees, and mends. A capacity that
+does not bring the wait below the deadline never ends it. While what waits now, if it is much, is not worked
+off, at least as much comes for the first time as does now.
 """
 
 from dataclasses import dataclass
@@ -29,8 +34,9 @@ class Demand:
     rates: Floats
     chances: Floats
     step_seconds: float
-    present_per_second: float
+    present_per_second: float  # for the first time
     backlog_events: float
+    again_per_second: float = 0.0  # what failed and comes again now
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,12 @@ class Lateness:
     def at_end(self, backlog: Floats, wait: Floats) -> Floats:
         """Of all that is left."""
         return np.asarray(backlog * self.work_seconds * (1 + self.missed_cost * self._share(wait**2)))
+
+    def failing(self, first: Floats, last: Floats) -> Floats:
+        """The share of a step that waits beyond the deadline."""
+        over, under = np.maximum(first, last), np.minimum(first, last)
+        beyond = (over - self.deadline_seconds) / np.maximum(over - under, 1e-12)
+        return np.where(under >= self.deadline_seconds, 1.0, np.clip(beyond, 0.0, 1.0))
 
     def _share(self, squares: Floats) -> Floats:
         return np.asarray(np.minimum(1.0, squares / self.deadline_seconds**2))
@@ -86,8 +98,9 @@ class _Fluid:
         self._begins, self._pause_seconds = begins, pause_seconds
         shape = (demand.rates.shape[0], begins.size, capacities.size)
         self._backlog = np.where(begins == 0, demand.backlog_events, np.zeros(shape))
-        self._rest, self._again = np.zeros((begins.size, 1)), np.zeros(shape)
-        # What waits now is no more than what passes in a second: then nothing comes again.
+        self._rest = np.zeros((begins.size, 1))
+        self._again = np.where(begins == 0, demand.again_per_second, np.zeros(shape))
+        # What waits now is no more than what passes in a second: then nothing of it is late.
         self._is_late = (begins == 0) & (demand.backlog_events > demand.present_per_second)
 
     def step(self, step: int) -> tuple[Floats, Floats]:
@@ -96,22 +109,25 @@ class _Fluid:
         runs = self._begins <= step
         self._rest = np.where(self._begins == step, self._pause_seconds, self._rest)
         first = np.where(runs, self._rest + self._backlog / capacities, 0.0)
-        offered = self._offered(step, first)
+        offered = self._first_time(step, first) + self._again
         passed = capacities * (dt - np.minimum(self._rest, dt))
         self._backlog = np.where(runs, np.maximum(0.0, self._backlog + offered * dt - passed), 0.0)
         self._rest = np.maximum(0.0, self._rest - dt)
         last = self._rest + self._backlog / capacities
         falls = np.maximum(1e-12, 1 - offered / capacities)
         late = offered * dt * self._lateness.of(first, last, falls, dt)
+        self._fail(offered * self._lateness.failing(first, last))
         return self._expected(late), self._expected(self._lateness.at_end(self._backlog, last))
 
-    def _offered(self, step: int, wait: Floats) -> Floats:
-        deadline = self._lateness.deadline_seconds
-        surges = (wait > deadline) | (self._is_late & (wait > 0))
-        self._again = np.where(surges, deadline, np.maximum(0.0, self._again - self._demand.step_seconds))
+    def _first_time(self, step: int, wait: Floats) -> Floats:
         foreseen = self._demand.rates[:, step, None, None]
-        again = np.maximum(foreseen, self._demand.present_per_second)
-        return np.asarray(np.where(self._again > 0, again, foreseen))
+        goes_on = self._is_late & (wait > 0)
+        return np.asarray(np.where(goes_on, np.maximum(foreseen, self._demand.present_per_second), foreseen))
+
+    def _fail(self, late_per_second: Floats) -> None:
+        late = np.minimum(late_per_second, self._demand.again_per_second)
+        share = min(1.0, self._demand.step_seconds / self._lateness.deadline_seconds)
+        self._again = self._again + (late - self._again) * share
 
     def _expected(self, of: Floats) -> Floats:
         return np.asarray(np.einsum("s,sbc->bc", self._demand.chances, of))

@@ -50,6 +50,7 @@ def joint(
     return {
         "at_seconds": topology.at,
         "source_per_second": source_per_second(topology),
+        "failed_per_second": failed_per_second(topology),
         "forecast_per_second": list(forecast_per_second),
         "deviation_per_second": list(deviation_per_second),
         "paths": steered_paths(topology),
@@ -62,6 +63,12 @@ def source_per_second(topology: MeasuredTopology) -> float:
     first = dict.fromkeys(path[0] for path in steered_paths(topology))
     rates = (rate_per_second(topology.operators[name], topology.window_seconds) for name in first)
     return sum(rate for rate in rates if rate is not None)
+
+
+def failed_per_second(topology: MeasuredTopology) -> float | None:
+    """What failed of what the sources brought; None where none of them counts it."""
+    counts = [each.failed for each in topology.operators.values() if each.failed is not None]
+    return sum(counts) / topology.window_seconds if counts else None
 
 
 def rate_per_second(operator: MeasuredOperator, window_seconds: float) -> float | None:

@@ -8,6 +8,9 @@ decisions has to keep `target_utilisation` and the paths' bound (`task_allocatio
 learnt (`scaling_curve`). `plan` decides when to change: the present tasks stay while they do, up
 to `tolerance` above the target, and while a change doesn't pay.
 
+What failed comes again beside what is new, and is worth more than what is foreseen: tasks that only work off
+what is late never end it, and are not chosen.
+
 After a rescale the measured gain of capacity is held against the expected one. Where less than
 `effective_share` of it came, the operator gets no more tasks for `blocked_seconds`, and the decision says so;
 then it is tried again.
@@ -84,6 +87,14 @@ OPERATOR = (
 OBSERVATION = (
     Parameter("at_seconds", "s", "Now.", None, 0, 1e12, required=True),
     Parameter("source_per_second", "events/s", "Offered now.", None, 0, 1e12, required=True),
+    Parameter(
+        "failed_per_second",
+        "events/s",
+        "That was too late and comes again; null: not measured.",
+        None,
+        0,
+        1e12,
+    ),
     Parameter("forecast_per_second", "events/s", "Expected in each window.", maximum=1e12, kind="numbers"),
     Parameter("deviation_per_second", "events/s", "Its deviation.", maximum=1e12, kind="numbers"),
     Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),

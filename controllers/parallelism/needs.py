@@ -68,10 +68,23 @@ def demand(parameters: Values, observation: Values, known: Sequence[Known]) -> D
     means = np.maximum(means, 1e-9)
     spread = np.sqrt(np.log1p((deviations / means) ** 2))
     rates = means * np.exp(DEVIATIONS[:, None] * spread - spread**2 / 2)
-    present = observation["source_per_second"]
-    rates[:, 0] = np.maximum(rates[:, 0], present)
     waiting = backlog_events(observation["paths"], known)
-    return Demand(rates, CHANCES / CHANCES.sum(), parameters["window_seconds"], present, waiting)
+    again = _again_per_second(parameters, observation, known, waiting)
+    present = max(0.0, observation["source_per_second"] - again)
+    rates[:, 0] = np.maximum(rates[:, 0], present)
+    return Demand(rates, CHANCES / CHANCES.sum(), parameters["window_seconds"], present, waiting, again)
+
+
+def _again_per_second(
+    parameters: Values, observation: Values, known: Sequence[Known], backlog_events: float
+) -> float:
+    """What failed and comes again: measured, or all that waits beyond the deadline, once in each deadline."""
+    failed = observation["failed_per_second"]
+    if failed is not None:
+        return float(failed)
+    deadline = float(parameters["deadline_seconds"])
+    tasks = np.asarray([each.row["tasks"] for each in known])
+    return max(0.0, backlog_events / deadline - capacity_per_second(known, tasks))
 
 
 def backlog_events(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> float:

@@ -132,7 +132,7 @@ def _quick(
     answers, bound = [], _bound(allocation, search)
     costs: tuple[Cost, Cost] = ("points", "moves") if search.cost == "points" else ("moves", "points")
     for cost in costs:
-        for packing in (True, False):
+        for packing in (False, True):
             board = Board(allocation, search.rules, search.limits, receivers & allocation.available, even)
             answer = rebalance(board, SearchRule(cost, packing))
             if answer is not None and price(answer, search.cost)[0] <= bound:

@@ -63,6 +63,7 @@ class SeenPath:
     at_seconds: float
     minimum: int
     maximum: int
+    failed_per_second: float | None = None
 
     def within(self, tasks: float) -> int:
         """A number of tasks that may be set."""

@@ -20,7 +20,7 @@ import numpy as np
 from controllers.framework.parameter import Parameter
 from controllers.rivals.parallelism_rules import SeenPath, enough
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.elastic_chain import KINDS, SERVICES, Chain
+from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.elastic_laws import LAWS, Course, Law
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
 
@@ -65,7 +65,8 @@ def steered(law: Law, course: Course) -> Chain:
         if waited == measured_from:
             chain.measure()
         if waited >= interval:
-            seen = SeenPath(chain.measured(), float(chain.second), MINIMUM, MAXIMUM)
+            failed = float(chain.failed[max(0, chain.second - TIMEOUT_SECONDS) : chain.second].mean())
+            seen = SeenPath(chain.measured(), float(chain.second), MINIMUM, MAXIMUM, failed)
             waited = 0
             chain.rescale(law(seen, course.fresh[: chain.second]), pause)
     return chain

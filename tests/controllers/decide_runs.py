@@ -112,6 +112,7 @@ def joint(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Docu
     return {
         "at_seconds": float(chance.uniform(0, 9_000)),
         "source_per_second": float(chance.uniform(5, 99)),
+        "failed_per_second": float(chance.uniform(0, 9)),
         "forecast_per_second": chance.uniform(5, 200, 3).tolist(),
         "deviation_per_second": chance.uniform(0, 9, 3).tolist(),
         "paths": [["x", "y"], ["x", "z"]],

@@ -210,6 +210,7 @@ def asked_jointly(
     observation = {
         "at_seconds": seen.at_seconds,
         "source_per_second": seen.operators[0].rate_per_second,
+        "failed_per_second": seen.failed_per_second,
         "forecast_per_second": None if mean is None else mean.tolist(),
         "deviation_per_second": None if deviation is None else deviation.tolist(),
         "paths": [list(rows)],

@@ -95,3 +95,12 @@ def test_a_way_that_rests_on_guesses_is_rejected():
     mean = np.asarray([100.0, 120.0])
     assert is_rejected(mean, np.asarray([40.0, 60.0]), 0.3)
     assert not is_rejected(mean, np.asarray([10.0, 12.0]), 0.3)
+
+
+def test_an_hour_of_calm_is_no_day_and_its_forecast_stays_in_doubt_until_one_is_seen():
+    doubts = []
+    for days in (0.1, 0.5, 1.0, 2.0):
+        at = np.arange(0, days * DAY, DAY / 40)
+        mean, deviation = Forecaster(DAY).ahead(at, np.full(at.size, 50.0), np.asarray([days * DAY]))
+        doubts.append(float(deviation[0] / mean[0]))
+    assert doubts[0] > 0.25 and doubts[1] == pytest.approx(0.15, abs=0.02) and max(doubts[2:]) < 0.02

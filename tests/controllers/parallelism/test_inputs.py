@@ -1,5 +1,7 @@
 """What the parallelism laws see of a topology: rates and times of what they may set, nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
 from controllers import catalog
@@ -43,6 +45,13 @@ def test_rates_are_of_all_tasks_and_service_times_of_an_event(topology):
     assert row["service_seconds"] == pytest.approx(0.015)  # 300 of 10 ms, 100 of 30 ms
     assert row["backlog_events"] == 80.0  # 40 a second wait for 2 s
     assert source_per_second(topology) == 40.0
+
+
+def test_what_failed_at_the_sources_is_a_rate_and_not_known_where_no_source_counts_it(topology):
+    assert joint(topology)["failed_per_second"] is None
+    source = MeasuredOperator("source", "source", 1, fixed="a source", failed=250.0)
+    counted = replace(topology, operators={**topology.operators, "source": source})
+    assert joint(counted)["failed_per_second"] == 25.0
 
 
 @pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])

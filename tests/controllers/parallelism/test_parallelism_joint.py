@@ -143,16 +143,29 @@ def test_a_stretch_that_begins_later_costs_nothing_before_and_does_not_get_what_
     assert late[1, -1, 0] == pytest.approx(alone[1, -1, 0])
 
 
-def test_while_what_waits_is_overdue_as_much_comes_as_now_since_it_comes_again():
+def test_what_fails_comes_again_until_the_wait_is_below_the_deadline():
+    """100/s are new, 300/s come again. At 200/s they never end; at 900/s what waits is soon in time again."""
+    storm = Demand(np.full((1, 8), 100.0), np.ones(1), 60.0, 100.0, 30_000.0, again_per_second=300.0)
+    alone = Demand(np.full((1, 8), 100.0), np.ones(1), 60.0, 100.0, 30_000.0)
+    (stormy, _), (calm, _) = (
+        cost_of_waiting(each, LATENESS, np.asarray([200.0, 900.0]), NOW, 0.0) for each in (storm, alone)
+    )
+    new_each_minute = np.diff(stormy[0], axis=0)
+    assert new_each_minute[-1, 0] == pytest.approx(400 * 60 * 0.01 * 10.0)
+    assert new_each_minute[-1, 1] == 0.0
+    assert stormy[0, -1, 1] > calm[0, -1, 1]
+
+
+def test_while_much_waits_at_least_as_much_comes_as_now():
     calm = np.full((1, 4), 10.0)
-    for backlog, again in ((0.0, False), (60_000.0, True)):
-        storm = Demand(calm, np.ones(1), 60.0, 400.0, backlog)
-        alone = Demand(calm, np.ones(1), 60.0, 10.0, backlog)
+    for backlog, goes_on in ((0.0, False), (60_000.0, True)):
         costs = [
-            cost_of_waiting(each, LATENESS, np.asarray([300.0]), NOW, 0.0)[1][0, -1, 0]
-            for each in (storm, alone)
+            cost_of_waiting(
+                Demand(calm, np.ones(1), 60.0, present, backlog), LATENESS, np.asarray([300.0]), NOW, 0.0
+            )[1][0, -1, 0]
+            for present in (400.0, 10.0)
         ]
-        assert (costs[0] > costs[1]) == again
+        assert (costs[0] > costs[1]) == goes_on
 
 
 # -- the law
@@ -183,6 +196,19 @@ def test_no_change_leaves_what_its_pause_piles_up_waiting_beyond_the_deadline(ra
     capacity = decision.action["tasks"]["a"] / SERVICE
     left = rate * pause + backlog - (capacity - rate) * 30 * 60.0
     assert left / capacity <= 60.0
+
+
+def test_a_storm_of_what_comes_again_is_ended_by_one_decision():
+    """288,000 events wait behind one task, which lets 100/s through, and 4,000/s have failed. Who reads only
+    what gets through sees 100/s, and 290/s to come."""
+    rows = operators({"a": 1}, 100.0, backlog=288_000.0)
+    seen = observation(rows, 100.0, [290.0] * 20) | {"failed_per_second": 4_000.0}
+    _, decision = decide(seen, maximum=1000, pause_seconds=20.0)
+    # More than what is new and what comes again: it ends.
+    assert decision.action["tasks"]["a"] / SERVICE > 4_290
+    # Not measured, it is all that waits beyond the deadline, once in each.
+    _, unmeasured = decide(observation(rows, 100.0, [290.0] * 20), maximum=1000, pause_seconds=20.0)
+    assert unmeasured.action["tasks"]["a"] / SERVICE > 290 + 288_000 / 60 - 100
 
 
 def test_what_is_offered_now_counts_where_the_forecast_is_below_it():
