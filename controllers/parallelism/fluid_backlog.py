@@ -10,7 +10,7 @@ Over a step w falls or rises in a straight line, and is 0 from where what piled 
 there at the end will have to be worked at, and waits as it does then.
 
 What waits beyond the deadline fails and comes again a deadline after it came, while its old self still takes
-its turn. So beside what is foreseen comes again, of L that came per second and were late,
+its turn. So beside the forecast comes again, of L that came per second and were late,
 
     R' = R + (min(L, F) - R) min(1, dt / deadline)
 
@@ -120,9 +120,9 @@ class _Fluid:
         return self._expected(late), self._expected(self._lateness.at_end(self._backlog, last))
 
     def _first_time(self, step: int, wait: Floats) -> Floats:
-        foreseen = self._demand.rates[:, step, None, None]
+        forecast = self._demand.rates[:, step, None, None]
         goes_on = self._is_late & (wait > 0)
-        return np.asarray(np.where(goes_on, np.maximum(foreseen, self._demand.present_per_second), foreseen))
+        return np.asarray(np.where(goes_on, np.maximum(forecast, self._demand.present_per_second), forecast))
 
     def _fail(self, late_per_second: Floats) -> None:
         late = np.minimum(late_per_second, self._demand.again_per_second)

@@ -8,8 +8,8 @@ decisions has to keep `target_utilisation` and the paths' bound (`task_allocatio
 learnt (`scaling_curve`). `plan` decides when to change: the present tasks stay while they do, up
 to `tolerance` above the target, and while a change doesn't pay.
 
-What failed comes again beside what is new, and is worth more than what is foreseen: tasks that only work off
-what is late never end it, and are not chosen.
+What failed comes again beside what is new (`fluid_backlog`): tasks that only keep pace with what is new never
+end that, and cost accordingly.
 
 After a rescale the measured gain of capacity is held against the expected one. Where less than
 `effective_share` of it came, the operator gets no more tasks for `blocked_seconds`, and the decision says so;
