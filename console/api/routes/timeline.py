@@ -18,8 +18,9 @@ from console.api.request.instant import GivenTime
 from console.api.request.refusals import RefusedError
 from console.api.schemas.alerts import ChangeList
 from console.api.schemas.snapshot import PlantSnapshot
-from console.api.schemas.timeline import ChartDecisionList, MarkList, MarkRow
+from console.api.schemas.timeline import ChartDecisionList, DifferenceList, MarkList, MarkRow
 from console.incidents.change_sources import FoundChange, found_changes
+from console.incidents.differences import compare
 from console.input.boundary import document_of
 from console.input.row_id import Id
 from console.models import Mark
@@ -191,6 +192,29 @@ def list_changes(
         raise BadInput("from", "takes a time before to, at most a day.")
     found = found_changes(since, until, settings.WEIR_DATA)
     return {"changes": [_change(each) for each in sorted(found, key=lambda each: each.at, reverse=True)]}
+
+
+@router.get("/differences", response=DifferenceList, summary="What is different in a stretch of time")
+def list_differences(
+    request: HttpRequest,
+    since: Annotated[GivenTime, Query(..., alias="from")],
+    until: Annotated[GivenTime, Query(..., alias="to")],
+    against: str = "before",
+    queue: str = "",
+) -> dict[str, Any]:
+    """Against the stretch `before` it, or the same hours a `day` or a `week` before; of one `queue` or all.
+    Only what chance alone does not explain (1 of 100 rows at most is expected to be there by chance).
+    """
+    actor_for(request, "plant.view")
+    found = compare(_zoned(since, "from"), _zoned(until, "to"), against, queue, settings.WEIR_DATA)
+    return {
+        "from": found.here.since,
+        "to": found.here.until,
+        "other_from": found.there.since,
+        "other_to": found.there.until,
+        "compared": found.compared,
+        "differences": [vars(each) for each in found.rows],
+    }
 
 
 def _change(found: FoundChange) -> dict[str, Any]:

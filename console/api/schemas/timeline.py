@@ -45,6 +45,29 @@ class ChartDecisionList(ApiAnswer):
     guard: list[GuardEvent] = Field(description="Of one `loop`, and of a day at most; else empty.")
 
 
+class DifferenceRow(ApiAnswer):
+    """What is different in a stretch of time, beyond chance."""
+
+    dimension: str = Field(description="type, key, source, producer, node, container, handler, operator …")
+    value: str
+    measure: str = Field(description='"share" of the events (0 to 1), or what a mean is of, with its unit.')
+    here: float
+    there: float
+    effect: float = Field(description="Cohen's h of a share, the logarithm of the ratio of a measure.")
+    probability: float = Field(description="That chance alone differs so much, before the correction.")
+
+
+class DifferenceList(ApiAnswer):
+    """A stretch against another. Times in seconds since 1970."""
+
+    since: float = Field(alias="from")
+    until: float = Field(alias="to")
+    other_since: float = Field(alias="other_from")
+    other_until: float = Field(alias="other_to")
+    compared: int = Field(description="How many values were tested.")
+    differences: list[DifferenceRow] = Field(description="The largest effect first.")
+
+
 class MarkRow(ApiAnswer):
     """A deploy or a note."""
 

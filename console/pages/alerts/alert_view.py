@@ -244,7 +244,9 @@ def _links(alert: Alert) -> dict[str, str]:
         if label in alert.labels:
             query[label] = alert.labels[label]
             break
+    stretch = {"from": _iso(alert.began_at), "to": _iso(alert.resolved_at or timezone.now())}
     return {
+        "differences": f"{reverse('differences')}?{urlencode(stretch)}",
         "ledger": f"{reverse('ledger')}?{urlencode(query)}",
         "at": f"?{urlencode({'at': _iso(alert.began_at)})}",
     }

@@ -121,23 +121,30 @@ class Chart {
     // A zoom is a question about one stretch of time: live waits until it is answered.
     this.plot.on("plotly_relayout", (change) => {
       if (change["xaxis.autorange"]) this.resume();
-      else if (change["xaxis.range[0]"]) this.pause();
+      else if (change["xaxis.range[0]"]) this.pause(change["xaxis.range[0]"], change["xaxis.range[1]"]);
     });
     this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(link); });
   }
 
-  pause() {
+  /** From and to: as the axis has them, local times without a zone, which Date reads as such. */
+  pause(from, to) {
+    const [since, until] = [from, to].map((at) => new Date(at).toISOString());
+    const address = `/differences/?${new URLSearchParams({ from: since, to: until })}`;
+    if (this.link) this.link.href = address;
     if (this.paused) return;
     this.paused = true;
+    this.link = Object.assign(document.createElement("a"), { className: "button small", href: address, textContent: "What is different here?" });
     const button = Object.assign(document.createElement("button"), { className: "button small", type: "button", textContent: "Resume live" });
     button.addEventListener("click", () => this.resume());
-    this.figure.before(button);
+    this.figure.before(button, this.link);
     this.button = button;
   }
 
   resume() {
     this.paused = false;
     this.button?.remove();
+    this.link?.remove();
+    this.link = null;
     this.draw();
   }
 

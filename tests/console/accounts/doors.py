@@ -179,6 +179,8 @@ DOORS = {
     "GET api/v1/decisions": "viewer",
     "GET api/v1/marks": "viewer",
     "GET api/v1/changes": "viewer",
+    "GET api/v1/differences": "viewer",
+    "GET differences/": "viewer",
     "POST api/v1/changes": "operator",
     "POST api/v1/marks": "operator",
     "POST api/v1/marks/<mark_id>/remove": "operator",
@@ -346,6 +348,7 @@ QUERY = {
     "GET api/v1/decisions": {"from": 0, "to": 1},
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
     "GET api/v1/changes": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
+    "GET api/v1/differences": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
     **{door: {"operator": "performance/hosts"} for door in DOORS if door.startswith("GET control/")},
 }
 NAMES = {

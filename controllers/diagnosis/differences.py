@@ -1,0 +1,154 @@
+"""What is different in a stretch of time against another, beyond chance; the largest difference first.
+
+**Shares.** Of a dimension (type, key, node …) a value has some of the events here and some there; both
+stretches are cut into slices. Tested is the table of two by two (the value or another; here or there) by
+
+    G = 2 Σ O ln(O / E),   F = G / φ ~ F(1, f)
+
+    φ = max(1, X² / f), where X² is Pearson's of the slices within each stretch, f its degrees of freedom:
+        events come in bursts, so that counts waver more than chance alone lets them (quasi-likelihood:
+        McCullagh, Nelder 1989, 4.5). With φ = 1 this is the G-test (Sokal, Rohlf 1981)
+
+    effect: Cohen's h = 2 asin √p - 2 asin √p' (Cohen 1988: 0.2 small, 0.5 medium, 0.8 large)
+
+**Rates and measures** (events/s in all; seconds per event): Welch's test of the slices. The effect is the
+logarithm of the ratio of the means: 0.7 is twice as much.
+
+Of all tests together those stay that Benjamini and Hochberg (1995) keep at a false discovery rate of RATE,
+and whose effect is at least LEAST_EFFECT: with a million events everything differs a little.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+RATE, LEAST_EFFECT = 0.01, 0.1
+LEAST_EVENTS, LEAST_SLICES = 20, 3
+Floats = NDArray[np.float64]
+Counts = Mapping[str, Sequence[float]]  # value → events in each slice
+
+
+@dataclass(frozen=True)
+class Difference:
+    """measure: "share" of events (0 to 1), or what a mean is of, with its unit. here, there: in the stretch,
+    and in the one it is compared with; effect: below 0 it is less here.
+    """
+
+    dimension: str
+    value: str
+    measure: str
+    here: float
+    there: float
+    effect: float
+    probability: float
+
+    @property
+    def is_share(self) -> bool:
+        return self.measure == "share"
+
+
+def differences(
+    counts: Mapping[str, tuple[Counts, Counts]],
+    measures: Mapping[tuple[str, str, str], tuple[Sequence[float], Sequence[float]]],
+) -> list[Difference]:
+    """Those beyond chance, the largest effect first.
+
+    counts: of each dimension the values here and there, of as many slices each; measures: of (dimension,
+    value, measure) the slices here and there, those that are not known left out.
+    """
+    tested = [
+        each for dimension, (here, there) in counts.items() for each in share_tests(dimension, here, there)
+    ]
+    for (dimension, value, measure), (here, there) in measures.items():
+        tested += mean_test(dimension, value, measure, here, there)
+    kept = beyond_chance([each.probability for each in tested], RATE)
+    found = [
+        each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= LEAST_EFFECT
+    ]
+    return sorted(found, key=lambda each: (-abs(each.effect), each.dimension, each.value))
+
+
+def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Difference]:
+    """Of each value with enough events; nothing where one stretch has none, or there is one value alone."""
+    values = sorted({*here, *there})
+    if len(values) < 2 or not here or not there:
+        return
+    rows_here, rows_there = _table(values, here), _table(values, there)
+    totals_here, totals_there = rows_here.sum(axis=0), rows_there.sum(axis=0)
+    if totals_here.sum() < LEAST_EVENTS or totals_there.sum() < LEAST_EVENTS:
+        return
+    for at, value in enumerate(values):
+        of_here, of_there = rows_here[at], rows_there[at]
+        if of_here.sum() + of_there.sum() < LEAST_EVENTS:
+            continue
+        share, share_there = of_here.sum() / totals_here.sum(), of_there.sum() / totals_there.sum()
+        probability = _share_probability(of_here, totals_here, of_there, totals_there)
+        effect = 2 * math.asin(math.sqrt(share)) - 2 * math.asin(math.sqrt(share_there))
+        yield Difference(dimension, value, "share", float(share), float(share_there), effect, probability)
+
+
+def mean_test(
+    dimension: str, value: str, measure: str, here: Sequence[float], there: Sequence[float]
+) -> list[Difference]:
+    """Welch's; nothing where there are too few slices, or a mean is not above 0 (its ratio says nothing)."""
+    if min(len(here), len(there)) < LEAST_SLICES:
+        return []
+    mean, mean_there = float(np.mean(here)), float(np.mean(there))
+    if mean <= 0 or mean_there <= 0:
+        return []
+    spread = float(np.var(here)) + float(np.var(there))
+    if spread == 0.0:
+        probability = 1.0 if mean == mean_there else 0.0
+    else:
+        probability = float(scipy.stats.ttest_ind(here, there, equal_var=False).pvalue)
+    return [Difference(dimension, value, measure, mean, mean_there, math.log(mean / mean_there), probability)]
+
+
+def beyond_chance(probabilities: Sequence[float], rate: float) -> list[bool]:
+    """Which Benjamini and Hochberg keep: the k least, k the greatest with p(k) ≤ k·rate/m."""
+    count = len(probabilities)
+    order = sorted(range(count), key=lambda at: probabilities[at])
+    last = 0
+    for place, at in enumerate(order, 1):
+        if probabilities[at] <= place * rate / count:
+            last = place
+    kept = set(order[:last])
+    return [at in kept for at in range(count)]
+
+
+def _table(values: Sequence[str], counts: Counts) -> Floats:
+    slices = len(next(iter(counts.values())))
+    return np.array([counts.get(value, [0.0] * slices) for value in values], dtype=float)
+
+
+def _share_probability(here: Floats, of_here: Floats, there: Floats, of_there: Floats) -> float:
+    statistic = _g(here.sum(), of_here.sum(), there.sum(), of_there.sum())
+    pearson_here, free_here = _heterogeneity(here, of_here)
+    pearson_there, free_there = _heterogeneity(there, of_there)
+    free = free_here + free_there
+    if free == 0:
+        return float(scipy.stats.chi2.sf(statistic, 1))
+    dispersion = max(1.0, (pearson_here + pearson_there) / free)
+    return float(scipy.stats.f.sf(statistic / dispersion, 1, free))
+
+
+def _g(hits: float, total: float, other_hits: float, other_total: float) -> float:
+    """Of the table of two by two."""
+    observed = np.array([[hits, total - hits], [other_hits, other_total - other_hits]])
+    expected = np.outer(observed.sum(axis=1), observed.sum(axis=0)) / observed.sum()
+    seen = observed > 0
+    return float(2 * (observed[seen] * np.log(observed[seen] / expected[seen])).sum())
+
+
+def _heterogeneity(hits: Floats, totals: Floats) -> tuple[float, int]:
+    """Pearson's X² of the slices that have events, about their common share; and its degrees of freedom."""
+    some = totals > 0
+    share = hits.sum() / totals.sum() if totals.sum() else 0.0
+    if not 0.0 < share < 1.0 or some.sum() < 2:
+        return 0.0, max(0, int(some.sum()) - 1)
+    wanted = totals[some] * share
+    return float((((hits[some] - wanted) ** 2) / (wanted * (1 - share))).sum()), int(some.sum()) - 1

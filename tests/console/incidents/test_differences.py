@@ -1,0 +1,130 @@
+"""The true cause of a seeded bad stretch is among the first three of what is different in it."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from console.incidents import differences
+from controllers.diagnosis.differences import Difference
+from queues.errors import BadInput
+from tests.workers.history.test_stretches import START, STRETCH, keep, plant
+from tests.workers.snapshots import snapshot_of
+from workers.history import stretches
+
+FIRST, LEAST_SHARE, SEEDS = 3, 0.9, range(30)
+SINCE = datetime.fromtimestamp(START, UTC)
+UNTIL = SINCE + timedelta(seconds=120)
+# What went wrong in a scenario, by the dimension and the value in which it is to be found.
+CAUSES = {
+    "a hot key": ("key", "k7"),
+    "a new type": ("type", "refund"),
+    "a source gone wild": ("source", "s3"),
+    "a slow handler": ("handler", "sql of alert"),
+    "a producer gone wild": ("producer", "shop"),
+    "events that all go to one node": ("node", "n1"),
+}
+
+
+def compared(seed: int, cause: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> list[Difference]:
+    """The bad stretch and the one before it: some 4,000 archived events in bursts, and snapshots."""
+    random = np.random.default_rng(seed)
+    rows: list[tuple[float, str, str, str | None]] = []
+    keys = random.dirichlet(np.full(40, 3.0))
+    sources = random.dirichlet(np.full(8, 3.0))
+    for place in range(-12, 12):
+        bad = place >= 0
+        hot, wild = (bad and cause == "a hot key"), (bad and cause == "a source gone wild")
+        of_keys = keys * random.gamma(10, 0.1, 40) * np.where(np.arange(40) == 7, 6 if hot else 1, 1)
+        of_sources = sources * random.gamma(10, 0.1, 8) * np.where(np.arange(8) == 3, 4 if wild else 1, 1)
+        count = random.poisson(160)
+        at = START + 10 * place + 10 * random.random(count)
+        kinds = random.choice(["order", "visit", "refund"], count, p=[0.7, 0.3, 0.0])
+        if bad and cause == "a new type":
+            kinds = np.where(random.random(count) < 0.08, "refund", kinds)
+        key = random.choice(40, count, p=of_keys / of_keys.sum())
+        source = random.choice(8, count, p=of_sources / of_sources.sum())
+        rows += [
+            (float(a), str(kind), f"k{k}", f"s{s}")
+            for a, kind, k, s in zip(at, kinds, key, source, strict=True)
+        ]
+    keep(data, rows)
+
+    def read(_: Path, at: float) -> object:
+        document, bad = plant(at), at > START
+        noise = random.gamma(100, 0.01)
+        queue = document["queues"]["alert"]
+        queue["service_seconds"] = (0.3 if bad and cause == "a slow handler" else 0.1) * noise
+        shop = 4.0 if bad and cause == "a producer gone wild" else 1.0
+        document["producers"] = {
+            name: {"queues": {"alert": 20 * random.gamma(20, 0.05) * (shop if name == "shop" else 1.0)}}
+            for name in ("shop", "web", "batch", "desk")
+        }
+        step = (at - START) / STRETCH.slice_seconds + 12
+        one = bad and cause == "events that all go to one node"
+        shares = {"n1": 0.9, "n2": 0.1} if one else {"n1": 0.5, "n2": 0.5}
+        past = {"n1": 600.0, "n2": 600.0}
+        for node, row in queue["containers"].items():
+            row["inserted_events"] = round(
+                past[node] + 100 * (step - 12) * shares[node] + random.normal(0, 2)
+            )
+        return snapshot_of(document)
+
+    monkeypatch.setattr(stretches, "snapshot_at", read)
+    return differences.compare(SINCE, UNTIL, "before", "", data).rows
+
+
+def is_found(rows: list[Difference], cause: str) -> bool:
+    return CAUSES[cause] in [(row.dimension, row.value) for row in rows[:FIRST]]
+
+
+@pytest.mark.parametrize("at", range(len(CAUSES)))
+def test_the_cause_is_among_the_first_three(at, tmp_path: Path, monkeypatch):
+    cause = list(CAUSES)[at]
+    rows = compared(at, cause, tmp_path, monkeypatch)
+    assert is_found(rows, cause), [(row.dimension, row.value, row.effect) for row in rows[:6]]
+
+
+@pytest.mark.slow
+def test_in_nine_of_ten_stretches_it_is(tmp_path: Path, monkeypatch, record_property):
+    found = []
+    for seed in SEEDS:
+        cause = list(CAUSES)[seed % len(CAUSES)]
+        data = tmp_path / str(seed)
+        found.append(is_found(compared(1_000 + seed, cause, data, monkeypatch), cause))
+    record_property("found", sum(found))
+    assert sum(found) >= LEAST_SHARE * len(SEEDS)
+
+
+def test_where_nothing_went_wrong_nothing_is_different(tmp_path: Path, monkeypatch):
+    assert compared(5, "nothing", tmp_path, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "against", "field"),
+    [
+        (SINCE, SINCE + timedelta(seconds=5), "before", "to"),
+        (SINCE, SINCE + timedelta(days=1), "before", "to"),
+        (SINCE, UNTIL, "never", "against"),
+    ],
+)
+def test_a_stretch_that_can_not_be_compared_is_refused_by_name(since, until, against, field, tmp_path: Path):
+    with pytest.raises(BadInput) as refused:
+        differences.compare(since, until, against, "", tmp_path)
+    assert refused.value.field == field
+
+
+@pytest.mark.django_db
+def test_the_page_and_the_api_show_the_same(browsers, stored_snapshot, settings, tmp_path: Path):
+    settings.WEIR_DATA = tmp_path
+    rows = [(START + at / 20, "order", f"k{at % 4}", "s") for at in range(2_400)]
+    rows += [(START - 120 + at / 20, "order", f"k{at % 8}", "s") for at in range(2_400)]
+    keep(tmp_path, rows)
+    asked = {"from": SINCE.isoformat(), "to": UNTIL.isoformat()}
+    answer = browsers["viewer"].get("/api/v1/differences", asked).json()
+    assert {row["value"] for row in answer["differences"]} == {f"k{at}" for at in range(8)}
+    page = browsers["viewer"].get("/differences/", asked).content.decode()
+    assert "k7" in page and "medium" in page
+    refused = browsers["viewer"].get("/differences/", {**asked, "to": "soon"})
+    assert "takes a time such as" in refused.content.decode()

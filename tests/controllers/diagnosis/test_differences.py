@@ -1,0 +1,124 @@
+"""What is different in a stretch: found where it is, rarely where it is not, also with events in bursts."""
+
+import numpy as np
+import pytest
+import scipy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.diagnosis.differences import (
+    RATE,
+    beyond_chance,
+    differences,
+    mean_test,
+    share_tests,
+)
+
+SLICES = 12
+tables = st.dictionaries(
+    st.sampled_from("abcdef"), st.lists(st.integers(0, 500), min_size=SLICES, max_size=SLICES), min_size=2
+)
+
+
+def drawn(
+    random: np.random.Generator, shares: list[float], per_slice: float, burst: float
+) -> dict[str, list[float]]:
+    """Events of each slice by value; burst: of a gamma that each value's share is multiplied by (0: none)."""
+    rows = []
+    for _ in range(SLICES):
+        weights = np.array(shares)
+        if burst:
+            weights = weights * random.gamma(1 / burst, burst, len(shares))
+        rows.append(random.multinomial(random.poisson(per_slice), weights / weights.sum()))
+    columns = np.array(rows, dtype=float).T
+    return {f"v{at}": list(column) for at, column in enumerate(columns)}
+
+
+@given(tables, tables)
+def test_each_is_beyond_chance_and_falls_in_effect(here, there):
+    found = differences({"type": (here, there)}, {})
+    effects = [abs(each.effect) for each in found]
+    assert effects == sorted(effects, reverse=True)
+    for each in found:
+        assert each.probability <= RATE and 0 <= each.here <= 1 and 0 <= each.there <= 1
+        assert (each.effect > 0) == (each.here > each.there)
+
+
+@given(tables, tables)
+def test_the_other_way_round_the_signs_turn(here, there):
+    ours = {each.value: each for each in share_tests("type", here, there)}
+    theirs = {each.value: each for each in share_tests("type", there, here)}
+    assert ours.keys() == theirs.keys()
+    for value, each in ours.items():
+        assert theirs[value].effect == pytest.approx(-each.effect)
+        assert theirs[value].probability == pytest.approx(each.probability)
+
+
+@given(tables)
+def test_a_stretch_does_not_differ_from_itself(here):
+    assert differences({"type": (here, here)}, {}) == []
+
+
+def test_without_bursts_it_is_the_g_test():
+    here, there = {"a": [40.0] * 6, "b": [60.0] * 6}, {"a": [50.0] * 6, "b": [50.0] * 6}
+    ours = next(share_tests("type", here, there)).probability
+    known = scipy.stats.chi2_contingency([[240, 360], [300, 300]], correction=False, lambda_="log-likelihood")
+    assert ours == pytest.approx(float(scipy.stats.f.sf(known.statistic, 1, 10)))
+
+
+@given(st.lists(st.floats(0, 1), max_size=40))
+def test_what_is_kept_is_what_benjamini_and_hochberg_keep(probabilities):
+    kept = beyond_chance(probabilities, 0.05)
+    if probabilities:
+        adjusted = scipy.stats.false_discovery_control(probabilities, method="bh")
+        near = np.isclose(adjusted, 0.05)
+        assert all(keep == (p <= 0.05) or close for keep, p, close in zip(kept, adjusted, near, strict=True))
+    assert beyond_chance([], 0.05) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("burst", [0.0, 0.3, 1.0])
+def test_where_nothing_differs_hardly_anything_is_found(burst):
+    """Of 150 pairs of stretches of 40 values each that are drawn alike at most 3 % show any difference."""
+    random = np.random.default_rng(7)
+    shares = list(random.dirichlet(np.ones(40)))
+    wrong = sum(
+        bool(differences({"key": (drawn(random, shares, 400, burst), drawn(random, shares, 400, burst))}, {}))
+        for _ in range(150)
+    )
+    assert wrong / 150 <= 0.03
+
+
+@pytest.mark.parametrize(("burst", "least"), [(0.0, 20), (0.1, 20), (0.3, 13)])
+def test_a_value_that_became_three_times_as_frequent_is_first(burst, least):
+    """The more events come in bursts, the more often it may be chance."""
+    random = np.random.default_rng(11)
+    shares = [0.05] * 20
+    first = []
+    for _ in range(20):
+        changed = [0.15, *shares[1:]]
+        here, there = drawn(random, changed, 400, burst), drawn(random, shares, 400, burst)
+        first += [each.value for each in differences({"key": (here, there)}, {})[:1]]
+    assert first.count("v0") >= least
+
+
+def test_a_measure_that_doubled_is_found_with_its_ratio():
+    random = np.random.default_rng(3)
+    here, there = random.normal(0.02, 0.001, 12), random.normal(0.01, 0.001, 12)
+    found = differences({}, {("handler", "alert", "seconds per event"): (list(here), list(there))})
+    assert [(each.value, round(each.effect, 1)) for each in found] == [("alert", 0.7)]
+
+
+@pytest.mark.parametrize(("here", "there"), [([1.0], [1.0] * 9), ([0.0] * 9, [1.0] * 9), ([], [])])
+def test_too_few_slices_and_means_of_nothing_say_nothing(here, there):
+    assert mean_test("handler", "alert", "seconds per event", here, there) == []
+
+
+def test_a_constant_that_changed_is_no_chance():
+    assert mean_test("host", "a", "slots", [2.0] * 5, [1.0] * 5)[0].probability == 0.0
+    assert mean_test("host", "a", "slots", [2.0] * 5, [2.0] * 5)[0].probability == 1.0
+
+
+@pytest.mark.parametrize(("here", "there"), [({}, {"a": [9.0] * 5}), ({"a": [9.0] * 5}, {"a": [9.0] * 5})])
+def test_without_anything_to_compare_there_is_no_test(here, there):
+    assert list(share_tests("type", here, there)) == []

@@ -1,0 +1,116 @@
+"""A stretch is read from the archive and from snapshots, slice by slice."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from queues.errors import BadInput
+from queues.events.block import SCHEMA
+from tests.workers.snapshots import snapshot_of
+from workers.history import stretches
+from workers.history.stretches import (
+    REST,
+    SLICES,
+    Stretch,
+    StretchFigures,
+    add_snapshots,
+    archived,
+    figures_of,
+)
+
+START = 1_790_000_400.0
+STRETCH = Stretch(START, START + 120.0)
+
+
+def keep(data: Path, rows: list[tuple[float, str, str, str | None]], queue: str = "alert") -> None:
+    """Archived events: (time, type, key, source)."""
+    times, types, keys, sources = zip(*rows, strict=True)
+    columns = {
+        "id": [str(at) for at in range(len(rows))],
+        "time": [round(at * 1e6) for at in times],
+        "type": types,
+        "source": sources,
+        "key": keys,
+        "value": [1.0] * len(rows),
+        "attributes": [None] * len(rows),
+    }
+    table = pa.table([pa.array(columns[each.name], each.type) for each in SCHEMA], schema=SCHEMA)
+    folder = data / "archive" / f"queue={queue}" / "day=2026-09-21"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, folder / "a.parquet")
+
+
+def test_events_of_the_archive_fall_into_their_slices(tmp_path: Path):
+    keep(
+        tmp_path,
+        [
+            (START - 1, "order", "k", "shop"),
+            (START, "order", "k", "shop"),
+            (START + 10, "order", "l", None),
+            (START + 119.9, "visit", "k", "shop"),
+            (START + 120, "order", "k", "shop"),
+        ],
+    )
+    found = archived(STRETCH, tmp_path)
+    assert found["type"] == {"order": [1.0, 1.0, *[0.0] * 10], "visit": [*[0.0] * 11, 1.0]}
+    assert found["source"]["(none)"][1] == 1.0 and sum(found["key"]["k"]) == 2.0
+    assert archived(STRETCH, tmp_path, "another") == {}
+
+
+def test_rare_values_are_one(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(stretches, "MOST_VALUES", 2)
+    rows = [(START + at, "t", f"k{min(at, 4)}", None) for at in range(12)]
+    keep(tmp_path, [*rows, (START, "t", "k0", None)])
+    found = archived(STRETCH, tmp_path)["key"]
+    assert set(found) == {"k4", "k0", REST} and sum(found[REST]) == 3.0
+
+
+def test_too_much_at_once_is_refused(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(stretches, "MOST_ROWS", 2)
+    keep(tmp_path, [(START + at, "t", "k", None) for at in range(3)])
+    with pytest.raises(BadInput, match="shorter stretch"):
+        figures_of(STRETCH, tmp_path)
+
+
+def plant(at: float) -> dict:
+    """100 events come in a slice on n1 and 50 on n2; the handler takes 0.2 s for each from the middle on."""
+    step = (at - START) / STRETCH.slice_seconds
+    containers = {
+        "n1": {"inserted_events": 100 * step, "removed_events": 100 * step},
+        "n2": {"inserted_events": 50 * step, "removed_events": 50 * step},
+    }
+    containers = {name: {key: round(value) for key, value in row.items()} for name, row in containers.items()}
+    slow = 0.2 if step > 6 else 0.1
+    queue = {"kind": "jobs", "handler": "sql", "service_seconds": slow, "containers": containers}
+    producers = {"shop": {"queues": {"alert": 12.0, "other": 3.0}}}
+    hosts = {"jobs@h1": {"slots": 4, "busy": 2}}
+    return {"at": at, "queues": {"alert": queue}, "producers": producers, "hosts": hosts}
+
+
+def test_counters_of_snapshots_become_events_of_slices():
+    found = StretchFigures()
+    add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(at)))
+    assert found.counts["node"] == {"n1": [100.0] * SLICES, "n2": [50.0] * SLICES}
+    assert found.counts["handler"] == {"sql of alert": [150.0] * SLICES}
+    assert found.counts["producer"]["shop"] == [150.0] * SLICES
+    assert found.measures["handler", "sql of alert", "seconds per event"] == [0.1] * 6 + [0.2] * 6
+    assert found.measures["worker host", "jobs@h1", "busy share"] == [0.5] * SLICES
+
+
+def test_of_one_queue_only_its_own_counts():
+    found = StretchFigures()
+    add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(at)), "other")
+    assert "node" not in found.counts and found.counts["producer"]["shop"] == [30.0] * SLICES
+
+
+def test_where_nothing_is_kept_nothing_is_counted(tmp_path: Path):
+    found = figures_of(STRETCH, tmp_path)
+    assert not found.counts and not found.measures
+
+
+def test_a_counter_that_began_anew_counts_nothing_below_zero():
+    found = StretchFigures()
+    add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(2 * START - at + 120)))
+    assert min(found.counts["node"]["n1"]) == 0.0
