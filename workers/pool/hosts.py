@@ -30,7 +30,16 @@ from workers.pool.pool import Order, Pool
 CONSUME = "workers.tasks.consume"  # the task that a consumer works in
 INTERVAL_SECONDS = 1.0
 WRITE_TIMEOUT_SECONDS = 0.5
+FORGOTTEN_SECONDS = 86_400.0
 logger = logging.getLogger(__name__)
+
+
+def reported_at(stored: bytes) -> float:
+    """Seconds since 1970; 0 of a row that says nothing."""
+    try:
+        return float(orjson.loads(stored)["at"])
+    except (ValueError, TypeError, KeyError):
+        return 0.0
 
 
 def role_of(hostname: str) -> str:
@@ -54,7 +63,15 @@ class HostReport(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         self._pool, self._intake = Pool(parent), WorkIntake(parent)
         self._departures = Departures(self._pool.size, time.monotonic())
+        self._attempt(self._forget_the_silent)
         self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
+
+    def _forget_the_silent(self) -> None:
+        """Hosts that were killed take no leave, and in a cluster each has a name of its own."""
+        seconds, _ = self._control.time()
+        for name, stored in self._control.hgetall(keys.HOSTS).items():
+            if seconds - reported_at(stored) > FORGOTTEN_SECONDS:
+                self._control.hdel(keys.HOSTS, name)
 
     def stop(self, parent: Any) -> None:
         if self._entry is not None:

@@ -12,7 +12,7 @@ from queues import keys
 from tests.servers import Server
 from workers.pool import completions, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
-from workers.pool.hosts import HostReport, report, role_of
+from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, report, role_of
 from workers.pool.pool import Pool
 
 
@@ -164,3 +164,12 @@ def test_a_control_server_that_is_away_is_told_once_and_stops_nobody(
     control_server.start()
     host.timer.call()
     assert control_server.client().hlen("weir:hosts") == 1
+
+
+def test_a_host_that_was_killed_is_forgotten_a_day_later_when_another_begins(host, control):
+    now = time.time()
+    ago = {"killed": now - FORGOTTEN_SECONDS - 60, "silent": now - FORGOTTEN_SECONDS + 60}
+    rows = {f"jobs@{name}": orjson.dumps({"role": "jobs", "at": at}) for name, at in ago.items()}
+    control.hset(keys.HOSTS, mapping={**rows, "jobs@broken": b"[]"})
+    HostReport(host).start(host)
+    assert control.hkeys(keys.HOSTS) == [b"jobs@silent"]
