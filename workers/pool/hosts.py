@@ -34,7 +34,7 @@ FORGOTTEN_SECONDS = 86_400.0
 logger = logging.getLogger(__name__)
 
 
-def reported_at(stored: bytes) -> float:
+def reported_at(stored: bytes | str) -> float:
     """Seconds since 1970; 0 of a row that says nothing."""
     try:
         return float(orjson.loads(stored)["at"])
