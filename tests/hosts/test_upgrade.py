@@ -13,7 +13,7 @@ import pytest
 from bench.running_plant import ROOT
 from tests.hosts.flow import Flow
 from tests.hosts.whole_plant import is_whole, whole_plant
-from tests.production.engine import checkout
+from tests.production.engine import CACHE, checkout
 from tests.waiting import until
 
 logger = logging.getLogger(__name__)
@@ -37,10 +37,12 @@ def version_before() -> str:
 
 
 @pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the version before, with the packages of its own lock file."""
-    folder = tmp_path_factory.mktemp("before") / "weir"
-    checkout(folder, version_before())
+def before() -> Path:
+    """A checkout of the version before, with the packages of its own lock file; kept for the next run."""
+    commit = version_before()
+    folder = CACHE.with_name(f"weir-{commit}")
+    if not folder.exists():
+        checkout(folder, commit)
     subprocess.run([folder / "bin" / "venv"], cwd=folder, check=True, capture_output=True)
     return folder
 
