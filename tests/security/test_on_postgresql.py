@@ -24,7 +24,7 @@ HELD = {
         "tests/security/test_login.py",
     ),
     "audit": ("tests/security/test_audit_chain.py", "tests/security/test_refusals_in_the_audit.py"),
-    "doctor, backup": ("tests/console/upkeep/test_doctor.py", "tests/console/upkeep/test_backup.py"),
+    "doctor": ("tests/console/upkeep/test_doctor.py",),
 }
 
 
