@@ -8,11 +8,13 @@ from controllers.parallelism.measured_topology import MeasuredOperator, Measured
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.loops import LoopStatus
-from workers.documents.plants import PlantHolder, PlantSection
+from workers.documents.plants import PlantHolder, PlantSection, SensorStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.registry import LOCAL, why_unseen
 from workers.plants.topology import topology_of
+
+MOST_CHARTED = 6
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,26 @@ class ShownPlant:
     held_until: float | None
     sections: Sequence[PlantSection] = ()
     groups: Sequence["ShownGroup"] = ()
+    sensors: Sequence["ShownSensor"] = ()
+
+    @property
+    def charted(self) -> Sequence["ShownSensor"]:
+        """The first MOST_CHARTED sensors."""
+        return self.sensors[:MOST_CHARTED]
+
+
+@dataclass(frozen=True)
+class ShownSensor:
+    """A number that the plant's declaration names."""
+
+    name: str
+    status: SensorStatus
+
+    @property
+    def lane(self) -> str:
+        """The title of its chart."""
+        title = self.status.title or self.name
+        return f"{title}, {self.status.unit}" if self.status.unit else title
 
 
 @dataclass(frozen=True)
@@ -105,7 +127,10 @@ def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
     error = None if row.error is None else why_unseen(name, row)
     state, age = row.state, row.age_seconds
     groups = groups_of(row.groups)
-    return ShownPlant(name, row.kind, state, age, error, topology, holder, until, row.sections, groups)
+    sensors = [ShownSensor(each, status) for each, status in row.sensors.items()]
+    return ShownPlant(
+        name, row.kind, state, age, error, topology, holder, until, row.sections, groups, sensors
+    )
 
 
 def groups_of(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:

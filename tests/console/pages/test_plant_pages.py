@@ -252,3 +252,25 @@ def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers
     assert "the topic is gone" in page
     assert "10.0.0.7" in page
     assert "plants.east.groups.late.lag_seconds" in page
+
+
+SENSORS = {
+    "requests": {"value": 41.5, "silent_seconds": 0.0, "unit": "1/s", "title": "Requests", "error": None},
+    "waiting": {
+        "value": None,
+        "silent_seconds": 75.0,
+        "unit": "jobs",
+        "title": "",
+        "error": "Sensor waiting: shop (prometheus:9090) did not answer within 2 s.",
+    },
+}
+
+
+def test_the_sensors_of_a_declared_plant_are_shown_and_charted_and_why_one_has_no_number(browsers, east):
+    east(kind="declared", sensors=SENSORS)
+    page = browsers["viewer"].get("/plants/east/").content.decode()
+    for text in ("Sensors", "41.5", "1/s", "no number for", "did not answer within 2 s"):
+        assert text in page, text
+    assert 'data-series="plants.east.sensors.requests.value"' in page
+    east(kind="declared", sensors=SENSORS, state="unseen", topology=None, error="Sensor waiting: away")
+    assert "41.5" in browsers["viewer"].get("/plants/east/").content.decode()
