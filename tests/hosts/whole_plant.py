@@ -183,7 +183,7 @@ class WholePlant:
             env=self.environment("console"),
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=600,
         )
         assert made.returncode == 0, f"{words}: {made.stdout}{made.stderr}"
         return made.stdout
