@@ -63,6 +63,7 @@ class CeleryPlant(Adapter):
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
+        self._fresh: set[str] = set()  # workers that answered the last time
         self._measured: list[PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
         self._unacknowledged: int | None = None
@@ -75,7 +76,14 @@ class CeleryPlant(Adapter):
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
         at, ready = self._monotonic(), shares(pools, self._lengths)
-        self._measured = [self._measure(pool, at, ready[pool.worker]) for pool in pools]
+        before = {each.pool.worker: each for each in self._measured}
+        # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
+        self._measured = [
+            self._measure(pool, at, ready[pool.worker])
+            if pool.worker in self._fresh
+            else before.get(pool.worker, unmeasured(pool))
+            for pool in pools
+        ]
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
         return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
@@ -120,9 +128,9 @@ class CeleryPlant(Adapter):
 
     def _answering(self) -> list[WorkerPool]:
         """Those that answer, and for LATE_SECONDS those that did."""
-        now = self._monotonic()
-        for worker, pool in self.control.pools(self._listener.workers()).items():
-            self._answered[worker] = now, pool
+        now, found = self._monotonic(), self.control.pools(self._listener.workers())
+        self._fresh = set(found)
+        self._answered |= {worker: (now, pool) for worker, pool in found.items()}
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
         }

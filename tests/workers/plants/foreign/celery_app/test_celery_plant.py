@@ -114,6 +114,22 @@ def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is
     assert ONE not in plant.topology().operators
 
 
+def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
+    plant = far.plant()
+    busy(far, plant, 20, 9)
+    far.silent = True
+    for _ in range(5):  # its host is busy: tasks come and are begun, and it does not say so
+        far.now += 1.0
+        far.begun[ONE] += 9
+        topology = plant.topology()
+        assert inputs.joint(topology)["operators"][ONE]["rate_per_second"] == pytest.approx(9.0, rel=0.1)
+    far.silent = False
+    far.now += 1.0
+    far.begun[ONE] += 9
+    rate = inputs.joint(plant.topology())["operators"][ONE]["rate_per_second"]
+    assert rate == pytest.approx(9.0, rel=0.15)
+
+
 def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
     far = FakeCelery({ONE: 1, TWO: 3})
     far.queues["celery"] = 8
