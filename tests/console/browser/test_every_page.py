@@ -28,6 +28,7 @@ PAGES = (
     "/loops/2/",
     "/loops/2/what-if/",
     "/settings/plant/",
+    "/proposals/",
     "/plants/",
     "/plants/main/",
     "/settings/users/",
