@@ -162,7 +162,7 @@ def _follow(entry: LedgerEntry, loop: Loop, plant: Plant, snapshot: Snapshot, no
     if _acts(entry):
         _apply(entry, loop, plant)
     elif entry.mode in KEEPING and kind.keeper is not None:
-        kind.keeper(loop, plant)
+        kind.keeper(entry, loop, plant)
     elif entry.action is not None and entry.mode == Mode.ADVISE and kind.proposer is not None:
         _propose(entry, kind.proposer, snapshot, now)
 

@@ -29,7 +29,8 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     how far ahead of this host's clock an event may be. hold_seconds: how long an unreachable node
     holds the watermark back. criteria: name → value, for rules that name them. held_criteria: name
     → what a person has put in the place of that value. shed: pattern → type → share of the events
-    that the pattern does without. shed_by: what gets its shed decision as one (`shedder`).
+    that the pattern does without. shed_until_seconds: when that ends by itself (1970; null: never).
+    shed_by: what gets its shed decision as one (`shedder`).
     spared_keys_share: the share of the keys of which nothing is shed. revision: counts changes.
     """
 
@@ -47,6 +48,7 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     criteria: Mapping[str, float] = {}
     held_criteria: Mapping[str, CriterionHold] = {}
     shed: Mapping[str, Mapping[str, float]] = {}
+    shed_until_seconds: float | None = None
     shed_by: str = "event"
     spared_keys_share: float = 0.02
     revision: int = 0

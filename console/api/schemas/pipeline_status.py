@@ -87,6 +87,7 @@ class ApplicationControls(ApiAnswer):
     criteria: dict[str, float]
     held_criteria: dict[str, HeldCriterion] = {}
     shed: dict[str, dict[str, Share]] = Field({}, description="By pattern, then type.")
+    shed_until_seconds: Instant | None = Field(None, description="When shedding ends by itself.")
     shed_by: str = ""
     spared_keys_share: Share = 0.0
     revision: int = 0

@@ -31,6 +31,15 @@ def test_the_global_program_keeps_recall_and_the_bound_at_every_overload(load, b
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("load", "least"), [(150, 0.97), (200, 0.84), (300, 0.56)])
+def test_over_twelve_seeds_recall_and_the_bound_are_kept(load, least):
+    found = [metrics("global", seed, load_percent=load, seconds=3_600) for seed in range(1, 13)]
+    assert min(each["recall"] for each in found) >= least
+    assert np.mean([each["latency_mean_seconds"] for each in found]) <= 1.02 * 0.12
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("load", LOADS)
 def test_the_local_program_keeps_what_the_sinks_can_not_use(load):
     assert metrics("local", load_percent=load)["recall"] == pytest.approx(SCARCE_LOCAL[load], abs=0.03)

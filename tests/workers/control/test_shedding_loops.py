@@ -209,6 +209,45 @@ def test_stale_measurements_hold_the_table(plant):
     assert entry.limited_by == "stale measurement" and plant.shed() == before != {}
 
 
+def dropped_at(plant, seconds_later):
+    """What a dispatch would drop by then."""
+    stored = Controls.read(plant.control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls())
+    return stored.at(plant.now.timestamp() + seconds_later).shed
+
+
+def shedding_now(plant):
+    plant.load(2.0)
+    plant.tick("ladder")
+    assert plant.tick("shedding").action["shed"]["load-rises"]
+
+
+def test_a_table_stands_as_long_as_its_loop_looks_and_lapses_where_nobody_does(plant):
+    shedding_now(plant)
+    for _ in range(3):
+        assert plant.tick("shedding").action is None and dropped_at(plant, 0.1) != {}
+    assert dropped_at(plant, 19) != {} and dropped_at(plant, 20) == {}
+
+
+def test_a_loop_that_sees_nothing_valid_drops_its_table_after_its_bound_and_takes_it_up_again(plant):
+    shedding_now(plant)
+    plant.snapshot["pipeline"]["age_seconds"] = 30.0
+    ticks = [(plant.tick("shedding", 6), dropped_at(plant, 0)) for _ in range(4)]
+    assert [bool(table) for _, table in ticks] == [True, True, True, False]
+    assert {entry.limited_by for entry, _ in ticks} == {"stale measurement"}
+    plant.snapshot["pipeline"]["age_seconds"] = 0.5
+    plant.tick("shedding")
+    assert dropped_at(plant, 0) != {}
+
+
+def test_a_loop_that_a_person_holds_drops_its_table_after_its_bound(plant):
+    shedding_now(plant)
+    Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
+    plant.tick("shedding", 6)
+    assert dropped_at(plant, 0) != {}
+    plant.tick("shedding", 15)
+    assert dropped_at(plant, 0) == {}
+
+
 def test_a_bound_that_nothing_can_keep_says_by_how_much_and_keeps_the_table(plant):
     plant.load(2.0)
     plant.tick("ladder")

@@ -102,7 +102,7 @@ def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.resize_pool(loop.target["host"], int(entry.action["threads"]))
 
 
-def keep_threads(loop: Loop, plant: Plant) -> None:
+def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """The loop is alive, and stands behind what it asked for."""
     plant.keep_pool(loop.target["host"])
 

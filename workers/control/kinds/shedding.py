@@ -24,6 +24,7 @@ from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
 SHED = LEVELS.index("shed") + 1
+LASTING_INTERVALS = 10.0
 SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 
 
@@ -131,7 +132,22 @@ def shed(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     }
     table = {pattern: types for pattern, types in shares.items() if types}
     unit = "key" if entry.parameters["needs"] == "measured" else "event"
-    plant.steer_pipeline(loop.target["application"], {"shed": table, "shed_by": unit})
+    until = {"shed_until_seconds": _until_seconds(entry, loop)}
+    plant.steer_pipeline(loop.target["application"], {"shed": table, "shed_by": unit, **until})
+
+
+def keep_table(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """The loop has measured, and stands behind its table. One that is held, or sees nothing valid, does not:
+    its table lapses, since nobody knows whether anything has still to be dropped.
+    """
+    if entry.mode == Loop.Mode.AUTO and entry.terms.get("work_shed"):
+        plant.steer_pipeline(loop.target["application"], {"shed_until_seconds": _until_seconds(entry, loop)})
+
+
+def _until_seconds(entry: LedgerEntry, loop: Loop) -> float:
+    """The latency bound, but no sooner than some ticks may be missed."""
+    bound = float(entry.parameters["latency_bound_seconds"])
+    return entry.at.timestamp() + max(bound, LASTING_INTERVALS * loop.interval_seconds)
 
 
 def targets(present: Present) -> Targets:
@@ -154,6 +170,7 @@ KIND = LoopKind(
     sensor=sensor,
     readings=readings,
     actuator=shed,
+    keeper=keep_table,
     targets=targets,
     interval_seconds=2,
     # Patterns of an application have keys: an event serves its own, and none is too many.

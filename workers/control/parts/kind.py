@@ -27,7 +27,7 @@ Sensor = Callable[[Document, Snapshot, Counters | None, float], Sensed]
 # target, snapshot; None where the target is not there
 Readings = Callable[[Document, Snapshot], dict[str, Any] | None]
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
-Keeper = Callable[[Loop, Plant], None]
+Keeper = Callable[[LedgerEntry, Loop, Plant], None]
 # the loop, what its sensor has observed → what of earlier proposals the law is to know too
 Recall = Callable[[Loop, Document], dict[str, Any]]
 Proposer = Callable[[LedgerEntry, Snapshot, datetime], Any]

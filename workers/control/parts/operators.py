@@ -159,7 +159,7 @@ def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
         elastic.set_parallelism(entry.action["tasks"])
 
 
-def keep_plant(loop: Loop, plant: Plant) -> None:
+def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still. Where
     that plant is silent, or another has taken it, the next observation says so.
     """

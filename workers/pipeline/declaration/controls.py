@@ -42,9 +42,14 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         }
 
     def at(self, now_seconds: float) -> "Controls":
-        """As a dispatch of now freezes them: what a person holds is in the criteria."""
+        """As a dispatch of now freezes them: what a person holds is in the criteria, and a table that has
+        lapsed is none.
+        """
         held = {name: each.value for name, each in self.held_at(now_seconds).items()}
-        return replaced(self, criteria={**self.criteria, **held}) if held else self
+        lapsed = self.shed_until_seconds is not None and now_seconds >= self.shed_until_seconds
+        changes: dict[str, Any] = {"criteria": {**self.criteria, **held}} if held else {}
+        changes |= {"shed": {}} if lapsed and self.shed else {}
+        return replaced(self, **changes) if changes else self
 
     @property
     def shedder(self) -> Shedder:
@@ -109,6 +114,7 @@ _CHECKS: dict[str, checks.Check] = {
         checks.record(value=_CRITERION, until_seconds=_UNTIL, owner=checks.text(), reason=checks.text())
     ),
     "shed": checks.mapping_of(checks.mapping_of(_SHARE)),
+    "shed_until_seconds": _UNTIL,
     "shed_by": checks.choice(UNITS, " or ".join(UNITS)),
     "spared_keys_share": _SHARE,
     "revision": checks.whole(0, 2**62),
