@@ -211,6 +211,11 @@ LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "live connections that one web p
 EGRESS_ALLOW = Variable(
     "WEIR_EGRESS_ALLOW", "networks that typed addresses may lead to all the same: 127.0.0.0/8 …"
 )
+KUBERNETES_CA = Folder(
+    "WEIR_KUBERNETES_CA",
+    "a PEM file of the authorities that Kubernetes API servers are checked against",
+    unset="the pod's own in its cluster, else those that the host trusts",
+)
 
 # A login elsewhere.
 OIDC_ISSUER = Variable(

@@ -69,7 +69,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
     `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
     sections: what else its adapter shows. groups: the groups of consumers that read its logs, by name.
-    sensors: by name, the numbers that its declaration names.
+    sensors: by name, the numbers that its declaration names. revisions: what is rolled out of each part.
     """
 
     kind: str = ""
@@ -84,6 +84,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     sections: list[PlantSection] = []
     groups: dict[str, ConsumerGroup] = {}
     sensors: dict[str, SensorStatus] = {}
+    revisions: dict[str, str] = {}
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):

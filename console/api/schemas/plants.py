@@ -146,6 +146,7 @@ class SnapshotPlant(ApiAnswer):
     sections: list[PlantSection] = []
     groups: dict[str, ConsumerGroup] = {}
     sensors: dict[str, SensorStatus] = {}
+    revisions: dict[str, str] = Field({}, description="What is rolled out of each part.")
 
 
 class TaskChannel(ApiAnswer):

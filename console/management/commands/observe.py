@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from console.timeline.rollouts import RolloutMarks
 from workers.coordination.connections import control_server
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import LoadForecasts
@@ -31,7 +32,14 @@ class Command(BaseCommand):
         plant = LocalPlant(
             control, others=PlantWatch(), forecasts=LoadForecasts.of(control, settings.WEIR_DATA)
         )
-        Observer(control, plant, recorder=Recorder(settings.WEIR_DATA), sent=_to_the_collector()).run(stop)
+        rollouts, collector = RolloutMarks(), _to_the_collector()
+
+        def sent(snapshot: Snapshot) -> None:
+            rollouts.follow(snapshot)
+            if collector is not None:
+                collector(snapshot)
+
+        Observer(control, plant, recorder=Recorder(settings.WEIR_DATA), sent=sent).run(stop)
 
 
 def _to_the_collector() -> Callable[[Snapshot], None] | None:

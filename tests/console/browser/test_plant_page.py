@@ -100,3 +100,86 @@ def test_a_plant_is_added_chosen_with_the_keyboard_and_shown_as_it_is(open_page,
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="East", level=1)).to_be_visible()
+
+
+def kafka():
+    """A cluster with groups that are behind, level, and left behind by a topic that is gone."""
+
+    def partition(number, committed, end, seconds, **more):
+        counted = {"lag_events": end - committed, "lag_seconds": seconds, "member": "billing-worker-1"}
+        return {"topic": "orders", "partition": number, "committed": committed, "end": end, **counted, **more}
+
+    groups = {
+        "billing": {
+            "state": "stable",
+            "members": [
+                {"client": "billing-worker-1", "host": "/10.0.3.17", "partitions": 2},
+                {"client": "billing-worker-2", "host": "/10.0.3.18", "partitions": 1},
+            ],
+            "topics": ["orders"],
+            "lag_events": 48_210,
+            "lag_seconds": 93.4,
+            "trend": "rising",
+            "in_per_second": 812.0,
+            "out_per_second": 300.5,
+            "expired_events": 1_204,
+            "partition_count": 3,
+            "partitions": [
+                partition(0, 91_100, 133_000, 93.4, said="1,204 events expired before they were read"),
+                partition(1, 70_000, 76_310, 12.1, member="billing-worker-2"),
+                {
+                    "topic": "returns",
+                    "partition": 0,
+                    "committed": 17,
+                    "said": "the topic is gone; what the group committed there is not waited for",
+                },
+            ],
+        },
+        "etl": {
+            "state": "empty",
+            "topics": ["orders"],
+            "lag_events": 40,
+            "lag_seconds": 6.0,
+            "at_least": True,
+        },
+        "mail": {
+            "state": "stable",
+            "topics": ["mails"],
+            "lag_events": 0,
+            "lag_seconds": 0.0,
+            "clearing_seconds": 0.0,
+            "trend": "steady",
+            "in_per_second": 3.0,
+            "out_per_second": 3.0,
+        },
+    }
+    operators = {
+        "topics/orders": MeasuredOperator("topics/orders", "source", 3, 0, 3, "a topic"),
+        **{
+            f"groups/{name}": MeasuredOperator(
+                f"groups/{name}", "operator", 2, 0, 2, "Kafka starts no consumers"
+            )
+            for name in groups
+        },
+    }
+    links = tuple(Link("topics/orders", f"groups/{name}", 93.4) for name in groups)
+    topology = MeasuredTopology("events", 5.0, 30.0, operators, links).to_document()
+    return {"kind": "kafka", "state": "seen", "age_seconds": 1.2, "topology": topology, "groups": groups}
+
+
+def test_the_lag_of_consumer_groups_is_read_at_a_glance(open_page, observer, tmp_path):
+    page = open_page("/plants/")
+    live(page, observer)
+    page.get_by_label("Name", exact=True).fill("events")
+    page.get_by_label("Kind").select_option("kafka")
+    page.get_by_label("Address").fill("kafka://broker.example:9092")
+    page.get_by_label("Reason").fill("to see it here")
+    photographed(page, "kafka-form", tmp_path)
+    page.get_by_role("button", name="Add plant").click()
+    expect(page.get_by_role("heading", name="Events", level=1)).to_be_visible()
+    observer.publish(lambda snapshot: snapshot.update(plants={"events": kafka()}))
+    page.reload()
+    first = page.locator("#plant-groups tbody tr").first
+    expect(first).to_contain_text("billing")
+    expect(first).to_contain_text("93.4")
+    photographed(page, "plant-kafka", tmp_path)

@@ -1,5 +1,5 @@
-"""One contract for everything whose parallelism is seen and set: ours, remote, simulated, Flink, Heron, and
-every example of a declared plant.
+"""One contract for everything whose parallelism is seen and set: ours, those that others built, and every
+example of a declared plant.
 """
 
 import json
@@ -21,10 +21,13 @@ from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.declared_examples import DeclaredRig
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.flink import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.line import PlantClient
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, hold, holder_of
@@ -141,6 +144,28 @@ class FlinkRig(Rig):
         return self.far.puts
 
 
+class KubernetesRig(Rig):
+    """A Deployment's controller takes what is ordered once time passes."""
+
+    operators = ("parse", "score")
+
+    def __init__(self, k8s):
+        self.far = k8s
+        for name in self.operators:
+            k8s.deployment(name, 2)
+        options = {"namespace": NAMESPACE, "workloads": "parse > score"}
+        self.plant = KubernetesPlant(PlantAddress(name="shop", url=k8s.url, options=options))
+
+    def settle(self):
+        self.far.settle()
+
+    def vanish(self, operator):
+        self.far.delete(DEPLOYMENTS, operator)
+
+    def changes(self):
+        return len(self.far.patches())
+
+
 class HeronRig(Rig):
     operators = ("exclaim", "count")
     options = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
@@ -206,7 +231,13 @@ ALONE = {
 }
 
 
-@pytest.fixture(params=[*ALONE, "local", "remote", *EXAMPLES])
+@pytest.fixture
+def k8s():
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture(params=[*ALONE, "kubernetes", "local", "remote", *EXAMPLES])
 def rig(request):
     if request.param in EXAMPLES:
         folder, monkeypatch = map(request.getfixturevalue, ("tmp_path", "monkeypatch"))
@@ -215,6 +246,10 @@ def rig(request):
         return rig
     if request.param in ALONE:
         return ALONE[request.param]()
+    if request.param == "kubernetes":
+        made = KubernetesRig(request.getfixturevalue("k8s"))
+        request.addfinalizer(made.plant.close)
+        return made
     control = request.getfixturevalue("control")
     request.getfixturevalue("plant_topology")
     if request.param == "local":
@@ -281,7 +316,9 @@ def test_a_sources_tasks_cannot_be_set(rig):
         rig.plant.set_parallelism({source: 2})
 
 
-@pytest.mark.parametrize("rig", ["memory", "local", "remote", "flink", "heron", "celery"], indirect=True)
+@pytest.mark.parametrize(
+    "rig", ["memory", "local", "remote", "flink", "heron", "celery", "kubernetes"], indirect=True
+)
 def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
     first, second = rig.operators
     rig.vanish(second)

@@ -90,6 +90,10 @@ class Adapter(Elastic):
         """Numbers by name that its last observation, even one that failed, has brought besides."""
         return {}
 
+    def revisions(self) -> Mapping[str, str]:
+        """What is rolled out of each part, as `topology` saw it last: a change is a mark on the timeline."""
+        return {}
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -42,9 +42,12 @@ class PlantClient:
             timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
         )
 
-    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
+    def ask(
+        self, method: str, path: str, body: Any = None, *, content_type: str = JSON, **query: Any
+    ) -> tuple[int, Any]:
         """(status, document); null where the answer is empty. Raises PlantSilent and PlantConfused."""
-        status, answer = self.send(method, path, None if body is None else orjson.dumps(body), **query)
+        content = None if body is None else orjson.dumps(body)
+        status, answer = self.send(method, path, content, content_type, **query)
         return status, self._document(answer, status)
 
     def send(

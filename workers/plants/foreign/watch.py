@@ -17,6 +17,7 @@ from queues.stored_document import changed
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
 from workers.plants.foreign.adapters import adapter_of, registered
+from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
 
@@ -42,6 +43,7 @@ class Lookout:
         self._error: str | None = None
         self._sections: Sequence[PlantSection] = ()
         self._groups: Mapping[str, ConsumerGroup] = {}
+        self._revisions: Mapping[str, str] = {}
         self._asked_at: float | None = None  # for its sections
         self._sensors: Mapping[str, SensorStatus] = {}
         self._known_at: dict[str, float] = {}  # when each sensor was
@@ -61,6 +63,7 @@ class Lookout:
             with self._lock:
                 self._topology, self._seen_at, self._error = topology, self._monotonic(), None
                 self._sections, self._groups = sections, self._adapter.groups()
+                self._revisions = self._adapter.revisions()
         if self._adapter is not None:
             self._keep_sensors(self._adapter.sensors())
 
@@ -69,6 +72,7 @@ class Lookout:
         with self._lock:
             seen_at, topology, error = self._seen_at, self._topology, self._error
             sections, groups = list(self._sections), dict(self._groups)
+            revisions = dict(self._revisions)
             sensors, known_at = dict(self._sensors), dict(self._known_at)
         now = self._monotonic()
         age_seconds = None if seen_at is None else round(now - seen_at, 1)
@@ -81,6 +85,7 @@ class Lookout:
             topology=topology.to_document() if topology else None,
             sections=sections,
             groups=groups,
+            revisions=revisions,
             sensors={
                 name: changed(each, silent_seconds=round(now - known_at[name], 1))
                 for name, each in sensors.items()
@@ -136,6 +141,7 @@ class PlantWatch:
         self._look_seconds = observe_seconds
         self._running: dict[str, tuple[Lookout, threading.Event, threading.Thread]] = {}
         self._loaded_at: float | None = None
+        self._measures = GroupMeasures()
 
     def rows(self) -> dict[str, PlantStatus]:
         """Plant → what was seen of it last."""
@@ -143,7 +149,13 @@ class PlantWatch:
         if self._loaded_at is None or now - self._loaded_at >= RELOAD_SECONDS:
             self._loaded_at = now
             self._follow(self._plants())
-        return {name: lookout.status() for name, (lookout, *_) in sorted(self._running.items())}
+        watched = {name: lookout for name, (lookout, *_) in sorted(self._running.items())}
+        found = {name: lookout.status() for name, lookout in watched.items()}
+        measured = self._measures.joined(found, {name: each.row.options for name, each in watched.items()})
+        return found | {
+            name: _with_figures(changed(found[name], topology=topology.to_document()), topology)
+            for name, topology in measured.items()
+        }
 
     def close(self) -> None:
         """The threads end once their plants have answered, or not in time."""

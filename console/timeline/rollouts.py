@@ -1,0 +1,52 @@
+"""Rollouts at other plants as marks of the timeline: the revision of a part is another than it was."""
+
+from datetime import UTC, datetime
+
+from console.accounts.access import Actor
+from console.actions import marks
+from console.models import Mark
+from workers.documents.snapshot import Snapshot
+
+SEEN = "seen"
+
+
+class RolloutMarks:
+    """Follows snapshots, each later than those before. What was rolled out while nobody followed is marked
+    when it is seen, if an earlier rollout of the part was.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[str, str], str] = {}
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Raises what the database raises."""
+        for plant, row in snapshot.plants.items():
+            for part, revision in row.revisions.items() if row.state == SEEN else ():
+                before = self._before.get((plant, part)) or _marked(plant, part)
+                if before not in ("", revision):
+                    _mark(plant, part, revision, before, datetime.fromtimestamp(snapshot.at or 0.0, UTC))
+                self._before[plant, part] = revision
+
+
+def _mark(plant: str, part: str, revision: str, before: str, now: datetime) -> None:
+    marks.add(
+        Actor(name=_author(plant), role="operator"),
+        kind=Mark.Kind.DEPLOY,
+        title=f"{_title(part)}{revision}"[: marks.LONGEST_TITLE],
+        text=f"Rolled out at {plant}; it was revision {before}.",
+        now=now,
+    )
+
+
+def _marked(plant: str, part: str) -> str:
+    """The revision of the newest mark, "" where there is none."""
+    found = Mark.objects.filter(author=_author(plant), title__startswith=_title(part)).order_by("-at").first()
+    return found.title.removeprefix(_title(part)) if found else ""
+
+
+def _author(plant: str) -> str:
+    return f"plant:{plant}"
+
+
+def _title(part: str) -> str:
+    return f"{part}: revision "

@@ -1,0 +1,47 @@
+"""What is rolled out at another plant stands on the timeline, once."""
+
+import pytest
+
+from console.models import AuditEntry, Mark
+from console.timeline.rollouts import RolloutMarks
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import Snapshot
+
+pytestmark = pytest.mark.django_db
+NOW = 1_790_000_000.0
+
+
+def snapshot(revision, at=NOW, state="seen"):
+    status = PlantStatus(kind="kubernetes", state=state, revisions={"worker": revision})
+    return Snapshot(plant="main", at=at, plants={"shop": status})
+
+
+def titles():
+    return list(Mark.objects.order_by("pk").values_list("title", flat=True))
+
+
+def test_a_new_revision_is_a_mark_and_the_first_that_is_seen_is_none():
+    followed = RolloutMarks()
+    for revision in ("6", "6", "7", "7"):
+        followed.follow(snapshot(revision))
+    [mark] = Mark.objects.all()
+    assert (mark.kind, mark.title, mark.author) == ("deploy", "worker: revision 7", "plant:shop")
+    assert mark.at.timestamp() == NOW
+    assert "it was revision 6" in mark.text
+    assert AuditEntry.objects.filter(action="mark.add").count() == 1
+
+
+def test_a_plant_that_is_not_seen_rolls_out_nothing():
+    followed = RolloutMarks()
+    followed.follow(snapshot("6"))
+    followed.follow(snapshot("7", state="stale"))
+    assert titles() == []
+
+
+def test_whoever_follows_next_marks_what_came_meanwhile_and_nothing_twice():
+    first = RolloutMarks()
+    first.follow(snapshot("6"))
+    first.follow(snapshot("7"))
+    RolloutMarks().follow(snapshot("7"))
+    RolloutMarks().follow(snapshot("8"))
+    assert titles() == ["worker: revision 7", "worker: revision 8"]

@@ -1,0 +1,1 @@
+"""Kubernetes workloads, beside a mock of the API server."""

@@ -1,0 +1,101 @@
+"""A Kubernetes API server for tests: `kmock`, which keeps objects and merges what is patched, `/scale` too.
+
+It is no cluster: no controller acts on what is ordered, nobody is authorised, and an HPA or a ScaledObject
+scales nothing. `settle` does what a Deployment's controller does to its status.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kmock import KubernetesEmulator, Server, resource
+
+DEPLOYMENTS = resource("apps/v1/deployments")
+STATEFUL_SETS = resource("apps/v1/statefulsets")
+HPAS = resource("autoscaling/v2/horizontalpodautoscalers")
+SCALED_OBJECTS = resource("keda.sh/v1alpha1/scaledobjects")
+NAMESPACE = "shop"
+KINDS = (DEPLOYMENTS, STATEFUL_SETS, HPAS, SCALED_OBJECTS)
+
+
+class Cluster:
+    """At `url`; its objects by kind and name."""
+
+    def __init__(self, handler: KubernetesEmulator, url: str) -> None:
+        self.handler, self.url = handler, url
+        for kind in KINDS:
+            handler.resources[kind] = {}
+
+    def put(self, kind, name, spec, **metadata):
+        self.handler.objects[kind, NAMESPACE, name] = {
+            "metadata": {"name": name, "namespace": NAMESPACE, **metadata},
+            "spec": spec,
+        }
+
+    def deployment(self, name, replicas=2, kind=DEPLOYMENTS, **metadata):
+        self.put(kind, name, {"replicas": replicas}, **metadata)
+        self.settle()
+
+    def scaled_object(self, workload, **metadata):
+        spec = {"scaleTargetRef": {"name": workload}, "minReplicaCount": 1, "maxReplicaCount": 9}
+        self.put(SCALED_OBJECTS, f"keda-{workload}", spec, **metadata)
+
+    def hpa(self, workload, behavior=None, **metadata):
+        spec = {"scaleTargetRef": {"name": workload}, "minReplicas": 2, "maxReplicas": 8}
+        self.put(
+            HPAS, f"hpa-{workload}", spec if behavior is None else {**spec, "behavior": behavior}, **metadata
+        )
+
+    def get(self, kind, name):
+        return self.handler.objects[kind, NAMESPACE, name]
+
+    def delete(self, kind, name):
+        self.handler.objects[kind, NAMESPACE, name].delete()
+
+    def annotations(self, kind, name):
+        return dict(self.get(kind, name)["metadata"].get("annotations") or {})
+
+    def settle(self):
+        """What is ordered is there, ready and of the newest revision."""
+        for kind in (DEPLOYMENTS, STATEFUL_SETS):
+            for (of, _, _), row in list(self.handler.objects.items()):
+                if of == kind and not row.deleted:
+                    count = row["spec"]["replicas"]
+                    row.patch(
+                        {"status": {"replicas": count, "readyReplicas": count, "updatedReplicas": count}}
+                    )
+
+    def patches(self):
+        """What was patched, in order: (path, body)."""
+        return [(request.url.path, request.data) for request in self.handler["patch"]]
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def run(work):
+        return asyncio.run_coroutine_threadsafe(work, loop).result(10.0)
+
+    async def start():
+        handler = KubernetesEmulator()
+        await handler.__aenter__()
+        server = Server(handler)
+        await server.__aenter__()
+        return handler, server
+
+    async def stop():
+        await server.__aexit__(None, None, None)
+        await handler.__aexit__(None, None, None)
+
+    handler, server = run(start())
+    try:
+        yield Cluster(handler, str(server.url).rstrip("/"))
+    finally:
+        run(stop())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10.0)
+        loop.close()

@@ -1,0 +1,256 @@
+"""Workloads by their replicas; KEDA and HPA held while a loop steers, and restored as they were.
+
+`kmock` stands for the API server: what is asked of it and patched there is real, the cluster is not.
+"""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from queues.errors import BadInput
+from tests.workers.plants.foreign.kubernetes.cluster import (
+    DEPLOYMENTS,
+    HPAS,
+    SCALED_OBJECTS,
+    STATEFUL_SETS,
+    cluster,
+)
+from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.kubernetes.api_server import ApiServer
+from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
+from workers.plants.foreign.kubernetes.kubernetes_plant import REVISION, KubernetesPlant
+from workers.plants.holding import PlantHeld
+from workers.plants.plant import PlantConfused, PlantSilent
+
+NOW = 1_790_000_000.0
+
+
+@pytest.fixture
+def k8s():
+    with cluster() as running:
+        yield running
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def plant_of():
+    made = []
+
+    def make(k8s, clock, workloads="parse > score", name="shop", **options):
+        given = {"namespace": "shop", "workloads": workloads, **options}
+        made.append(KubernetesPlant(PlantAddress(name=name, url=k8s.url, options=given), clock))
+        return made[-1]
+
+    yield make
+    for plant in made:
+        plant.close()
+
+
+def policies(k8s, name):
+    behaviour = k8s.get(HPAS, name)["spec"].get("behavior") or {}
+    return {each: (behaviour.get(each) or {}).get("selectPolicy") for each in ("scaleUp", "scaleDown")}
+
+
+def test_replicas_are_ordered_by_scale_and_a_stateful_set_is_one_too(k8s, clock, plant_of):
+    k8s.deployment("parse", 2)
+    k8s.deployment("score", 3, STATEFUL_SETS)
+    plant = plant_of(k8s, clock, "parse > statefulset/score")
+    assert [list(path) for path in plant.topology().paths.values()] == [["outside", "parse", "score"]]
+    plant.set_parallelism({"parse": 5, "score": 4})
+    assert k8s.patches() == [
+        ("/apis/apps/v1/namespaces/shop/deployments/parse/scale", {"spec": {"replicas": 5}}),
+        ("/apis/apps/v1/namespaces/shop/statefulsets/score/scale", {"spec": {"replicas": 4}}),
+    ]
+    assert plant.topology().operators["parse"].parallelism == 2  # what is there, not what was ordered
+    k8s.settle()
+    assert plant.topology().operators["parse"].parallelism == 5
+
+
+def test_keda_is_paused_while_a_loop_steers_and_goes_on_afterwards(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.deployment("score")
+    k8s.scaled_object("parse", annotations={"team": "orders"})
+    k8s.hpa("parse", ownerReferences=[{"kind": "ScaledObject", "name": "keda-parse"}])
+    plant = plant_of(k8s, clock)
+    plant.set_parallelism({"parse": 4})
+    annotations = k8s.annotations(SCALED_OBJECTS, "keda-parse")
+    assert annotations[PAUSED] == "true"
+    assert json.loads(annotations[HELD])["by"] == "weir/shop"
+    assert k8s.patches()[0][0].endswith("scaledobjects/keda-parse")  # before anything was scaled
+    assert policies(k8s, "hpa-parse") == {"scaleUp": None, "scaleDown": None}  # it is KEDA's own
+    plant.release()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {"team": "orders"}
+
+
+def test_an_hpa_changes_nothing_meanwhile_and_gets_its_policies_back(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    before = {"scaleDown": {"selectPolicy": "Min", "stabilizationWindowSeconds": 120}}
+    k8s.hpa("parse", behavior=before)
+    plant = plant_of(k8s, clock, "parse")
+    plant.hold(60.0)
+    assert policies(k8s, "hpa-parse") == {"scaleUp": "Disabled", "scaleDown": "Disabled"}
+    plant.release()
+    assert policies(k8s, "hpa-parse") == {"scaleUp": None, "scaleDown": "Min"}
+    assert k8s.get(HPAS, "hpa-parse")["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 120
+    assert HELD not in k8s.annotations(HPAS, "hpa-parse")
+
+
+def test_a_hold_is_renewed_in_time_not_at_each_tick_and_keeps_what_was_there_first(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.hpa("parse", behavior={"scaleUp": {"selectPolicy": "Max"}})
+    plant = plant_of(k8s, clock, "parse")
+    for _ in range(10):
+        plant.hold(60.0)
+        clock.now += 5.0
+    assert len(k8s.patches()) == 2
+    plant.release()
+    assert policies(k8s, "hpa-parse")["scaleUp"] == "Max"
+
+
+def test_a_hold_that_nobody_renewed_is_ended_by_whoever_observes(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse")
+    plant_of(k8s, clock, "parse").hold(60.0)  # its loop dies now
+    watching = plant_of(k8s, clock, "parse")
+    clock.now += 59.0
+    watching.sections()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
+    clock.now += 2.0
+    watching.sections()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
+
+
+def test_what_a_person_has_paused_stays_paused(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse", annotations={PAUSED: "true"})
+    plant = plant_of(k8s, clock, "parse")
+    plant.hold(60.0)
+    plant.release()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {PAUSED: "true"}
+    assert k8s.patches() == []
+
+
+def test_another_weir_that_holds_is_not_disturbed_until_its_end(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse")
+    one, other = plant_of(k8s, clock, "parse"), plant_of(k8s, clock, "parse", name="far-shop")
+    one.hold(60.0)
+    with pytest.raises(PlantHeld) as held:
+        other.set_parallelism({"parse": 4})
+    assert (held.value.holder, held.value.until) == ("weir/shop", NOW + 60.0)
+    assert k8s.get(DEPLOYMENTS, "parse")["spec"]["replicas"] == 2
+    other.release()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
+    clock.now += 61.0
+    other.set_parallelism({"parse": 4})
+    assert json.loads(k8s.annotations(SCALED_OBJECTS, "keda-parse")[HELD])["by"] == "weir/far-shop"
+
+
+def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, monkeypatch, plant_of):
+    k8s.deployment("parse", 2)
+    k8s.deployment("score", 2)
+    plant, scale = plant_of(k8s, clock), ApiServer.patch
+
+    def refuse(server, group, path, changes):
+        if path.startswith("deployments/score"):
+            raise PlantConfused("shop refuses to patch deployments/score/scale (403): forbidden")
+        return scale(server, group, path, changes)
+
+    monkeypatch.setattr(ApiServer, "patch", refuse)
+    with pytest.raises(PlantConfused, match="403"):
+        plant.set_parallelism({"parse": 5, "score": 5})
+    assert k8s.get(DEPLOYMENTS, "parse")["spec"]["replicas"] == 2
+
+
+def test_the_page_says_what_was_ordered_what_is_ready_and_who_scales(k8s, clock, plant_of):
+    k8s.deployment("parse", 2)
+    k8s.hpa("parse")
+    plant = plant_of(k8s, clock, "parse")
+    plant.set_parallelism({"parse": 5})
+    replicas, autoscalers = plant.sections()
+    assert replicas.rows == [["parse", 5, 2, 2, 2, None, "in progress"]]
+    assert autoscalers.rows == [["parse", "HPA", "hpa-parse", 2, 8, "held by weir/shop"]]
+
+
+def test_what_is_rolled_out_is_known_of_each_workload(k8s, clock, plant_of):
+    k8s.deployment("parse", annotations={REVISION: "7"})
+    k8s.deployment("mail")
+    plant = plant_of(k8s, clock, "parse, mail")
+    plant.topology()
+    assert plant.revisions() == {"parse": "7"}
+
+
+def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
+    k8s.deployment("parse")
+    k8s.deployment("mail", 1, STATEFUL_SETS)
+    k8s.scaled_object("parse")
+    found = kinds()["kubernetes"].inspected(
+        PlantAddress(name="shop", url=k8s.url, options={"namespace": "shop"})
+    )
+    assert {part.name: part.tasks for part in found.parts} == {"deployment/parse": 2, "statefulset/mail": 1}
+    assert any("KEDA keda-parse scales parse" in said for said in found.said)
+    assert any("scaledobjects" in need for need in found.needs)
+    assert k8s.patches() == []
+
+
+def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
+    away = PlantAddress(name="shop", url="http://127.0.0.1:1099", options={"workloads": "parse"})
+    with closing(KubernetesPlant(away)) as plant, pytest.raises(PlantSilent, match="can't be reached"):
+        plant.topology()
+    k8s.handler["get", "/apis/apps/v1/namespaces/shop/deployments/parse"] << 403
+    with pytest.raises(PlantConfused, match="refuses to get deployments/parse \\(403\\)"):
+        plant_of(k8s, clock, "parse").topology()
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"workloads": ""}, "workloads"),
+        ({"workloads": "parse, parse"}, "workloads"),
+        ({"workloads": "../secrets"}, "workloads"),
+        ({"workloads": "daemonset/parse"}, "workloads"),
+        ({"workloads": "outside"}, "workloads"),
+        ({"workloads": "parse", "minimum": "-1"}, "minimum"),
+        ({"workloads": "parse", "minimum": "5", "maximum": "4"}, "minimum"),
+        ({"workloads": "parse", "maximum": "many"}, "maximum"),
+        ({"workloads": "parse", "namespace": "a/b"}, "namespace"),
+    ],
+)
+def test_options_that_can_not_be_are_refused_by_name(options, field):
+    with pytest.raises(BadInput) as refused:
+        kinds()["kubernetes"].check(PlantAddress(name="shop", url="https://k8s.example", options=options))
+    assert refused.value.field == field
+
+
+def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
+    (tmp_path / "token").write_text("of the pod\n")
+
+    def sent(url, secret=""):
+        address = PlantAddress(name="shop", url=url, secret=secret)
+        server = ApiServer(address, "shop", tmp_path)
+        found = server._line._client.headers.get("authorization")
+        server.close()
+        return found
+
+    assert sent("https://kubernetes.default.svc") == "Bearer of the pod"
+    assert sent("https://kubernetes.default.svc.cluster.local") == "Bearer of the pod"
+    assert sent("https://kubernetes.default.svc", "own") == "Bearer own"
+    for other in (
+        "http://kubernetes.default.svc",
+        "https://kubernetes.default.svcs.example",
+        "https://k8s.example",
+    ):
+        assert sent(other) is None

@@ -1,0 +1,73 @@
+"""An operator that reads a log takes its measures from its consumer group, seen at another plant."""
+
+import pytest
+
+from controllers.parallelism import inputs
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput
+from workers.documents.consumer_groups import ConsumerGroup
+from workers.documents.plants import PlantStatus
+from workers.plants.foreign.group_measures import GroupMeasures, groups_of
+
+OPTIONS = {"shop": {"lag": "worker=events/billing"}, "events": {}}
+
+
+def shop(replicas=2):
+    operators = {
+        "outside": MeasuredOperator("outside", "source", 1, fixed="outside"),
+        "worker": MeasuredOperator("worker", "operator", replicas, 1, 20),
+    }
+    topology = MeasuredTopology("shop", 5.0, 30.0, operators, (Link("outside", "worker"),))
+    return PlantStatus(kind="kubernetes", state="seen", topology=topology.to_document())
+
+
+def events(state="seen", **group):
+    return PlantStatus(kind="kafka", state=state, groups={"billing": ConsumerGroup(**group)})
+
+
+def joined(measures, group, replicas=2):
+    return measures.joined({"shop": shop(replicas), "events": group}, OPTIONS)["shop"]
+
+
+BEHIND = {"lag_events": 4_000, "lag_seconds": 40.0, "in_per_second": 120.0, "out_per_second": 100.0}
+LEVEL = {"lag_events": 0, "lag_seconds": 0.0, "in_per_second": 60.0, "out_per_second": 60.0}
+
+
+def test_a_group_that_is_behind_says_how_long_an_event_takes_its_consumers():
+    topology = joined(GroupMeasures(), events(**BEHIND))
+    worker = topology.operators["worker"]
+    assert inputs.rate_per_second(worker, 30.0) == pytest.approx(120.0)
+    assert inputs.service_seconds(worker) == pytest.approx(2 / 100.0)
+    assert inputs.backlog_events(topology, worker) == pytest.approx(40.0 * 120.0)
+    assert topology.path_latency_seconds(["outside", "worker"]) == pytest.approx(40.0 + 0.02)
+    assert topology.operators["outside"].measure("outputs") == pytest.approx(120.0 * 30)
+
+
+def test_a_group_that_keeps_up_is_known_by_what_it_did_when_it_was_behind():
+    measures = GroupMeasures()
+    assert inputs.service_seconds(joined(measures, events(**LEVEL)).operators["worker"]) is None
+    joined(measures, events(**BEHIND))
+    worker = joined(measures, events(**LEVEL), replicas=4).operators["worker"]
+    assert inputs.service_seconds(worker) == pytest.approx(0.02)
+    assert worker.measure("utilisation") == pytest.approx(60 * 0.02 / 4)
+
+
+def test_a_lag_that_is_only_known_at_least_counts_its_events():
+    group = {**BEHIND, "lag_seconds": 3.0, "at_least": True}
+    [link] = joined(GroupMeasures(), events(**group)).links
+    assert link.latency_seconds == pytest.approx(4_000 / 120.0)
+
+
+def test_without_the_group_or_while_its_plant_is_stale_nothing_is_measured():
+    measures = GroupMeasures()
+    for other in (PlantStatus(kind="kafka", state="seen"), events("stale", **BEHIND)):
+        worker = joined(measures, other).operators["worker"]
+        assert worker.measure("inputs") is None
+    assert measures.joined({"events": events(**BEHIND)}, OPTIONS) == {}
+
+
+@pytest.mark.parametrize("text", ["worker", "worker=events", "=events/billing", "worker=/billing", "worker="])
+def test_what_names_no_group_is_refused(text):
+    with pytest.raises(BadInput) as refused:
+        groups_of(text)
+    assert refused.value.field == "lag"

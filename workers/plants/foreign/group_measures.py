@@ -1,0 +1,127 @@
+"""Measures of operators that read a log: the lag of their consumer group, seen at another plant, is theirs.
+
+A registration's option `lag` says whose: `worker=events/billing` (the operator, the plant, the group). For an
+operator of n tasks whose group gets λ events a second and reads μ:
+
+    inputs of a task = λ · window / n,  executions = μ · window / n
+    latency of the links to it = lag in seconds; where that is only known at least, lag in events / λ
+    service time = n / μ while events wait; else what it was when they last did
+
+A group that keeps up doesn't say how much it could do: nothing is known of the service time before the group
+was behind for the first time, and laws hold until then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput
+from workers.documents.consumer_groups import ConsumerGroup
+from workers.documents.plants import PlantStatus
+
+OPTION, SEEN = "lag", "seen"
+HELP = (
+    "whose consumer group an operator is: worker=events/billing (operator=plant/group), separated by commas"
+)
+BEHIND_SECONDS = 2.0  # a group that is less behind may have read all that there was
+NEW_SHARE = 0.3  # of a new service time, beside what it was
+
+
+def groups_of(text: str) -> dict[str, tuple[str, str]]:
+    """Operator → (plant, group). Raises BadInput."""
+    found = {}
+    for each in text.split(","):
+        if not each.strip():
+            continue
+        operator, is_given, whose = (part.strip() for part in each.partition("="))
+        plant, _, group = whose.partition("/")
+        if not (operator and is_given and plant and group):
+            raise BadInput(OPTION, f"takes operator=plant/group, not {each.strip()[:60]!r}.")
+        found[operator] = plant, group
+    return found
+
+
+class GroupMeasures:
+    """Remembers the service times that groups had when they were behind."""
+
+    def __init__(self) -> None:
+        self._service_seconds: dict[tuple[str, str], float] = {}
+
+    def joined(
+        self, statuses: Mapping[str, PlantStatus], options: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, MeasuredTopology]:
+        """The topologies of the plants that name groups, with their measures where both plants are seen."""
+        found = {}
+        for name, status in statuses.items():
+            text = options[name].get(OPTION, "")
+            if text and status.topology is not None and status.state == SEEN:
+                found[name] = self._joined(
+                    name, MeasuredTopology.from_document(status.topology), statuses, text
+                )
+        return found
+
+    def _joined(
+        self, name: str, topology: MeasuredTopology, statuses: Mapping[str, PlantStatus], text: str
+    ) -> MeasuredTopology:
+        for operator, (plant, group_name) in groups_of(text).items():
+            there = statuses.get(plant)
+            group = there.groups.get(group_name) if there is not None and there.state == SEEN else None
+            if group is not None and operator in topology.operators:
+                topology = self._measured(name, topology, operator, group)
+        return topology
+
+    def _measured(
+        self, name: str, topology: MeasuredTopology, operator: str, group: ConsumerGroup
+    ) -> MeasuredTopology:
+        found = topology.operators[operator]
+        service = self._service(name, found, group)
+        measures = _measures(found, group, service, topology.window_seconds)
+        with_measures = replace(found, tasks=(measures,) * found.parallelism)
+        operators = {**topology.operators, operator: with_measures}
+        wait, links = _wait_seconds(group), []
+        for link in topology.links:
+            if link.target == operator:
+                link = replace(link, latency_seconds=wait)
+                source = operators[link.source]
+                if source.kind == "source" and group.in_per_second is not None:
+                    offered = group.in_per_second * topology.window_seconds + (
+                        source.measure("outputs") or 0.0
+                    )
+                    operators[link.source] = replace(source, tasks=({"outputs": offered},))
+            links.append(link)
+        return replace(topology, operators=operators, links=tuple(links))
+
+    def _service(self, name: str, operator: MeasuredOperator, group: ConsumerGroup) -> float | None:
+        """Of one event in one task."""
+        before = self._service_seconds.get((name, operator.name))
+        is_behind = (group.lag_seconds or 0.0) > BEHIND_SECONDS
+        if not (is_behind and group.out_per_second and operator.parallelism):
+            return before
+        now = operator.parallelism / group.out_per_second
+        smooth = now if before is None else before + NEW_SHARE * (now - before)
+        self._service_seconds[name, operator.name] = smooth
+        return smooth
+
+
+def _measures(
+    operator: MeasuredOperator, group: ConsumerGroup, service: float | None, window_seconds: float
+) -> dict[str, float | None]:
+    """Of each task: all are taken to be alike."""
+    count = max(1, operator.parallelism)
+    into, out = group.in_per_second, group.out_per_second
+    worked = None if out is None else out * window_seconds / count
+    return {
+        "inputs": None if into is None else into * window_seconds / count,
+        "executions": worked,
+        "service_seconds": service,
+        "latency_seconds": service,
+        "utilisation": None if out is None or service is None else min(1.0, out * service / count),
+    }
+
+
+def _wait_seconds(group: ConsumerGroup) -> float | None:
+    if group.lag_seconds is not None and not group.at_least:
+        return group.lag_seconds
+    if group.lag_events is None or not group.in_per_second:
+        return group.lag_seconds
+    return max(group.lag_seconds or 0.0, group.lag_events / group.in_per_second)

@@ -1,0 +1,105 @@
+"""A Kubernetes API server over HTTP: what is read there, and what is patched.
+
+The token is the registration's secret, or in a cluster that of the pod's service account, which goes to the
+cluster's own address alone. It is rotated: a server that refuses it is asked once more, with the new one.
+The certificate is checked against WEIR_KUBERNETES_CA, the pod's own authority, or those that the host trusts.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from queues import environment as variables
+from queues.errors import BadInput
+from workers.host import egress
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.line import JSON, TIMEOUT_SECONDS, PlantClient
+from workers.plants.plant import PlantConfused
+
+IN_CLUSTER = "kubernetes.default.svc"
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class ApiServer:
+    """Of one namespace. account: where a pod's service account lies."""
+
+    def __init__(self, address: PlantAddress, namespace: str, account: Path = ACCOUNT) -> None:
+        self.name, self._namespace = address.name, namespace
+        self._address, self._account = address, account
+        self._token = ""
+        self._line = self._connected()
+
+    def _connected(self) -> PlantClient:
+        address = self._address
+        self._token = address.secret or _token(address.url, self._account)
+        transport = address.transport
+        if transport is None and address.url.startswith("https:"):
+            authorities = _authorities(address.url, self._account)
+            transport = egress.Transport(2 * TIMEOUT_SECONDS, verify=authorities)
+        return PlantClient(address.name, address.url, self._token, transport=transport)
+
+    def _ask(self, method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Any]:
+        answer = self._line.ask(method, path, body, content_type=content_type)
+        own = "" if self._address.secret else _token(self._address.url, self._account)
+        if answer[0] == 401 and own not in ("", self._token):
+            self._line.close()
+            self._line = self._connected()
+            answer = self._line.ask(method, path, body, content_type=content_type)
+        return answer
+
+    def get(self, group: str, path: str) -> Any:
+        """An object or a list of the namespace, such as ("apps/v1", "deployments/shop"); None where there is
+        none, nor such a kind. Raises PlantSilent and PlantConfused.
+        """
+        status, document = self._ask("GET", self._path(group, path))
+        if status == 404:
+            return None
+        return self._checked(status, document, f"get {path}")
+
+    def patch(self, group: str, path: str, changes: Any) -> Any:
+        """Merge changes into an object; None in them removes. Raises as `get` does, also where it is not
+        there.
+        """
+        status, document = self._ask("PATCH", self._path(group, path), changes, MERGE_PATCH)
+        return self._checked(status, document, f"patch {path}")
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _path(self, group: str, path: str) -> str:
+        return f"apis/{group}/namespaces/{self._namespace}/{path}"
+
+    def _checked(self, status: int, document: Any, what: str) -> Any:
+        if status in (200, 201) and isinstance(document, dict):
+            return document
+        said = document.get("message") if isinstance(document, dict) else None
+        raise PlantConfused(f"{self.name} refuses to {what} ({status}): {str(said or 'no reason')[:300]}")
+
+
+def _is_in_cluster(url: str) -> bool:
+    host = httpx.URL(url).host
+    return host == IN_CLUSTER or host.startswith(f"{IN_CLUSTER}.")
+
+
+def _token(url: str, account: Path) -> str:
+    """Of the pod's service account, for the cluster's own address over TLS; else none."""
+    if not (url.startswith("https:") and _is_in_cluster(url)):
+        return ""
+    try:
+        return (account / "token").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _authorities(url: str, account: Path) -> ssl.SSLContext:
+    """Raises BadInput for a file that can't be read."""
+    own = account / "ca.crt"
+    set_file = variables.KUBERNETES_CA.text()
+    file = set_file or (str(own) if _is_in_cluster(url) and own.is_file() else "")
+    try:
+        return ssl.create_default_context(cafile=file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise BadInput(variables.KUBERNETES_CA.name, f"takes a file of certificates ({error}).") from None

@@ -1,0 +1,245 @@
+"""Deployments and StatefulSets of a namespace as a plant: replicas are tasks, set by their `/scale`.
+
+`workloads` says which, and in which order events pass them: `parse > score, mail` are two paths, the first of
+two steps. What was ordered is `spec.replicas`, what is there `status.replicas`. While a loop steers, KEDA and
+the HorizontalPodAutoscaler of a workload are held (`autoscalers`), and restored afterwards.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from itertools import pairwise
+from typing import Any
+
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput, WeirError
+from workers.documents.plants import FoundPart, FoundPlant, PlantSection
+from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
+from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption
+from workers.plants.foreign.kubernetes.api_server import ApiServer
+from workers.plants.foreign.kubernetes.autoscalers import Autoscalers
+from workers.plants.holding import SECONDS
+from workers.plants.plant import PlantConfused
+
+APPS = "apps/v1"
+KINDS: Mapping[str, str] = {"deployment": "deployments", "statefulset": "statefulsets"}
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
+SOURCE, NOT_SET = "outside", "what comes from outside the cluster"
+REVISION = "deployment.kubernetes.io/revision"
+WINDOW_SECONDS = 30.0
+LEAST, MOST, MOST_WORKLOADS = 1, 20, 20
+OPTIONS: Mapping[str, PlantOption] = {
+    "namespace": PlantOption("of the workloads", "Namespace", default="default"),
+    "workloads": PlantOption(
+        "Deployments, or statefulset/NAME, in the order of events: parse > score, mail",
+        "Workloads",
+        required=True,
+    ),
+    OPTION: PlantOption(HELP, "Lag of"),
+    "minimum": PlantOption("replicas of a workload at least", "Minimum", default=str(LEAST)),
+    "maximum": PlantOption("replicas of a workload at most", "Maximum", default=str(MOST)),
+}
+NEEDS = (
+    "To read: get on deployments and statefulsets of the namespace (group apps).",
+    "To steer: patch on deployments/scale and statefulsets/scale; list and patch on horizontalpodautoscalers"
+    " (autoscaling) and, with KEDA, on scaledobjects (keda.sh).",
+)
+
+
+class KubernetesPlant(Adapter):
+    """The workloads of one namespace."""
+
+    def __init__(self, address: PlantAddress, clock: Callable[[], float] = time.time) -> None:
+        self._name, self._clock = address.name, clock
+        self._paths = paths_of(address.option("workloads"))
+        self._least, self._most = bounds_of(address)
+        self._server = ApiServer(address, address.option("namespace", "default"))
+        self._kinds = {name: kind for path in self._paths for kind, name in path}
+        self._autoscalers = Autoscalers(self._server, self._kinds, f"weir/{address.name}")
+        self._revisions: dict[str, str] = {}
+
+    def topology(self) -> MeasuredTopology:
+        """Raises PlantSilent and PlantConfused."""
+        found = self._read()
+        self._revisions = {name: revision for name, each in found.items() if (revision := _revision(each))}
+        operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
+        for name, document in found.items():
+            operators[name] = MeasuredOperator(name, "operator", _replicas(document), self._least, self._most)
+        links = []
+        for path in self._paths:
+            names = [name for _, name in path if name in found]
+            links += [Link(*pair) for pair in pairwise([SOURCE, *names])]
+        return MeasuredTopology(self._name, self._clock(), WINDOW_SECONDS, operators, tuple(links))
+
+    def set_parallelism(self, tasks: Mapping[str, int]) -> None:
+        """All of them or none: where one is refused, those before it are set back. Raises as `Elastic`
+        says.
+        """
+        found = self._read()
+        operators = {
+            name: MeasuredOperator(name, "operator", _replicas(document), self._least, self._most)
+            for name, document in found.items()
+        }
+        operators[SOURCE] = MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)
+        MeasuredTopology(self._name, 0.0, WINDOW_SECONDS, operators).check_tasks(tasks)
+        ordered = {name: _ordered(found[name]) for name in tasks}
+        changes = {name: count for name, count in tasks.items() if ordered[name] != count}
+        if tasks:
+            self._autoscalers.hold(self._clock(), SECONDS)
+        done: list[str] = []
+        try:
+            for name, count in changes.items():
+                self._scale(name, count)
+                done.append(name)
+        except WeirError:
+            for name in done:
+                with suppress(WeirError):
+                    self._scale(name, ordered[name])
+            raise
+
+    def hold(self, seconds: float) -> None:
+        """KEDA and HorizontalPodAutoscalers of the workloads change nothing for so long."""
+        self._autoscalers.hold(self._clock(), seconds)
+
+    def release(self) -> None:
+        """They go on as they were set up."""
+        self._autoscalers.release(self._clock())
+
+    def sections(self) -> Sequence[PlantSection]:
+        """Replicas with their rollouts, and the autoscalers; a hold whose end is past is ended."""
+        self._autoscalers.release(self._clock(), only_past=True)
+        rows = [_rollout(name, document) for name, document in self._read().items()]
+        scaled: list[list[str | float | None]] = [
+            [each.workload, each.kind, each.name, each.minimum, each.maximum, _state(each.held, each.is_off)]
+            for each in self._autoscalers.read()
+        ]
+        return (
+            PlantSection(
+                title="Replicas",
+                about="ordered against ready, and the revision that is rolled out",
+                columns=["Workload", "Ordered", "There", "Ready", "Updated", "Revision", "State"],
+                rows=rows,
+            ),
+            PlantSection(
+                title="Autoscalers",
+                about="held while a loop steers, restored afterwards",
+                columns=["Workload", "Kind", "Name", "Minimum", "Maximum", "State"],
+                rows=scaled,
+                empty="No KEDA ScaledObject and no HorizontalPodAutoscaler scales these workloads.",
+            ),
+        )
+
+    def revisions(self) -> Mapping[str, str]:
+        """A Deployment's number, a StatefulSet's name of its newest template."""
+        return self._revisions
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _read(self) -> dict[str, Any]:
+        """The workloads that are there, by name."""
+        found = {}
+        for name, kind in self._kinds.items():
+            document = self._server.get(APPS, f"{KINDS[kind]}/{name}")
+            if document is not None:
+                try:
+                    _replicas(document), _ordered(document)
+                except (KeyError, TypeError, ValueError) as error:
+                    said = f"{self._name} answers what is no {kind} ({error!r})."
+                    raise PlantConfused(said) from error
+                found[name] = document
+        return found
+
+    def _scale(self, name: str, count: int) -> None:
+        path = f"{KINDS[self._kinds[name]]}/{name}/scale"
+        self._server.patch(APPS, path, {"spec": {"replicas": count}})
+
+
+def paths_of(text: str) -> list[list[tuple[str, str]]]:
+    """`parse > score, statefulset/mail` → paths of (kind, name). Raises BadInput."""
+    paths = [[_workload(each) for each in path.split(">")] for path in text.split(",") if path.strip()]
+    names = [name for path in paths for _, name in path]
+    if not 0 < len(names) <= MOST_WORKLOADS:
+        raise BadInput("workloads", f"takes 1 to {MOST_WORKLOADS} workloads.")
+    if len(set(names)) < len(names) or SOURCE in names:
+        raise BadInput("workloads", f"takes each workload once, and none named {SOURCE}.")
+    return paths
+
+
+def bounds_of(address: PlantAddress) -> tuple[int, int]:
+    """Replicas at least and at most. Raises BadInput."""
+    found = []
+    for name, default in (("minimum", LEAST), ("maximum", MOST)):
+        text = address.option(name, str(default))
+        if not (text.isascii() and text.isdigit() and len(text) < 6):
+            raise BadInput(name, f"takes a whole number, not {text[:20]!r}.")
+        found.append(int(text))
+    if found[0] > found[1]:
+        raise BadInput("minimum", "takes at most the maximum.")
+    return found[0], found[1]
+
+
+def check(address: PlantAddress) -> None:
+    """Raise BadInput for options that can't be."""
+    names = {name for path in paths_of(address.option("workloads")) for _, name in path}
+    bounds_of(address)
+    if unknown := set(groups_of(address.option(OPTION))) - names:
+        raise BadInput(OPTION, f"names {min(unknown)}, which is not among the workloads.")
+    if not NAME.match(address.option("namespace", "default")):
+        raise BadInput("namespace", "takes the name of a namespace.")
+
+
+def inspect(address: PlantAddress) -> FoundPlant:
+    """What the namespace has; workloads that are named can be steered."""
+    namespace = address.option("namespace", "default")
+    with closing(ApiServer(address, namespace)) as server:
+        parts = []
+        for kind, plural in KINDS.items():
+            for row in (server.get(APPS, plural) or {"items": []})["items"]:
+                name = row["metadata"]["name"]
+                parts.append(FoundPart(name=f"{kind}/{name}", kind=kind, tasks=_ordered(row)))
+        said = [f"{len(parts)} workloads in namespace {namespace}."]
+        workloads = [part.name.rpartition("/")[2] for part in parts]
+        for each in Autoscalers(server, workloads, "").read():
+            said.append(
+                f"{each.kind} {each.name} scales {each.workload}; it would be held while a loop steers."
+            )
+    names = [part.name for part in parts]
+    what = "A Kubernetes namespace."
+    return FoundPlant(what=what, said=said, parts=parts, needs=list(NEEDS), choices={"workloads": names})
+
+
+def _workload(text: str) -> tuple[str, str]:
+    kind, _, name = text.strip().rpartition("/")
+    if (kind or "deployment") not in KINDS or not NAME.match(name):
+        raise BadInput("workloads", f"takes names, or statefulset/NAME, not {text.strip()[:40]!r}.")
+    return kind or "deployment", name
+
+
+def _ordered(document: Any) -> int:
+    """One without a number has one replica."""
+    return int(document["spec"].get("replicas", 1))
+
+
+def _replicas(document: Any) -> int:
+    """Pods that are there; what was ordered where the cluster says nothing yet."""
+    return int((document.get("status") or {}).get("replicas", _ordered(document)))
+
+
+def _revision(document: Any) -> str:
+    annotations, status = document["metadata"].get("annotations") or {}, document.get("status") or {}
+    return str(annotations.get(REVISION) or status.get("updateRevision") or "")
+
+
+def _rollout(name: str, document: Any) -> list[str | float | None]:
+    status, ordered = document.get("status") or {}, _ordered(document)
+    updated, ready = status.get("updatedReplicas"), status.get("readyReplicas")
+    state = "rolled out" if (updated or 0) >= ordered <= (ready or 0) else "in progress"
+    return [name, ordered, status.get("replicas"), ready, updated, _revision(document) or None, state]
+
+
+def _state(held: Mapping[str, Any], is_off: bool) -> str:
+    if held:
+        return f"held by {held.get('by')}"
+    return "switched off by somebody else" if is_off else "at work"
