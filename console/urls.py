@@ -72,6 +72,7 @@ urlpatterns = [
     path("plants/<str:name>/", plants.plant, name="plant"),
     path("plants/<str:name>/tasks", plants.tasks, name="plant-tasks"),
     path("plants/<str:name>/release", plants.release, name="plant-release"),
+    path("plants/<str:name>/resume", plants.resume, name="plant-resume"),
     path("plants/<str:name>/remove", plants.remove, name="plant-remove"),
     path("loops/", loops.loops, name="loops"),
     path("loops/<int:loop_id>/", loops.loop, name="loop"),

@@ -12,7 +12,8 @@ from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
-from workers.plants import holding
+from workers.plants import holding, orders
+from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic
 from workers.steering.overrides import read_reason
 
@@ -124,6 +125,20 @@ def release_hand(actor: Actor, plant: Elastic, name: str, control: redis.Redis) 
     if not release(actor, name, control):
         raise BadInput("plant", f"{name} is not held by you.")
     plant.release()
+
+
+def resume(actor: Actor, plant: str, reason: str) -> int:
+    """What was ordered of the plant's operators counts no longer, so that loops which hold because it took no
+    effect, or was undone, go on; how many orders there were.
+    """
+    why = read_reason(reason)
+    demand(actor, "plant.scale")
+    if not RegisteredPlant.objects.filter(name=plant).exists():
+        raise BadInput("plant", f"{plant} is not registered.")
+    with transaction.atomic():
+        forgotten = orders.forget(plant)
+        audit_log.record(actor, "plant.resume", plant, reason=why, before={"orders": forgotten})
+    return forgotten
 
 
 def holder_name(actor: Actor, controller: str = "") -> str:

@@ -64,12 +64,28 @@ class FoundPlant(StoredDocument, frozen=True, kw_only=True):
     choices: dict[str, list[str]] = {}
 
 
+class OrderStatus(StoredDocument, frozen=True, kw_only=True):
+    """What was last ordered of an operator, and what it has. at: when it was ordered, by a loop or a person.
+    now: its tasks, since when it was observed to have them. state: pending, reached, missed or undone
+    (`workers.plants.reached`). waiting_since: for what is pending or missed.
+    """
+
+    tasks: int
+    at: float
+    by: str
+    now: int | None = None
+    since: float | None = None
+    state: str = "pending"
+    waiting_since: float | None = None
+
+
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     """Another plant. state: seen, stale or unseen; error: what went wrong when it was observed
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
     `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
-    sections: what else its adapter shows. groups: the groups of consumers that read its logs, by name.
-    sensors: by name, the numbers that its declaration names. revisions: what is rolled out of each part.
+    sections: what else its adapter shows. orders: operator → what was ordered of it from here. groups: the
+    groups of consumers that read its logs, by name. sensors: by name, the numbers that its declaration names.
+    revisions: what is rolled out of each part.
     """
 
     kind: str = ""
@@ -85,6 +101,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     groups: dict[str, ConsumerGroup] = {}
     sensors: dict[str, SensorStatus] = {}
     revisions: dict[str, str] = {}
+    orders: dict[str, OrderStatus] = {}
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):

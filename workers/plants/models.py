@@ -21,3 +21,20 @@ class RegisteredPlant(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class PlantOrder(models.Model):
+    """The tasks of an operator that were last set from here, at `at`, by a loop or a person: one row each."""
+
+    plant = models.ForeignKey(RegisteredPlant, on_delete=models.CASCADE, related_name="orders")
+    operator = models.CharField(max_length=200)
+    tasks = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    by = models.CharField(max_length=200)
+    by_loop = models.BooleanField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["plant", "operator"], name="one_order_an_operator")]
+
+    def __str__(self) -> str:
+        return f"{self.plant.name} {self.operator}: {self.tasks}"

@@ -15,12 +15,14 @@ from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import LoadForecast, PlantStatus
-from workers.documents.snapshot import Snapshot
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.documents.states import SubjectState
 from workers.history.load_forecasts import LoadForecasts
 from workers.pipeline.declaration.orders import Orders
+from workers.plants.foreign.adapters import patience_seconds
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import holder_of
+from workers.plants.orders import OrderWatch
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
 from workers.snapshot.action_summary import with_action_summary
@@ -66,6 +68,7 @@ class LocalPlant(SteeredPlant):
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
         self._load_forecasts = forecasts
+        self._orders = OrderWatch(patience=patience_seconds, before=lambda: self._before().plants)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._trends: dict[str, TrendWatch] = {}
         self._states: Mapping[str, SubjectState] | None = None
@@ -93,7 +96,7 @@ class LocalPlant(SteeredPlant):
             alerts=record.alerts,
             deeds=record.recent_actions,
             steered_by=holder_of(self._control, self._name),
-            plants=self._plants(monotonic_seconds),
+            plants=self._plants(now, monotonic_seconds),
             forecasts=self._forecasts(composed.pipeline, now),
         )
         found = hands(snapshot, record.caps, Orders(self._control).read())
@@ -101,19 +104,19 @@ class LocalPlant(SteeredPlant):
 
     def _judged(self, snapshot: Snapshot, limits: Limits, listed: Collection[str]) -> Snapshot:
         """With the states of its subjects, and what follows from them."""
-        before = self._before() if self._states is None else self._states
+        before = self._before().states if self._states is None else self._states
         self._states = evaluated(snapshot, before, limits, listed)
         snapshot = changed(snapshot, states=self._states)
         snapshot = changed(snapshot, health=health(snapshot))
         return changed(snapshot, health=with_action_summary(snapshot))
 
-    def _before(self) -> Mapping[str, SubjectState]:
+    def _before(self) -> Snapshot:
         """What was published last: a watcher that has just begun knows no other past."""
         stored = self._control.get(keys.SNAPSHOT)
         try:
-            return Snapshot.from_json(stored).states if stored else {}
+            return Snapshot.from_json(stored) if stored else NOTHING_SEEN
         except BadDocument:
-            return {}
+            return NOTHING_SEEN
 
     def _with_trends(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
         """The trends of what waits, of each queue and of all together."""
@@ -135,9 +138,11 @@ class LocalPlant(SteeredPlant):
             self._parts = PartsRecord(_readable(stored))
         return self._parts
 
-    def _plants(self, at_seconds: float) -> dict[str, PlantStatus]:
-        """The registered plants, with who holds each here, and the trends of their groups' lag."""
-        rows = self._others.rows() if self._others else {}
+    def _plants(self, now: float, at_seconds: float) -> dict[str, PlantStatus]:
+        """The registered plants, with who holds each here, what became of what was ordered of them, and the
+        trends of their groups' lag.
+        """
+        rows = self._orders.step(self._others.rows(), now) if self._others else {}
         found = {}
         for name, row in rows.items():
             groups = {}

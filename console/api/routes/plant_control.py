@@ -347,7 +347,8 @@ def tasks_of(wanted: str) -> dict[str, int]:
 def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -> bool:
     actor: Actor = actor_for(request, "plant.scale")
     topology = topology_now(plant)
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+    by = plant_control.holder_name(actor, more.get("controller", ""))
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time), by) as elastic:
         plant_control.set_parallelism(actor, elastic, topology, tasks, control(), **more)
     return True
 

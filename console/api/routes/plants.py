@@ -12,7 +12,14 @@ from console.api.request.bodies import Given, Reason
 from console.api.routes.control import desired_value
 from console.api.routes.plant_control import topology_now
 from console.api.schemas.control import DesiredValue
-from console.api.schemas.plants import HandReleased, PlantList, PlantRemoved, PlantRow, TasksByHand
+from console.api.schemas.plants import (
+    HandReleased,
+    PlantList,
+    PlantRemoved,
+    PlantResumed,
+    PlantRow,
+    TasksByHand,
+)
 from console.connections.control_server import control, latest_snapshot
 from queues.stored_document import plain
 from workers.control.parts.operators import OWNERS
@@ -107,7 +114,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> dict[s
 def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
     topology = topology_now(plant)
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
         until = plant_control.set_by_hand(
             actor,
             elastic,
@@ -123,9 +130,19 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
 @router.post("/plants/{plant}/release", response=HandReleased, summary="Let the loops decide again at once")
 def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time)) as elastic:
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
         plant_control.release_hand(actor, elastic, plant, control())
     return {"plant": plant, "released": True}
+
+
+@router.post(
+    "/plants/{plant}/resume",
+    response=PlantResumed,
+    summary="Forget what was ordered and did not take effect: the loops that hold for it go on",
+)
+def resume_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "plant.scale")
+    return {"plant": plant, "forgotten": plant_control.resume(actor, plant, body.reason)}
 
 
 def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> dict[str, Any]:

@@ -131,6 +131,20 @@ class SensorStatus(ApiAnswer):
     error: str | None
 
 
+class PlantOrderRow(ApiAnswer):
+    """What was last ordered of an operator from here, and what it has."""
+
+    tasks: int = Field(description="That were ordered.")
+    at: Instant = Field(description="When they were.")
+    by: str = Field(description="A loop or a person.")
+    now: int | None = Field(description="Tasks that it has.")
+    since: Instant | None = Field(description="When it was first seen to have them.")
+    state: Annotated[str, one_of(("pending", "reached", "missed", "undone"))] = Field(
+        description="missed: it never had them; undone: something else set others. Loops hold for both."
+    )
+    waiting_since: Instant | None
+
+
 class SnapshotPlant(ApiAnswer):
     """A registered plant as the snapshot has it; most views leave out its topology."""
 
@@ -147,6 +161,7 @@ class SnapshotPlant(ApiAnswer):
     groups: dict[str, ConsumerGroup] = {}
     sensors: dict[str, SensorStatus] = {}
     revisions: dict[str, str] = Field({}, description="What is rolled out of each part.")
+    orders: dict[str, PlantOrderRow] = {}
 
 
 class TaskChannel(ApiAnswer):
@@ -239,3 +254,8 @@ class TasksByHand(ApiAnswer):
 class HandReleased(ApiAnswer):
     plant: str
     released: bool
+
+
+class PlantResumed(ApiAnswer):
+    plant: str
+    forgotten: int = Field(description="Orders that count no longer.")

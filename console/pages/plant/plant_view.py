@@ -1,16 +1,17 @@
 """A plant as a page shows it: its operators with their tasks, its paths, and the loops that set them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.loops import LoopStatus
-from workers.documents.plants import PlantHolder, PlantSection, SensorStatus
+from workers.documents.plants import OrderStatus, PlantHolder, PlantSection, SensorStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
+from workers.plants.orders import why_unreached
 from workers.plants.registry import LOCAL, why_unseen
 from workers.plants.topology import topology_of
 
@@ -32,6 +33,8 @@ class ShownPlant:
     sections: Sequence[PlantSection] = ()
     groups: Sequence["ShownGroup"] = ()
     sensors: Sequence["ShownSensor"] = ()
+    orders: Mapping[str, OrderStatus] = field(default_factory=dict)
+    unreached: str | None = None  # why its loops hold
 
     @property
     def charted(self) -> Sequence["ShownSensor"]:
@@ -126,10 +129,20 @@ def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
     until = held.until or (topology.held_until if topology else None)
     error = None if row.error is None else why_unseen(name, row)
     state, age = row.state, row.age_seconds
-    groups = groups_of(row.groups)
-    sensors = [ShownSensor(each, status) for each, status in row.sensors.items()]
     return ShownPlant(
-        name, row.kind, state, age, error, topology, holder, until, row.sections, groups, sensors
+        name,
+        row.kind,
+        state,
+        age,
+        error,
+        topology,
+        holder,
+        until,
+        row.sections,
+        groups_of(row.groups),
+        [ShownSensor(each, status) for each, status in row.sensors.items()],
+        row.orders,
+        why_unreached(row),
     )
 
 

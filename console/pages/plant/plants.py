@@ -234,7 +234,7 @@ def tasks(request: HttpRequest, name: str) -> Done:
     minutes = number_of(text_of(request, "minutes", "say for how long"), "minutes")
     if wanted != int(wanted):
         raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
-    with _refusals(), _adapter(name) as elastic:
+    with _refusals(), _adapter(request, name) as elastic:
         plant_control.set_by_hand(
             actor_of(request),
             elastic,
@@ -251,9 +251,16 @@ def tasks(request: HttpRequest, name: str) -> Done:
 @action("plant.scale", plant_page)
 def release(request: HttpRequest, name: str) -> Done:
     """Nothing need be posted: whoever set tasks by hand lets the loops decide again."""
-    with _refusals(), _adapter(name) as elastic:
+    with _refusals(), _adapter(request, name) as elastic:
         plant_control.release_hand(actor_of(request), elastic, name, control())
     return Done(f"The loops of {name} decide again.", reverse("plant", args=[name]))
+
+
+@action("plant.scale", plant_page)
+def resume(request: HttpRequest, name: str) -> Done:
+    """Posted: reason."""
+    plant_control.resume(actor_of(request), name, request.POST.get("reason", ""))
+    return Done(f"The loops of {name} go on.", reverse("plant", args=[name]))
 
 
 @contextmanager
@@ -275,5 +282,5 @@ def _seen(request: HttpRequest, name: str) -> MeasuredTopology:
     return seen(snapshot, name)
 
 
-def _adapter(name: str) -> AbstractContextManager[Elastic]:
-    return adapters.plant_named(name, PublishedPlant(control(), time.time))
+def _adapter(request: HttpRequest, name: str) -> AbstractContextManager[Elastic]:
+    return adapters.plant_named(name, PublishedPlant(control(), time.time), actor_of(request).name)

@@ -67,6 +67,7 @@ DOORS = {
     "GET plants/<str:name>/": "viewer",
     "POST plants/<str:name>/tasks": "operator",
     "POST plants/<str:name>/release": "operator",
+    "POST plants/<str:name>/resume": "operator",
     "POST plants/<str:name>/remove": "administrator",
     "GET loops/": "viewer",
     "GET loops/<int:loop_id>/": "viewer",
@@ -315,6 +316,7 @@ DOORS = {
     "POST api/v1/plants/<plant>/remove": "administrator",
     "POST api/v1/plants/<plant>/tasks": "operator",
     "POST api/v1/plants/<plant>/release": "operator",
+    "POST api/v1/plants/<plant>/resume": "operator",
     "GET control/<plant>/v1/getalloperators": "viewer",
     "GET control/<plant>/v1/getlogicaltopology": "viewer",
     "GET control/<plant>/v1/getphysicaltopology": "viewer",
@@ -368,6 +370,7 @@ OPERATIONS = {
 API_BODIES = {
     "POST api/v1/plants": {"name": "east", "kind": "weir", "url": "http://east", "reason": "a test"},
     "POST api/v1/plants/<plant>/remove": {"reason": "a test"},
+    "POST api/v1/plants/<plant>/resume": {"reason": "a test"},
     "POST api/v1/plants/<plant>/tasks": {"operator": "performance/hosts", "tasks": 2, "reason": "a test"},
     "POST api/v1/alerts/reported": {"version": "4", "alerts": []},
     "POST api/v1/alerts/<alert_id>/acknowledge": {},

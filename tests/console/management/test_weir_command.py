@@ -181,6 +181,7 @@ PAGES = {
     "plants/register": "plants create",
     "plants/<str:name>/tasks": "plants main tasks",
     "plants/<str:name>/release": "plants main release",
+    "plants/<str:name>/resume": "plants main resume",
     "plants/<str:name>/remove": "plants east remove",
     "overrides/create": "overrides create",
     "overrides/<int:override_id>/end": "overrides 1 end",

@@ -14,7 +14,7 @@ from tests.console.pipeline_sample import DECLARATION
 from workers.models import Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.holding import hold, holder_of, release
-from workers.plants.models import RegisteredPlant
+from workers.plants.models import PlantOrder, RegisteredPlant
 
 pytestmark = pytest.mark.django_db
 HOSTS = "performance/hosts"
@@ -187,6 +187,23 @@ def test_a_registration_that_cannot_be_is_refused_at_its_field(browsers, stored_
     answer = fetch(browsers["administrator"], "/plants/register", {**POSTED, **changed})
     assert answer.status_code == 422 and field in answer.json()["errors"]
     assert not RegisteredPlant.objects.exists()
+
+
+def test_an_order_that_took_no_effect_stands_on_the_page_and_a_person_lets_the_loops_go_on(browsers, east):
+    row = RegisteredPlant.objects.get()
+    now = timezone.now()
+    PlantOrder.objects.create(plant=row, operator="work", tasks=4, at=now, by="loop x", by_loop=True)
+    order = {"tasks": 4, "at": now.timestamp(), "by": "loop x", "now": 2, "since": now.timestamp()}
+    east(orders={"work": {**order, "state": "missed", "waiting_since": now.timestamp()}})
+    page = browsers["viewer"].get("/plants/east/").content.decode()
+    assert "work was ordered 4 tasks by loop x and has 2: no effect so far" in page
+    assert "plants/east/resume" not in page
+    operator = browsers["operator"]
+    assert "plants/east/resume" in operator.get("/plants/east/").content.decode()
+    assert fetch(operator, "/plants/east/resume", {"reason": ""}).status_code == 422
+    assert fetch(operator, "/plants/east/resume", {"reason": "the autoscaler is off now"}).json()["ok"]
+    assert not PlantOrder.objects.exists()
+    assert AuditEntry.objects.get().action == "plant.resume"
 
 
 def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east, control):

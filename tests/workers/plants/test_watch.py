@@ -181,12 +181,12 @@ def test_a_token_that_is_not_in_the_environment_is_named_and_never_another_word(
 @pytest.mark.django_db
 def test_plants_are_found_by_name():
     local = MemoryPlant(lambda: NOW, [])
-    with plant_named("main", local) as found:
+    with plant_named("main", local, "chief") as found:
         assert found is local
-    with pytest.raises(UnknownPlant, match="east"), plant_named("east", local):
+    with pytest.raises(UnknownPlant, match="east"), plant_named("east", local, "chief"):
         pass
     row().save()
-    with plant_named("east", local) as found:
-        assert isinstance(found, RemotePlant)
+    with plant_named("east", local, "chief") as found:
+        assert isinstance(found._plant, RemotePlant)
     with pytest.raises(RuntimeError, match="closed"):
         found.topology()

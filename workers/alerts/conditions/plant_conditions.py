@@ -8,6 +8,7 @@ from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.quality import HOST, most_nodes_are_late
 from workers.documents.queues import QueueStatus
+from workers.plants.reached import why_wrong
 
 
 def _seconds(value: float | None) -> str:
@@ -146,6 +147,14 @@ def _throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         yield Reading(
             {"queue": name}, 1.0, f"Queue {name}: admission is throttled, its producers have to wait."
         )
+
+
+def _order_unreached(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, plant in evidence.plant.plants.items():
+        wrong = [each for each in map(why_wrong, plant.orders, plant.orders.values()) if each]
+        more = f" ({len(wrong)} operators)" if len(wrong) > 1 else ""
+        said = f"Plant {name}: {wrong[0]}{more}." if wrong else f"Plant {name}: its tasks are as ordered."
+        yield Reading({"plant": name}, float(len(wrong)) if plant.state == "seen" else None, said)
 
 
 def _shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -289,6 +298,13 @@ CONDITIONS = (
         "queue",
         _throttled,
         source="records",
+    ),
+    Condition(
+        "order_unreached",
+        "Operators of another plant whose tasks are not as ordered: without effect, or undone there.",
+        "operators",
+        "plant",
+        _order_unreached,
     ),
     Condition(
         "shedding",

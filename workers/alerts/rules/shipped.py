@@ -90,6 +90,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         keep_seconds=0,
         severity="notice",
     ),
+    "order-unreached": _rule("order_unreached", "Tasks of {plant} are not as ordered", 1, 1),
     "plan-failed": _rule("plan_failed", "Plan {plan} failed", 1, 1, window_seconds=3600),
     "task-failed": _rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
     "audit-altered": _rule("audit_altered", "The audit was altered", 1, 0.5, severity="critical"),

@@ -22,6 +22,7 @@ from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import plant_named
+from workers.plants.orders import why_unreached
 from workers.plants.plant import Elastic, Plant, PlantSilent
 from workers.plants.registry import LOCAL, UnknownPlant, seen, why_unseen
 from workers.plants.topology import of_application, topology_of
@@ -70,6 +71,8 @@ def topology_inputs(
         return topology, measured
     if (holder := holder_of(target, snapshot, topology) or _owner_before(law, target, snapshot)) is not None:
         return topology, Measured(measured.age_seconds, holder)
+    if (why := why_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
+        return topology, Measured(measured.age_seconds, why)
     if not inputs.steered_paths(topology):
         return topology, Measured(measured.age_seconds, "there is no operator whose tasks can be set")
     return topology, measured
@@ -170,4 +173,4 @@ def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def elastic_of(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:
     """Whose tasks the loop sets: ours, or those of a registered plant."""
-    return plant_named(loop.target.get("plant", LOCAL), plant)
+    return plant_named(loop.target.get("plant", LOCAL), plant, f"loop {loop.name}", by_loop=True)

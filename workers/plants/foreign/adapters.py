@@ -14,7 +14,9 @@ from workers.host import egress
 from workers.plants import foreign
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
+from workers.plants.orders import OrderedPlant
 from workers.plants.plant import Elastic
+from workers.plants.reached import PATIENCE_SECONDS
 from workers.plants.registry import LOCAL, UnknownPlant
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
@@ -136,10 +138,15 @@ def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
     return kind.steers and (kind.steers_at is None or kind.steers_at(address))
 
 
+def patience_seconds(kind: str) -> float:
+    """By when what is ordered there is to be in force."""
+    return kinds()[kind].patience_seconds if kind in kinds() else PATIENCE_SECONDS
+
+
 @contextmanager
-def plant_named(name: str, local: Elastic) -> Iterator[Elastic]:
-    """The plant, to set its tasks: `local`, or a registered one, whose line is closed afterwards. Raises
-    UnknownPlant.
+def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> Iterator[Elastic]:
+    """The plant, to set its tasks: `local`, or a registered one, whose line is closed afterwards. What is set
+    there is noted as ordered `by` that person or loop. Raises UnknownPlant.
     """
     if name == LOCAL:
         yield local
@@ -148,4 +155,4 @@ def plant_named(name: str, local: Elastic) -> Iterator[Elastic]:
     if row is None:
         raise UnknownPlant("plant", f"{name} is not registered.")
     with closing(adapter_of(row)) as adapter:
-        yield adapter
+        yield OrderedPlant(row, adapter, by, by_loop)

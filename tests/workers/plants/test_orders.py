@@ -1,0 +1,112 @@
+"""Orders to other plants: noted with who gave them, followed in the snapshot, and loops hold for them."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.conditions.evidence import Evidence
+from workers.control.parts.operators import topology_inputs
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import Snapshot
+from workers.plants.memory import MemoryPlant
+from workers.plants.models import PlantOrder, RegisteredPlant
+from workers.plants.orders import OrderedPlant, OrderWatch, forget, noted_orders, why_unreached
+from workers.plants.plant import PlantSilent
+
+pytestmark = pytest.mark.django_db
+NOW = 1_790_000_000.0
+
+
+@pytest.fixture
+def row():
+    return RegisteredPlant.objects.create(name="east", kind="weir", url="http://east.example")
+
+
+def ordered(row, plant, by="loop x", by_loop=True, now=NOW):
+    return OrderedPlant(row, plant, by, by_loop, lambda: now)
+
+
+def status(tasks, age_seconds=1.0, state="seen"):
+    operators = {
+        "in": MeasuredOperator("in", "source", 1, fixed="a source"),
+        "parse": MeasuredOperator("parse", "operator", tasks, 1, 8, tasks=({"utilisation": 0.5},)),
+    }
+    topology = MeasuredTopology("east", NOW, 10.0, operators, (Link("in", "parse", 0.1),))
+    return PlantStatus(kind="weir", state=state, age_seconds=age_seconds, topology=topology.to_document())
+
+
+def test_what_is_set_is_noted_with_who_set_it_and_the_last_counts(row):
+    plant = MemoryPlant(lambda: NOW, [], {"parse": 2, "sink": 2})
+    ordered(row, plant).set_parallelism({"parse": 3, "sink": 4})
+    ordered(row, plant, "ada", by_loop=False, now=NOW + 5).set_parallelism({"parse": 5})
+    found = noted_orders()["east"]
+    assert {name: (each.tasks, each.by, each.by_loop) for name, each in found.items()} == {
+        "parse": (5, "ada", False),
+        "sink": (4, "loop x", True),
+    }
+    assert PlantOrder.objects.get(operator="parse").at == datetime.fromtimestamp(NOW + 5, UTC)
+
+
+def test_what_the_plant_refuses_was_not_ordered_and_what_may_have_happened_was(row):
+    plant = MemoryPlant(lambda: NOW, [], {"parse": 2})
+    ordered(row, plant).set_parallelism({"parse": 3})
+    with pytest.raises(BadInput):
+        ordered(row, plant).set_parallelism({"parse": 999})
+    with pytest.raises(BadInput):
+        ordered(row, plant).set_parallelism({"parse": 4, "nobody": 1})
+    assert {name: each.tasks for name, each in noted_orders()["east"].items()} == {"parse": 3}
+
+    class Silent(MemoryPlant):
+        def set_parallelism(self, tasks):
+            raise PlantSilent("late")
+
+    with pytest.raises(PlantSilent):
+        ordered(row, Silent(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 6})
+    assert noted_orders()["east"]["parse"].tasks == 6
+
+
+def course(row, watch, tasks, seconds, begin=1):
+    """The plant's row after so many seconds of snapshots."""
+    for second in range(begin, begin + seconds):
+        rows = watch.step({"east": status(tasks)}, NOW + second)
+    return rows["east"]
+
+
+def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_lets_it_go_on(row):
+    plant = MemoryPlant(lambda: NOW, [], {"parse": 2})
+    ordered(row, plant).set_parallelism({"parse": 4})
+    watch = OrderWatch()
+    found = course(row, watch, 2, 15)
+    said = "parse was ordered 4 tasks by loop x and has 2: no effect so far"
+    assert said in why_unreached(found)
+    snapshot = Snapshot(at=NOW + 16, plants={"east": found})
+    measured = topology_inputs({"plant": "east"}, snapshot, NOW + 16)[1]
+    assert said in measured.invalid
+    [reading] = CONDITIONS["order_unreached"].read(Evidence(now=NOW, snapshot=snapshot), 60.0)
+    assert (reading.labels, reading.value) == ({"plant": "east"}, 1.0) and said in reading.sentence
+
+    assert forget("east") == 1
+    found = course(row, watch, 2, 1, begin=17)
+    assert not found.orders and why_unreached(found) is None
+    fresh = Snapshot(at=NOW + 18, plants={"east": found})
+    assert topology_inputs({"plant": "east"}, fresh, NOW + 18)[1].invalid is None
+
+
+def test_an_observer_that_begins_goes_on_from_what_was_published(row):
+    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
+    before = course(row, OrderWatch(), 2, 15)
+    assert before.orders["parse"].state == "missed"
+    after = course(row, OrderWatch(before=lambda: {"east": before}), 2, 1, begin=16)
+    assert after.orders["parse"].state == "missed"
+
+
+def test_what_was_seen_before_the_order_and_a_plant_that_is_not_seen_say_nothing_of_it(row):
+    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
+    watch = OrderWatch()
+    for second in range(60):
+        rows = watch.step({"east": status(2, age_seconds=second + 1.0, state="stale")}, NOW + second)
+    assert rows["east"].orders["parse"].state == "pending"
+    assert watch.step({}, NOW + 61) == {}

@@ -1,0 +1,137 @@
+"""What was ordered of other plants against what they have: not doubted without reason, found in time."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.plants.reached import (
+    CONFIRM_SECONDS,
+    MISSED,
+    PATIENCE_SECONDS,
+    PENDING,
+    REACHED,
+    UNDONE,
+    WRONG,
+    TaskOrder,
+    followed,
+    why_wrong,
+)
+
+TICK_SECONDS, OBSERVE_SECONDS = 5, 2
+COUNTS = st.integers(1, 64)
+START = 1_790_000_000.0
+
+
+class Course:
+    """A plant whose operator is observed each 2 s, and a loop that ticks each 5 s and orders what it wants
+    unless it has to hold. `plant(second, ordered)` is what the operator has.
+    """
+
+    def __init__(self, wants, plant, tasks):
+        self.wants, self.plant, self.tasks = wants, plant, tasks
+        self.order = self.status = self.ordered_at = None
+        self.states, self.found_at = [], None
+
+    def run(self, seconds):
+        for second in range(seconds):
+            self.step(second)
+        return self
+
+    def step(self, second):
+        self.tasks = self.plant(second, self)
+        if self.order and second % OBSERVE_SECONDS == 0:
+            self.status = followed(self.status, self.order, self.tasks, START + second)
+            self.states.append(self.status.state)
+            if self.status.state in WRONG and self.found_at is None:
+                self.found_at = second
+        holds = self.status is not None and self.status.state in WRONG
+        if second % TICK_SECONDS == 1 and not holds:
+            wanted = self.wants(second)
+            if wanted != self.tasks:
+                self.ordered_at = second
+                self.order = TaskOrder(wanted, START + second + 0.5, "loop x")
+
+
+def obedient(delay):
+    def plant(second, course):
+        ready = course.order is not None and second - course.ordered_at >= delay
+        return course.order.tasks if ready else course.tasks
+
+    return plant
+
+
+@given(st.lists(COUNTS, min_size=1, max_size=12), COUNTS, st.integers(1, 4))
+def test_a_plant_that_obeys_is_never_doubted_whatever_is_ordered(wanted, first, delay):
+    course = Course(lambda second: wanted[second // 15 % len(wanted)], obedient(delay), first).run(180)
+    assert not set(course.states) & set(WRONG)
+
+
+@given(st.lists(COUNTS, min_size=1, max_size=6), COUNTS)
+def test_an_order_without_effect_is_found_by_the_third_tick_however_often_it_is_repeated(wanted, first):
+    def wants(second):
+        count = wanted[second // 5 % len(wanted)]
+        return count if count != first else count + 1
+
+    course = Course(wants, lambda second, course: first, first).run(60)
+    assert course.states[-1] == MISSED
+    assert course.found_at <= 1 + 3 * TICK_SECONDS
+    assert "no effect so far" in why_wrong("parse", course.status)
+
+
+@given(COUNTS, st.integers(0, 20), st.integers(1, 4))
+def test_a_second_controller_is_found_by_the_third_tick_after_it_undid_an_order(first, begins, delay):
+    """It sets its own again each time, some seconds after ours was in force."""
+    wanted, obeys, undone = first + 3, obedient(delay), []
+
+    def plant(second, course):
+        tasks = obeys(second, course)
+        if tasks == wanted and second >= course.ordered_at + delay + begins:
+            undone.append(second)
+            return first
+        return tasks
+
+    course = Course(lambda second: wanted, plant, first).run(90)
+    assert course.states[-1] in WRONG
+    assert course.found_at <= undone[0] + 3 * TICK_SECONDS
+
+
+def test_a_plant_that_comes_nearer_is_given_time():
+    order = TaskOrder(10, START, "loop x")
+    status = None
+    for second in range(2, 70, 8):  # a task more each 8 s
+        status = followed(status, order, min(10, 1 + second // 8), START + second)
+        assert status.state == PENDING
+    assert followed(status, order, 10, START + 88).state == REACHED
+
+
+def test_what_differs_for_a_moment_is_not_doubted_and_what_comes_late_is_trusted_again():
+    order = TaskOrder(4, START, "loop x")
+    status = followed(None, order, 2, START + 1)
+    status = followed(status, order, 2, START + PATIENCE_SECONDS + 1)
+    assert status.state == MISSED
+    status = followed(status, order, 4, START + 30)
+    assert (status.state, status.since, status.waiting_since) == (REACHED, START + 30, None)
+    status = followed(status, order, 3, START + 32)
+    assert status.state == REACHED
+    status = followed(status, order, 4, START + 34)
+    status = followed(status, order, 3, START + 36)
+    status = followed(status, order, 3, START + 36 + CONFIRM_SECONDS)
+    assert status.state == UNDONE and "something else set it to 3" in why_wrong("parse", status)
+    status = followed(status, order, 4, START + 60)
+    assert status.state == UNDONE  # it may be taken away again at once
+    assert followed(status, order, 4, START + 60 + PATIENCE_SECONDS).state == REACHED
+
+
+def test_a_person_s_order_begins_anew_and_a_loop_s_does_not():
+    wrong = followed(None, TaskOrder(4, START, "loop x"), 2, START + 1)
+    wrong = followed(wrong, TaskOrder(4, START, "loop x"), 2, START + 12)
+    assert wrong.state == MISSED
+    assert followed(wrong, TaskOrder(5, START + 13, "loop x"), 2, START + 14).state == MISSED
+    hand = followed(wrong, TaskOrder(5, START + 13, "ada", by_loop=False), 2, START + 14)
+    assert (hand.state, hand.by, why_wrong("parse", hand)) == (PENDING, "ada", None)
+
+
+@given(COUNTS, COUNTS, st.floats(0.5, 100))
+def test_the_same_observation_twice_says_the_same_as_once(ordered, has, after):
+    order = TaskOrder(ordered, START, "loop x")
+    once = followed(None, order, has, START + after)
+    assert followed(once, order, has, START + after) == once

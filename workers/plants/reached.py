@@ -1,0 +1,109 @@
+"""Ordered against reached: whether what was ordered of an operator took effect, and stayed. Pure.
+
+| state | is |
+|---|---|
+| pending | ordered; the operator has other tasks as yet |
+| reached | it has had the tasks that were ordered, and still has, or differs for less than CONFIRM_SECONDS |
+| missed | it never had them within the plant's time (`patience_seconds`) since it last came nearer |
+| undone | it had them, and then others, which nothing here ordered: a second controller, or lost capacity |
+
+A loop that sees other tasks than it ordered orders again, at its next tick: so an order of a loop never puts
+off the time by which an earlier one was to take effect, and one that answers a deviation shows it. Missed and
+undone stay until the tasks are as ordered (after an undoing: for `patience_seconds`), a person sets others,
+or a person lets it go on (the order is forgotten).
+"""
+
+from dataclasses import dataclass
+
+from queues.stored_document import changed
+from workers.documents.plants import OrderStatus
+
+PENDING, REACHED, MISSED, UNDONE = "pending", "reached", "missed", "undone"
+WRONG = (MISSED, UNDONE)
+# Two intervals of the loops that set tasks: at their third tick it is known.
+PATIENCE_SECONDS = 10.0
+# More than one observation, for one may be of a plant that is about to change.
+CONFIRM_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """What was last set of an operator from here: at (s since 1970), and by which loop or person."""
+
+    tasks: int
+    at: float
+    by: str
+    by_loop: bool = True
+
+
+def followed(
+    before: OrderStatus | None,
+    order: TaskOrder,
+    tasks: int,
+    seen_at: float,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> OrderStatus:
+    """The order after an observation of `tasks` at `seen_at` (s since 1970)."""
+    if before is None or (order.at > before.at and not order.by_loop):
+        before = _begun(order, tasks, seen_at)
+    if seen_at <= order.at:  # it was observed before it was ordered
+        return before if before.at == order.at else _ordered_anew(before, order)
+    if order.at > before.at:
+        before = _ordered_anew(before, order)
+    since = seen_at if before.now != tasks or before.since is None else before.since
+    nearer = before.now is not None and abs(order.tasks - tasks) < abs(order.tasks - before.now)
+    now = changed(before, now=tasks, since=since)
+    if before.state in WRONG:
+        return _recovered(now, seen_at, patience_seconds)
+    if tasks == order.tasks:
+        return changed(now, state=REACHED, waiting_since=None)
+    if before.state == REACHED:
+        return changed(now, state=UNDONE) if seen_at - since >= CONFIRM_SECONDS else now
+    waiting_since = seen_at if nearer else (before.waiting_since or order.at)
+    late = seen_at - waiting_since > patience_seconds
+    return changed(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
+
+
+def _begun(order: TaskOrder, tasks: int, seen_at: float) -> OrderStatus:
+    return OrderStatus(
+        tasks=order.tasks,
+        at=order.at,
+        by=order.by,
+        now=tasks,
+        since=seen_at,
+        state=PENDING,
+        waiting_since=order.at,
+    )
+
+
+def _ordered_anew(before: OrderStatus, order: TaskOrder) -> OrderStatus:
+    """By a loop, whatever it saw: where the tasks were no longer as ordered, that is what it answers."""
+    anew = changed(before, tasks=order.tasks, at=order.at, by=order.by)
+    if before.state != REACHED:
+        return anew
+    if before.now != before.tasks:
+        return changed(anew, state=UNDONE)
+    if order.tasks == before.tasks:
+        return anew
+    return changed(anew, state=PENDING, waiting_since=order.at)
+
+
+def _recovered(now: OrderStatus, seen_at: float, patience_seconds: float) -> OrderStatus:
+    """It has what was ordered, after all; after an undoing it has to stay so for a time."""
+    if now.now != now.tasks:
+        return now
+    if now.state == UNDONE and seen_at - (now.since or seen_at) < patience_seconds:
+        return now
+    return changed(now, state=REACHED, waiting_since=None)
+
+
+def why_wrong(operator: str, order: OrderStatus) -> str | None:
+    """In a sentence, without its full stop; None while nothing is wrong."""
+    ordered = f"{operator} was ordered {_tasks(order.tasks)} by {order.by}"
+    if order.state == MISSED:
+        return f"{ordered} and has {order.now}: no effect so far"
+    return f"{ordered}; something else set it to {order.now}" if order.state == UNDONE else None
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
