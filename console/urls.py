@@ -10,7 +10,7 @@ from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, tuning, what_if
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
-from console.pages.plant import assistant_proposals, plans, plant, plants, processes, worker_hosts
+from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes, worker_hosts
 from console.pages.queues import dead_letters, ladder, pauses, queue_definitions, queues, waiting_events
 from console.pages.records import audit, differences, ledger, timeline
 from console.pages.work import lab, run, tasks
@@ -68,6 +68,7 @@ urlpatterns = [
     ),
     path("pipeline/<str:name>/declare", pipeline_declaration.declare, name="pipeline-declare"),
     path("plants/", plants.plants, name="plants"),
+    path("plants/attach", attach.attach, name="plant-attach"),
     path("plants/register", plants.register, name="plant-register"),
     path("plants/<str:name>/", plants.plant, name="plant"),
     path("plants/<str:name>/tasks", plants.tasks, name="plant-tasks"),

@@ -9,10 +9,13 @@ from django.db import transaction
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from queues.errors import BadInput
+from workers.documents.plants import FoundPlant
 from workers.plants.foreign import adapters
 from workers.plants.models import RegisteredPlant
+from workers.plants.plant import PlantConfused, PlantSilent
 from workers.steering.overrides import read_reason
 
+UNNAMED = "it"  # of a plant that is only inspected, in what is said of it
 # A refusal of these is worth an entry: somebody tries where the console may not be sent.
 ADDRESS_FIELDS = ("url", "secret_environment")
 
@@ -41,6 +44,25 @@ def register(
     row.save()
     audit_log.record(actor, "plant.register", name, reason=why, before=before, after=_document(row))
     return row
+
+
+def inspect(
+    actor: Actor, kind: str, url: str, *, secret_environment: str, options: Mapping[str, str]
+) -> FoundPlant:
+    """What stands at an address, as one who may register it asks; nothing is changed there or here. What does
+    not answer, or wrongly, is BadInput of the address.
+    """
+    demand(actor, "plant.register")
+    row = RegisteredPlant(
+        name=UNNAMED, kind=kind, url=url.strip(), secret_environment=secret_environment.strip()
+    )
+    row.options = {key: value for key, value in options.items() if value}
+    with audit_log.noting_refused(actor, "plant.register", UNNAMED, ADDRESS_FIELDS):
+        adapters.check(row)
+    try:
+        return adapters.kind_named(kind).inspected(adapters.address_of(row))
+    except (PlantSilent, PlantConfused) as error:
+        raise BadInput("url", str(error).removeprefix(f"{UNNAMED} ")) from error
 
 
 @transaction.atomic

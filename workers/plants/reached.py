@@ -9,7 +9,7 @@
 
 A loop that sees other tasks than it ordered orders again, at its next tick: so an order of a loop never puts
 off the time by which an earlier one was to take effect, and one that answers a deviation shows it. Missed and
-undone stay until the tasks are as ordered (after an undoing: for `patience_seconds`), a person sets others,
+undone stay until the tasks are as ordered (after an undoing: for TRUSTED_SECONDS), a person sets others,
 or a person lets it go on (the order is forgotten).
 """
 
@@ -24,6 +24,8 @@ WRONG = (MISSED, UNDONE)
 PATIENCE_SECONDS = 10.0
 # More than one observation, for one may be of a plant that is about to change.
 CONFIRM_SECONDS = 4.0
+# Who undid it once may do so again; only what stayed so long is believed.
+TRUSTED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def followed(
     nearer = before.now is not None and abs(order.tasks - tasks) < abs(order.tasks - before.now)
     now = changed(before, now=tasks, since=since)
     if before.state in WRONG:
-        return _recovered(now, seen_at, patience_seconds)
+        return _recovered(now, seen_at)
     if tasks == order.tasks:
         return changed(now, state=REACHED, waiting_since=None)
     if before.state == REACHED:
@@ -88,11 +90,11 @@ def _ordered_anew(before: OrderStatus, order: TaskOrder) -> OrderStatus:
     return changed(anew, state=PENDING, waiting_since=order.at)
 
 
-def _recovered(now: OrderStatus, seen_at: float, patience_seconds: float) -> OrderStatus:
+def _recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
     """It has what was ordered, after all; after an undoing it has to stay so for a time."""
     if now.now != now.tasks:
         return now
-    if now.state == UNDONE and seen_at - (now.since or seen_at) < patience_seconds:
+    if now.state == UNDONE and seen_at - (now.since or seen_at) < TRUSTED_SECONDS:
         return now
     return changed(now, state=REACHED, waiting_since=None)
 

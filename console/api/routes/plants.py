@@ -14,6 +14,7 @@ from console.api.routes.plant_control import topology_now
 from console.api.schemas.control import DesiredValue
 from console.api.schemas.plants import (
     HandReleased,
+    PlantInspected,
     PlantList,
     PlantRemoved,
     PlantResumed,
@@ -21,6 +22,7 @@ from console.api.schemas.plants import (
     TasksByHand,
 )
 from console.connections.control_server import control, latest_snapshot
+from console.display.found_plant import sentences
 from queues.stored_document import plain
 from workers.control.parts.operators import OWNERS
 from workers.documents.plants import PlantStatus
@@ -34,17 +36,22 @@ from workers.steering.scope import active_loops
 router = Router(tags=["plants"])
 
 
-class NewPlant(Given):
+class PlantPlace(Given):
     """kind: of its adapter, as weir or flink. url: its address; empty for a kind that has none.
     secret_environment: the variable with the token. options: of its kind.
     """
 
-    name: str
     kind: str
     url: str = ""
-    reason: str
     secret_environment: str = ""
     options: dict[str, str] = {}
+
+
+class NewPlant(PlantPlace):
+    """A plant under its name here, and why."""
+
+    name: str
+    reason: str
 
 
 class ByHand(Given):
@@ -80,6 +87,19 @@ def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
         reason=body.reason,
     )
     return _plant(made, None)
+
+
+@router.post(
+    "/plants/inspect",
+    response=PlantInspected,
+    summary="What stands at an address and what could be steered there; nothing is registered or changed",
+)
+def inspect_plant(request: HttpRequest, body: PlantPlace) -> dict[str, Any]:
+    actor = actor_for(request, "plant.register")
+    found = plant_registration.inspect(
+        actor, body.kind, body.url, secret_environment=body.secret_environment, options=body.options
+    )
+    return {"kind": body.kind, "sentences": sentences(found), **plain(found)}
 
 
 @router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Forget a plant; its ledger stays")

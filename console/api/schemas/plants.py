@@ -259,3 +259,26 @@ class HandReleased(ApiAnswer):
 class PlantResumed(ApiAnswer):
     plant: str
     forgotten: int = Field(description="Orders that count no longer.")
+
+
+class FoundPart(ApiAnswer):
+    """A part of a plant that was inspected."""
+
+    name: str
+    kind: str
+    tasks: int | None
+    minimum: int | None
+    maximum: int | None
+    fixed: str | None = Field(description="Why its tasks can't be set; null: they can.")
+
+
+class PlantInspected(ApiAnswer):
+    """What stands at an address."""
+
+    kind: str
+    sentences: list[str] = Field(description="All of it in words.")
+    what: str
+    said: list[str]
+    parts: list[FoundPart]
+    needs: list[str] = Field(description="What it would need so that Weir can do more there.")
+    choices: dict[str, list[str]] = Field(description="Option → what it could be there.")

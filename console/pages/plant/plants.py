@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,10 +14,11 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
-from console.input.form_values import filled_form, number_of
+from console.input.form_values import number_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, posted_options
 from console.pages.plant.plant_view import (
     PlantLoop,
     ShownOperator,
@@ -32,14 +33,12 @@ from console.pages.plant.plant_view import (
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.plants.foreign import adapters
-from workers.plants.foreign.kind import AdapterKind, PlantOption
+from workers.plants.foreign.kind import AdapterKind
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic, PlantConfused, PlantSilent
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, seen
-
-REACHED = ("name", "kind", "url", "secret_environment")  # of a plant, whatever its kind
 
 
 @dataclass(frozen=True)
@@ -50,31 +49,6 @@ class ListedPlant:
     shown: ShownPlant
     tasks: int | None
     title: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlantForm:
-    """The form of a plant as it is filled in: how it is reached, and the options of its kind."""
-
-    name: str
-    kind: str
-    url: str
-    secret_environment: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FormOption:
-    """An option of a kind in the form. field: its name there, for kinds may have options of the same name."""
-
-    kind: str
-    name: str
-    title: str
-    about: PlantOption
-    value: str
-
-    @property
-    def field(self) -> str:
-        return f"{self.kind}.{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +104,9 @@ def plants_page(
     page = PlantsPage(
         found=found,
         kinds=list(adapters.kinds().values()),
-        options=list(_options(editing, submitted)),
+        options=list(options_of(editing, submitted)),
         editing=editing,
-        form=_form(editing, submitted),
+        form=form_of(editing, submitted),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -174,26 +148,6 @@ def plant_page(
     return render_page(request, page, "plants")
 
 
-def _form(editing: RegisteredPlant | None, submitted: QueryDict | None) -> PlantForm:
-    given = {"kind": "weir"} if editing is None else {name: getattr(editing, name) for name in REACHED}
-    return filled_form(PlantForm, submitted or given)
-
-
-def _options(editing: RegisteredPlant | None, submitted: QueryDict | None) -> Iterator[FormOption]:
-    """Of every kind; those of other kinds than the chosen one are hidden."""
-    for kind in adapters.kinds().values():
-        kept = editing.options if editing is not None and editing.kind == kind.name else {}
-        for name, about in kind.options.items():
-            option = FormOption(
-                kind=kind.name,
-                name=name,
-                title=about.title or name.capitalize(),
-                about=about,
-                value=kept.get(name, ""),
-            )
-            yield replace(option, value=submitted.get(option.field, "")) if submitted else option
-
-
 def _title(row: RegisteredPlant | None) -> str:
     return "" if row is None else adapters.title_of(row.kind)
 
@@ -210,7 +164,7 @@ def register(request: HttpRequest) -> Done:
             kind,
             request.POST.get("url", ""),
             secret_environment=request.POST.get("secret_environment", ""),
-            options={key: request.POST.get(f"{kind}.{key}", "").strip() for key in known},
+            options=posted_options(request.POST, kind),
             reason=request.POST.get("reason", ""),
         )
     except BadInput as error:

@@ -63,6 +63,8 @@ DOORS = {
     "POST pipeline/<str:name>/declaration/preview": "operator",
     "POST pipeline/<str:name>/declare": "operator",
     "GET plants/": "viewer",
+    "GET plants/attach": "administrator",
+    "POST plants/attach": "administrator",
     "POST plants/register": "administrator",
     "GET plants/<str:name>/": "viewer",
     "POST plants/<str:name>/tasks": "operator",
@@ -313,6 +315,7 @@ DOORS = {
     "POST api/v1/overrides/<override_id>/extend": "operator",
     "GET api/v1/plants": "viewer",
     "POST api/v1/plants": "administrator",
+    "POST api/v1/plants/inspect": "administrator",
     "POST api/v1/plants/<plant>/remove": "administrator",
     "POST api/v1/plants/<plant>/tasks": "operator",
     "POST api/v1/plants/<plant>/release": "operator",
@@ -368,6 +371,7 @@ OPERATIONS = {
     "setmultipleoperatorparallelism": "?map=performance/hosts:2",
 }
 API_BODIES = {
+    "POST api/v1/plants/inspect": {"kind": "weir", "url": "http://127.0.0.1:9/control/main/v1"},
     "POST api/v1/plants": {"name": "east", "kind": "weir", "url": "http://east", "reason": "a test"},
     "POST api/v1/plants/<plant>/remove": {"reason": "a test"},
     "POST api/v1/plants/<plant>/resume": {"reason": "a test"},

@@ -179,6 +179,7 @@ PAGES = {
     "pipeline/<str:name>/criteria/<str:criterion>/release": "applications performance criteria slow release",
     "timeline/marks/remove": "marks 1 remove",
     "plants/register": "plants create",
+    "plants/attach": "plants inspect",
     "plants/<str:name>/tasks": "plants main tasks",
     "plants/<str:name>/release": "plants main release",
     "plants/<str:name>/resume": "plants main resume",

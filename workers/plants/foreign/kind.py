@@ -118,9 +118,10 @@ class PlantPace:
 class AdapterKind:
     """name: as a registration has it. title: on pages. schemes: of its addresses, each with its usual port,
     which is allowed for it even where the egress policy keeps that port from others; none: it takes no
-    address. ports: more of those. secret: what the named variable holds. steers: whether anything can be set
-    (loops of parallelism are made); steers_at: at one registration. example: of an address.
-    patience_seconds: by when what was ordered is to be in force there, or nearer (`workers.plants.reached`).
+    address. ports: more of those. secret: what the named variable holds. file: the option that the text of a
+    file is, for `weir attach FILE`. steers: whether anything can be set (loops of parallelism are made);
+    steers_at: at one registration. example: of an address. patience_seconds: by when what was ordered is to
+    be in force there, or nearer (`workers.plants.reached`).
 
     make: an adapter; the plant is not asked yet. inspect: what is there, in words, and what could be steered
     (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
@@ -138,6 +139,7 @@ class AdapterKind:
     ports: frozenset[int] = frozenset()
     options: Mapping[str, PlantOption] = field(default_factory=dict)
     secret: str = "its token"
+    file: str = ""
     example: str = ""
     steers: bool = True
     pace: PlantPace | None = None

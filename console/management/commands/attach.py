@@ -1,0 +1,122 @@
+"""manage.py attach KIND ADDRESS: what stands there and what Weir could steer; with --register it is added.
+
+KIND ADDRESS may also be a file alone (`attach plant.yaml`), for the kind whose option a file gives. Nothing
+is changed at the plant. A password is never typed: --secret names the variable of the environment that holds
+it, of the console's processes as well as of this one.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.management.base import CommandParser
+
+from console.accounts.access import Actor
+from console.actions import plant_registration
+from console.display.found_plant import sentences
+from console.management.document import JsonCommand
+from queues.errors import BadInput
+from queues.stored_document import plain
+from workers.plants.foreign import adapters
+from workers.plants.foreign.kind import AdapterKind
+
+FILES = (".yaml", ".yml")
+ADVISES = "Its loops begin in advise: they set nothing until a person puts one on auto."
+
+
+class Command(JsonCommand):
+    help = "Inspect a plant that others run: what Weir could see and steer there; with --register, add it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("kind", help="of plant, as flink; or a file, as plant.yaml; list: the kinds")
+        parser.add_argument("address", nargs="?", default="", help="as http://flink.example:8081")
+        parser.add_argument("--option", action="append", default=[], help="of the kind, as job=orders")
+        parser.add_argument("--secret", default="", help="the variable that holds its token or password")
+        parser.add_argument("--name", default="", help="here; without it, by its address")
+        parser.add_argument("--register", action="store_true", help="add it, after a question")
+        parser.add_argument("--yes", action="store_true", help="without the question")
+        parser.add_argument("--reason", default="attached", help="for the audit")
+        parser.add_argument("--json", action="store_true")
+
+    def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        if options["kind"] == "list":
+            return {"kinds": {name: kind.title for name, kind in adapters.kinds().items()}}
+        kind, url, given = place_of(options["kind"], options["address"], options["option"])
+        actor = Actor(name="manage.py", role="administrator")
+        found = plant_registration.inspect(
+            actor, kind.name, url, secret_environment=options["secret"], options=given
+        )
+        said, name = sentences(found), options["name"] or name_of(kind, url)
+        document = {"kind": kind.name, "url": url, "name": name, "registered": False, "sentences": said}
+        if options["register"] and (options["yes"] or self._agreed(said, name)):
+            plant_registration.register(
+                actor,
+                name,
+                kind.name,
+                url,
+                secret_environment=options["secret"],
+                options=given,
+                reason=options["reason"],
+            )
+            document["registered"] = True
+        return {**document, **plain(found)}
+
+    def _agreed(self, said: list[str], name: str) -> bool:
+        """Asked of a person; where there is none, --yes says it."""
+        if not sys.stdin.isatty():
+            raise BadInput("--register", "asks before it adds a plant; write --yes where nobody can answer.")
+        self.stderr.write("\n".join(said))
+        self.stderr.write(f"Add it as {name}? {ADVISES} [y/N] ", ending="")
+        return input().strip().lower() in ("y", "yes")
+
+    def human(self, document: dict[str, Any]) -> str:
+        if "kinds" in document:
+            return "\n".join(f"{name:14}{title}" for name, title in document["kinds"].items())
+        if document["registered"]:
+            end = f"It is added as {document['name']}, and observed within seconds. {ADVISES}"
+        else:
+            end = f"Nothing was changed. To add it as {document['name']}, repeat this with --register."
+        return "\n".join([*document["sentences"], end])
+
+
+def place_of(kind: str, address: str, options: list[str]) -> tuple[AdapterKind, str, dict[str, str]]:
+    """The kind, the address and the options as they were typed. Raises BadInput."""
+    given = dict(_option(each) for each in options)
+    if kind.endswith(FILES) and not address:
+        kind, address = _kind_of_files().name, kind
+    found = adapters.kind_named(kind)
+    if found.file and address:
+        return found, "", {**given, found.file: _text(address)}
+    return found, address, given
+
+
+def name_of(kind: AdapterKind, url: str) -> str:
+    """A name that says where it stands."""
+    host = (urlsplit(url).hostname or "").split(".")[0]
+    plain_name = re.sub(r"[^a-z0-9]+", "-", f"{kind.name}-{host}".lower()).strip("-")
+    return plain_name[:40]
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise BadInput("--option", f"takes name=value, not {text[:40]!r}.")
+    return name, value
+
+
+def _kind_of_files() -> AdapterKind:
+    found = [kind for kind in adapters.kinds().values() if kind.file]
+    if len(found) != 1:
+        raise BadInput("KIND", "is missing: name the kind before the file.")
+    return found[0]
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput("ADDRESS", f"{path} can't be read ({error.strerror}).") from None
+    except ValueError:
+        raise BadInput("ADDRESS", f"{path} is not written in UTF-8.") from None

@@ -1,0 +1,65 @@
+"""Attach a plant: inspect an address, read what Weir could see and steer there, then register it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.views.decorators.http import require_http_methods
+
+from console.accounts.access import actor_of, requires
+from console.actions import plant_registration
+from console.display.found_plant import sentences
+from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, posted_options
+from queues.errors import BadInput
+from workers.documents.plants import FoundPlant
+from workers.plants.foreign import adapters
+from workers.plants.foreign.kind import AdapterKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachPage(FormPage):
+    """The form of an address, and what was found there. found: None before it was asked."""
+
+    TEMPLATE, NAME = "plant/attach.html", "plants"
+
+    kinds: Sequence[AdapterKind]
+    options: Sequence[FormOption]
+    form: PlantForm
+    found: FoundPlant | None
+    said: Sequence[str]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@requires("plant.register")
+def attach(request: HttpRequest) -> HttpResponse:
+    """Posted: kind, url, secret_environment, the kind's options. Nothing is changed, here or there."""
+    if request.method != "POST":
+        return _page(request, None, {}, None)
+    try:
+        kind = request.POST.get("kind", "")
+        found = plant_registration.inspect(
+            actor_of(request),
+            kind,
+            request.POST.get("url", ""),
+            secret_environment=request.POST.get("secret_environment", ""),
+            options=posted_options(request.POST, kind),
+        )
+    except BadInput as error:
+        return _page(request, None, {error.field: [error.message]}, request.POST)
+    return _page(request, found, {}, request.POST)
+
+
+def _page(
+    request: HttpRequest, found: FoundPlant | None, errors: Errors, submitted: QueryDict | None
+) -> HttpResponse:
+    page = AttachPage(
+        kinds=list(adapters.kinds().values()),
+        options=list(options_of(None, submitted)),
+        form=form_of(None, submitted),
+        found=found,
+        said=sentences(found) if found else (),
+        errors=errors,
+        submitted=submitted or {},
+    )
+    return render_page(request, page, "frame", 422 if errors else 200)

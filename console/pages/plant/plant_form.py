@@ -1,0 +1,64 @@
+"""The form of a plant: how it is reached, and the options of every kind, each declared by its adapter."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from django.http import QueryDict
+
+from console.input.form_values import filled_form
+from workers.plants.foreign import adapters
+from workers.plants.foreign.kind import PlantOption
+from workers.plants.models import RegisteredPlant
+
+REACHED = ("name", "kind", "url", "secret_environment")  # of a plant, whatever its kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantForm:
+    """The form of a plant as it is filled in: how it is reached, and the options of its kind."""
+
+    name: str
+    kind: str
+    url: str
+    secret_environment: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormOption:
+    """An option of a kind in the form. field: its name there, for kinds may have options of the same name."""
+
+    kind: str
+    name: str
+    title: str
+    about: PlantOption
+    value: str
+
+    @property
+    def field(self) -> str:
+        return f"{self.kind}.{self.name}"
+
+
+def form_of(editing: RegisteredPlant | None, submitted: QueryDict | None) -> PlantForm:
+    given = {"kind": "weir"} if editing is None else {name: getattr(editing, name) for name in REACHED}
+    return filled_form(PlantForm, submitted or given)
+
+
+def options_of(editing: RegisteredPlant | None, submitted: QueryDict | None) -> Iterator[FormOption]:
+    """Of every kind; those of other kinds than the chosen one are hidden."""
+    for kind in adapters.kinds().values():
+        kept = editing.options if editing is not None and editing.kind == kind.name else {}
+        for name, about in kind.options.items():
+            option = FormOption(
+                kind=kind.name,
+                name=name,
+                title=about.title or name.capitalize(),
+                about=about,
+                value=kept.get(name, ""),
+            )
+            yield replace(option, value=submitted.get(option.field, "")) if submitted else option
+
+
+def posted_options(posted: QueryDict, kind: str) -> dict[str, str]:
+    """Those of this kind; a kind that is not known has none."""
+    known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
+    return {name: posted.get(f"{kind}.{name}", "").strip() for name in known}
