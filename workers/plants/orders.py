@@ -13,9 +13,9 @@ from workers.documents.plants import OrderStatus, PlantStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import PATIENCE_SECONDS, TaskOrder, followed, why_wrong
+from workers.plants.reached import PATIENCE_SECONDS, GivenOrder, followed, why_wrong
 
-Noted = Mapping[str, Mapping[str, TaskOrder]]  # plant → operator → its order
+Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
 REFUSED = (BadInput, PlantHeld)  # then nothing was set; after any other error something may have been
 
 
@@ -94,7 +94,7 @@ class OrderWatch:
     def _of_plant(
         self,
         row: PlantStatus,
-        orders: Mapping[str, TaskOrder],
+        orders: Mapping[str, GivenOrder],
         before: Mapping[str, OrderStatus],
         now: float,
     ) -> dict[str, OrderStatus]:
@@ -115,9 +115,9 @@ class OrderWatch:
 
 def noted_orders() -> Noted:
     """Of all registered plants."""
-    found: dict[str, dict[str, TaskOrder]] = {}
+    found: dict[str, dict[str, GivenOrder]] = {}
     for each in PlantOrder.objects.select_related("plant"):
-        order = TaskOrder(each.tasks, each.at.timestamp(), each.by, each.by_loop)
+        order = GivenOrder(each.tasks, each.at.timestamp(), each.by, each.by_loop)
         found.setdefault(each.plant.name, {})[each.operator] = order
     return found
 

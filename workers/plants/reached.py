@@ -29,7 +29,7 @@ TRUSTED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class TaskOrder:
+class GivenOrder:
     """What was last set of an operator from here: at (s since 1970), and by which loop or person."""
 
     tasks: int
@@ -40,7 +40,7 @@ class TaskOrder:
 
 def followed(
     before: OrderStatus | None,
-    order: TaskOrder,
+    order: GivenOrder,
     tasks: int,
     seen_at: float,
     patience_seconds: float = PATIENCE_SECONDS,
@@ -66,7 +66,7 @@ def followed(
     return changed(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
 
 
-def _begun(order: TaskOrder, tasks: int, seen_at: float) -> OrderStatus:
+def _begun(order: GivenOrder, tasks: int, seen_at: float) -> OrderStatus:
     return OrderStatus(
         tasks=order.tasks,
         at=order.at,
@@ -78,7 +78,7 @@ def _begun(order: TaskOrder, tasks: int, seen_at: float) -> OrderStatus:
     )
 
 
-def _ordered_anew(before: OrderStatus, order: TaskOrder) -> OrderStatus:
+def _ordered_anew(before: OrderStatus, order: GivenOrder) -> OrderStatus:
     """By a loop, whatever it saw: where the tasks were no longer as ordered, that is what it answers."""
     anew = changed(before, tasks=order.tasks, at=order.at, by=order.by)
     if before.state != REACHED:

@@ -12,7 +12,7 @@ from workers.plants.reached import (
     TRUSTED_SECONDS,
     UNDONE,
     WRONG,
-    TaskOrder,
+    GivenOrder,
     followed,
     why_wrong,
 )
@@ -51,7 +51,7 @@ class Course:
             wanted = self.wants(second)
             if wanted != self.seen:
                 self.ordered_at = second
-                self.order = TaskOrder(wanted, START + second + 0.5, "loop x")
+                self.order = GivenOrder(wanted, START + second + 0.5, "loop x")
 
 
 def obedient(delay):
@@ -98,7 +98,7 @@ def test_a_second_controller_is_found_by_the_third_tick_after_it_undid_an_order(
 
 
 def test_a_plant_that_comes_nearer_is_given_time():
-    order = TaskOrder(10, START, "loop x")
+    order = GivenOrder(10, START, "loop x")
     status = None
     for second in range(2, 70, 8):  # a task more each 8 s
         status = followed(status, order, min(10, 1 + second // 8), START + second)
@@ -107,7 +107,7 @@ def test_a_plant_that_comes_nearer_is_given_time():
 
 
 def test_what_differs_for_a_moment_is_not_doubted_and_what_comes_late_is_trusted_again():
-    order = TaskOrder(4, START, "loop x")
+    order = GivenOrder(4, START, "loop x")
     status = followed(None, order, 2, START + 1)
     status = followed(status, order, 2, START + PATIENCE_SECONDS + 1)
     assert status.state == MISSED
@@ -125,16 +125,16 @@ def test_what_differs_for_a_moment_is_not_doubted_and_what_comes_late_is_trusted
 
 
 def test_a_person_s_order_begins_anew_and_a_loop_s_does_not():
-    wrong = followed(None, TaskOrder(4, START, "loop x"), 2, START + 1)
-    wrong = followed(wrong, TaskOrder(4, START, "loop x"), 2, START + 12)
+    wrong = followed(None, GivenOrder(4, START, "loop x"), 2, START + 1)
+    wrong = followed(wrong, GivenOrder(4, START, "loop x"), 2, START + 12)
     assert wrong.state == MISSED
-    assert followed(wrong, TaskOrder(5, START + 13, "loop x"), 2, START + 14).state == MISSED
-    hand = followed(wrong, TaskOrder(5, START + 13, "ada", by_loop=False), 2, START + 14)
+    assert followed(wrong, GivenOrder(5, START + 13, "loop x"), 2, START + 14).state == MISSED
+    hand = followed(wrong, GivenOrder(5, START + 13, "ada", by_loop=False), 2, START + 14)
     assert (hand.state, hand.by, why_wrong("parse", hand)) == (PENDING, "ada", None)
 
 
 @given(COUNTS, COUNTS, st.floats(0.5, 100))
 def test_the_same_observation_twice_says_the_same_as_once(ordered, has, after):
-    order = TaskOrder(ordered, START, "loop x")
+    order = GivenOrder(ordered, START, "loop x")
     once = followed(None, order, has, START + after)
     assert followed(once, order, has, START + after) == once

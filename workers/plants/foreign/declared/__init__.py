@@ -80,6 +80,7 @@ def steers(address: PlantAddress) -> bool:
 
 ADAPTER = AdapterKind(
     name="declared",
+    file=OPTION,
     title="A declared plant",
     schemes={},
     options={
