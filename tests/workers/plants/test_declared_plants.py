@@ -3,15 +3,18 @@
 import sqlite3
 import stat
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
 
 from queues.errors import BadInput, Forbidden
+from workers.plants.foreign import adapters
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.dry_run import dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
+from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
 TEXT = """name: shop
@@ -513,3 +516,22 @@ def test_the_library_has_examples_of_each_kind_of_sensor_and_call():
         assert each in together
     for name, text in EXAMPLES.items():
         assert text.startswith("#"), name
+
+
+def test_a_declaration_is_checked_and_inspected_under_any_name(far):
+    kind, address = (
+        adapters.kind_named("declared"),
+        PlantAddress(
+            name="new", url="", options={"declaration": TEXT}, transport=httpx.MockTransport(far.answer)
+        ),
+    )
+    kind.check(address)
+    assert kind.steers_at(address)
+    found = kind.inspected(address)
+    assert found.what == "shop: 4 sensors, 3 operators" and far.calls == []
+    assert any(each.startswith("web from 2 to 3 would be: PUT http://runner/web") for each in found.said)
+    assert "Sensor requests = 40 1/s (PromQL at http://prometheus:9090: rate)" in found.said
+    broken = replace(address, options={"declaration": TEXT.replace("promql: rate", "promqls: rate")})
+    assert not kind.steers_at(broken)
+    with pytest.raises(BadInput, match=r"line 5\)"):
+        kind.check(broken)

@@ -17,11 +17,10 @@ OPTION = "declaration"
 
 
 def declaration_at(address: PlantAddress) -> PlantDeclaration:
-    """Raises BadInput naming the field in it, with its line."""
-    declaration = declaration_of_text(address.option(OPTION))
-    if declaration.name != address.name:
-        raise BadInput(OPTION, f"names the plant {declaration.name}; register it under that name.")
-    return declaration
+    """Under whatever name it is registered: its own stands in what its servers are said to answer. Raises
+    BadInput naming the field in it, with its line.
+    """
+    return declaration_of_text(address.option(OPTION))
 
 
 def make(address: PlantAddress) -> DeclaredPlant:
