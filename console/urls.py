@@ -8,6 +8,7 @@ from console.pages.frame import saved_filters
 from console.pages.health import health
 from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, tuning, what_if
+from console.pages.objectives import objectives
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes, worker_hosts
@@ -113,6 +114,10 @@ urlpatterns = [
     path("runs/<int:run_id>/", run.run, name="run"),
     path("runs/<int:run_id>/cancel", run.cancel, name="run-cancel"),
     path("runs/<int:run_id>/resume", run.resume, name="run-resume"),
+    path("service-levels/", objectives.service_levels, name="objectives"),
+    path("service-levels/change", objectives.change, name="objective-change"),
+    path("service-levels/<str:name>/", objectives.objective, name="objective"),
+    path("service-levels/<str:name>/remove", objectives.remove, name="objective-remove"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/<int:alert_id>/", alerts.alert, name="alert"),
     path("alerts/<int:alert_id>/acknowledge", alerts.acknowledge, name="alert-acknowledge"),

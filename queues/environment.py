@@ -237,6 +237,11 @@ OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "the scopes that are asked for", "ope
 PUBLIC_URL = Variable(
     "WEIR_PUBLIC_URL", "how the console is reached; it stands in messages", "http://localhost:8000"
 )
+CONSOLE_URL = Address(
+    "WEIR_CONSOLE_URL",
+    "where the observer asks whether the console answers (totals.console_available): http://web:8000",
+    unset="none: nobody asks; ./run asks its own",
+)
 SMTP_URL = Variable(
     "WEIR_SMTP_URL",
     "the mail server: smtp://user:password@host:587 (smtps: TLS from the start)",

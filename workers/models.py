@@ -9,6 +9,7 @@ from django.utils import timezone
 # Django finds an application's models through this module.
 import workers.alerts.lifecycle.models
 import workers.lab.models
+import workers.objectives.models
 import workers.plants.models  # noqa: F401
 from workers.coordination.packed_json import PackedJSONField
 

@@ -81,6 +81,7 @@ ACTIONS = {
     "alert_rule.change": "operator",
     "receiver.change": "administrator",
     "receiver.test": "administrator",
+    "objective.change": "operator",
     "mark.add": "operator",
     "mark.remove": "operator",
     "audit.view": "administrator",

@@ -28,7 +28,15 @@ from console.api.routes import (
     tasks,
     timeline,
 )
-from console.api.routes.operating import assistant_proposals, palette, processes, queues, stops, tunings
+from console.api.routes.operating import (
+    assistant_proposals,
+    objectives,
+    palette,
+    processes,
+    queues,
+    stops,
+    tunings,
+)
 from console.input.boundary import Documents
 from console.web import problem
 
@@ -78,6 +86,7 @@ for part in (
     stops,
     tunings,
     assistant_proposals,
+    objectives,
     queues,
     palette,
     processes,

@@ -267,6 +267,7 @@ def main(arguments: list[str]) -> int:
     if not options.prepare and not can_begin(data, port):
         say(f"Port {port} is taken by another program; choose one with --port N.")
         return 1
+    variables.PROCESS.setdefault(variables.CONSOLE_URL.name, f"http://127.0.0.1:{port}")
     for signum in STOPPING:
         signal.signal(signum, stop_on_signal)
     servers = [] if options.prepare else embedded_servers(EmbeddedServers(data))

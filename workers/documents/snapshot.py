@@ -8,6 +8,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import HandStatus, LoopStatus, OverrideStatus, RecentAction
 from workers.documents.nodes import NodeStatus
+from workers.documents.objectives import ObjectiveStatus
 from workers.documents.parts import PartStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plans import PlanStatus
@@ -32,7 +33,7 @@ class PlantHealth(StoredDocument, frozen=True):
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     """All queues, nodes and worker hosts of role jobs together. backlog_seconds: of the queue that
     waits longest; backlog_change_events, backlog_trend: over the last half minute. shed_share: of
-    what patterns could use.
+    what patterns could use. console_available: 1 where the console answers, else 0.
     """
 
     in_per_second: float | None = None
@@ -43,6 +44,7 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     backlog_trend: Trend | None = None
     backlog_seconds: float | None = None
     shed_share: float | None = None
+    console_available: float | None = None
     nodes_in_use: int | None = None
     nodes: int | None = None
     workers_busy: int | None = None
@@ -55,7 +57,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
     first, alerts: the most severe first, `deeds`: the newest first. states: by "kind/name"; empty in
     snapshots that are older than they. hands: what people set besides overrides. parts: what the plant
-    runs on.
+    runs on. objectives: by name.
     """
 
     seq: int = 0
@@ -80,6 +82,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     forecasts: dict[str, LoadForecast] = {}
     alerts: list[AlertStatus] = []
     parts: dict[str, PartStatus] = {}
+    objectives: dict[str, ObjectiveStatus] = {}
 
     def to_json(self) -> bytes:
         """The stored form."""

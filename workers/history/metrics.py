@@ -28,6 +28,7 @@ TOTALS = (
     "backlog_events",
     "backlog_seconds",
     "shed_share",
+    "console_available",
     "nodes_in_use",
     "workers_busy",
     "worker_slots",
@@ -52,6 +53,15 @@ OPERATOR = ("parallelism",)
 GROUP = ("lag_seconds", "lag_events", "in_per_second", "out_per_second")
 MOST_GROUPS = 100  # of a plant, by name
 SENSOR = ("value",)
+APPLICATION = (
+    "in_per_second",
+    "kept_per_second",
+    "latency_p95_seconds",
+    "watermark_lag_seconds",
+    "waiting_events",
+    "batch_seconds",
+    "shed_share",
+)
 PIPELINE = (
     "age_seconds",
     "in_per_second",

@@ -27,6 +27,7 @@ from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
 from workers.snapshot.action_summary import with_action_summary
 from workers.snapshot.compose import SnapshotInputs, Watch, by_work, compose
+from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.control_record import control_record
 from workers.snapshot.hands import hands
 from workers.snapshot.health import health
@@ -61,13 +62,14 @@ class LocalPlant(SteeredPlant):
         name: str = LOCAL,
         others: PlantWatch | None = None,
         forecasts: LoadForecasts | None = None,
+        console: ConsoleProbe | None = None,
     ) -> None:
         """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
-        offered to applications, where it makes forecasts.
+        offered to applications, where it makes forecasts; console: where it asks whether the console answers.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
-        self._load_forecasts = forecasts
+        self._load_forecasts, self._console = forecasts, console
         self._orders = OrderWatch(patience=patience_seconds, before=lambda: self._before().plants)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._trends: dict[str, TrendWatch] = {}
@@ -84,7 +86,7 @@ class LocalPlant(SteeredPlant):
         inputs = self._inputs(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))
         self._seq += 1
-        composed = self._with_trends(compose(inputs, record.loops, record.overrides), monotonic_seconds)
+        composed = self._watched(compose(inputs, record.loops, record.overrides), monotonic_seconds)
         composed = changed(composed, parts=self._parts_record().step(composed, now))
         snapshot = changed(
             composed,
@@ -118,8 +120,10 @@ class LocalPlant(SteeredPlant):
         except BadDocument:
             return NOTHING_SEEN
 
-    def _with_trends(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
-        """The trends of what waits, of each queue and of all together."""
+    def _watched(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
+        """What only who watches knows: the trends of what waits, of each queue and of all together, and
+        whether the console answers.
+        """
         queues = {}
         for name, queue in snapshot.queues.items():
             watch = self._trends.setdefault(f"queue/{name}", TrendWatch())
@@ -128,7 +132,12 @@ class LocalPlant(SteeredPlant):
         whole = self._trends.setdefault("plant", TrendWatch())
         whole.add(snapshot.totals.backlog_events, at_seconds)
         change = None if whole.change is None else round(whole.change)
-        totals = changed(snapshot.totals, backlog_change_events=change, backlog_trend=whole.trend)
+        totals = changed(
+            snapshot.totals,
+            backlog_change_events=change,
+            backlog_trend=whole.trend,
+            console_available=self._console.available() if self._console else None,
+        )
         return changed(snapshot, queues=queues, totals=totals)
 
     def _parts_record(self) -> PartsRecord:

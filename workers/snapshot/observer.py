@@ -1,5 +1,6 @@
 """Makes one snapshot a second, and publishes it: stored, as a row of history, and to the web processes; and
-keeps it, if it is given a recorder, and shows it to `sent`, which must not wait for anything.
+keeps it, if it is given a recorder, counts what it says of the objectives, and shows it to `sent`, which must
+not wait for anything.
 
 It observes .2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
 observers may run; the one that holds the lease publishes, the other takes over within LEASE_SECONDS when it
@@ -22,6 +23,7 @@ from workers.coordination.merge_patch import JsonObject, document_difference
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
+from workers.objectives.book import ObjectiveBook
 from workers.plants.plant import Plant
 
 TOPIC = "plant"
@@ -57,9 +59,10 @@ class Observer:
         clock: Callable[[], float] = time.time,
         recorder: Recorder | None = None,
         sent: Callable[[Snapshot], None] | None = None,
+        objectives: ObjectiveBook | None = None,
     ) -> None:
         self._control, self._plant, self._clock, self._recorder = control, plant, clock, recorder
-        self._sent = sent
+        self._sent, self._objectives = sent, objectives
         self._lease = Lease(control, "observer", LEASE_SECONDS)
         self._before: Snapshot | None = None
         self._in_trouble = False
@@ -71,8 +74,12 @@ class Observer:
         """
         snapshot = self._plant.observe()
         if not self._ours():
+            if self._objectives is not None:
+                self._objectives.rest()
             return None
         snapshot = changed(snapshot, seq=self._before.seq + 1 if self._before else 1)
+        if self._objectives is not None:
+            snapshot = changed(snapshot, objectives=self._objectives.step(snapshot))
         stored = snapshot.to_json()
         patch = None if self._before is None else document_difference(self._before, snapshot)
         with self._control.pipeline(transaction=True) as pipe:
@@ -84,6 +91,8 @@ class Observer:
         # Last: what is live must not wait for a disk that is full or slow.
         if self._recorder is not None:
             self._recorder.add(snapshot.at or self._clock(), stored)
+        if self._objectives is not None:
+            self._objectives.keep()
         if self._sent is not None:
             self._sent(snapshot)
         return snapshot
@@ -104,6 +113,8 @@ class Observer:
 
     def close(self) -> None:
         """Give the lease up, so that another takes over at once."""
+        if self._objectives is not None:
+            self._objectives.close()
         try:
             self._lease.release()
         except redis.RedisError:

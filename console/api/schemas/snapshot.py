@@ -16,7 +16,7 @@ from console.api.answer.schema import (
     Share,
     one_of,
 )
-from console.api.schemas.alerts import OpenAlert
+from console.api.schemas.alerts import ObjectiveStatus, OpenAlert
 from console.api.schemas.control import SnapshotOverride
 from console.api.schemas.pipeline_status import PipelineStatus
 from console.api.schemas.plans import PlanSummary
@@ -89,6 +89,7 @@ class PlantTotals(ApiAnswer):
     backlog_trend: Trend | None = None
     backlog_seconds: Seconds | None = Field(description="Of the queue that waits longest, s.")
     shed_share: Share | None
+    console_available: Share | None = Field(None, description="1 where the console answers, else 0.")
     nodes_in_use: int
     nodes: int
     workers_busy: int
@@ -314,6 +315,7 @@ class PlantSnapshot(ApiAnswer):
     plants: dict[str, SnapshotPlant]
     forecasts: dict[str, LoadForecast] = Field({}, description="By application.")
     parts: dict[str, PlantPart] = Field({}, description="What the plant runs on.")
+    objectives: dict[str, ObjectiveStatus] = Field({}, description="By name.")
 
 
 class SnapshotMessage(ApiAnswer):

@@ -9,12 +9,15 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from console.timeline.rollouts import RolloutMarks
+from queues import environment as variables
 from workers.coordination.connections import control_server
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import LoadForecasts
 from workers.history.snapshot_archive import Recorder
+from workers.objectives.book import ObjectiveBook
 from workers.observability import spans
 from workers.plants.foreign.watch import PlantWatch
+from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.observer import Observer
 
@@ -30,7 +33,10 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: stop.set())
         control = control_server(CONTROL_TIMEOUT_SECONDS)
         plant = LocalPlant(
-            control, others=PlantWatch(), forecasts=LoadForecasts.of(control, settings.WEIR_DATA)
+            control,
+            others=PlantWatch(),
+            forecasts=LoadForecasts.of(control, settings.WEIR_DATA),
+            console=ConsoleProbe.started(variables.CONSOLE_URL.address()),
         )
         rollouts, collector = RolloutMarks(), _to_the_collector()
 
@@ -39,7 +45,13 @@ class Command(BaseCommand):
             if collector is not None:
                 collector(snapshot)
 
-        Observer(control, plant, recorder=Recorder(settings.WEIR_DATA), sent=sent).run(stop)
+        Observer(
+            control,
+            plant,
+            recorder=Recorder(settings.WEIR_DATA),
+            sent=sent,
+            objectives=ObjectiveBook(),
+        ).run(stop)
 
 
 def _to_the_collector() -> Callable[[Snapshot], None] | None:

@@ -28,6 +28,7 @@ RAIL = (
     ("workers", "Workers", "watch"),
     ("pipeline", "Pipeline", "watch"),
     ("alerts", "Alerts", "watch"),
+    ("objectives", "Service levels", "watch"),
     ("loops", "Loops", "steer"),
     ("overrides", "Overrides", "steer"),
     ("plans", "Plans", "steer"),

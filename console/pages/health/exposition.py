@@ -20,6 +20,7 @@ TOTALS = {
     "backlog_events": "Events waiting",
     "backlog_seconds": "Seconds that the oldest event of all queues has waited",
     "shed_share": "Share of events shed",
+    "console_available": "1 where the console answers, else 0",
     "nodes_in_use": "Nodes that serve",
     "workers_busy": "Workers at work",
     "worker_slots": "Workers that may run at once",

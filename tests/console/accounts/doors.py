@@ -20,6 +20,7 @@ from workers.alerts.rules.rules import define
 from workers.batch import task_definitions
 from workers.lab.models import Experiment
 from workers.models import LedgerEntry, Loop, Override, Plan, Run, Tuning
+from workers.objectives.models import Objective
 from workers.pipeline.declaration.declared import Declarations, Declared
 
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
@@ -308,6 +309,14 @@ DOORS = {
     "POST api/v1/proposals": "viewer",
     "POST api/v1/proposals/<proposal_id>/approve": "operator",
     "POST api/v1/proposals/<proposal_id>/reject": "operator",
+    "GET service-levels/": "viewer",
+    "POST service-levels/change": "operator",
+    "GET service-levels/<str:name>/": "viewer",
+    "POST service-levels/<str:name>/remove": "operator",
+    "GET api/v1/objectives": "viewer",
+    "GET api/v1/objectives/<name>": "viewer",
+    "POST api/v1/objectives/<name>": "operator",
+    "POST api/v1/objectives/<name>/remove": "operator",
     "GET api/v1/tunings": "viewer",
     "POST api/v1/tunings/<tuning_id>/approve": "operator",
     "POST api/v1/tunings/<tuning_id>/reject": "operator",
@@ -438,6 +447,8 @@ API_BODIES = {
     "POST api/v1/applications/<name>/criteria/<criterion>": {"value": 0.5, "reason": "a test"},
     "POST api/v1/overrides": {"loop": 1, "name": "upper_limit", "value": 1, "reason": "a test", "minutes": 1},
     "POST api/v1/overrides/<override_id>/extend": {"minutes": 1},
+    "POST api/v1/objectives/<name>": {"fields": {"target": 0.9}, "reason": "a test"},
+    "POST api/v1/objectives/<name>/remove": {"reason": "a test"},
     "POST api/v1/tunings/<tuning_id>/approve": {"hash": "0" * 64, "reason": "a test", "minutes": 1},
     "POST api/v1/tunings/<tuning_id>/reject": {"reason": "a test"},
     "POST api/v1/proposals": {"act": "hold", "arguments": {}, "reason": "a test"},
@@ -485,6 +496,7 @@ def things(people, control) -> dict[str, Any]:
         confidence=1.0,
         hash="0" * 64,
     )
+    Objective.objects.create(name="alert", condition="backlog_seconds <= 30", target=0.99)
     token, _ = create_token(people["viewer"], "mine", "viewer", timezone.now() + timedelta(days=1))
     proposal = AssistantProposal.objects.create(
         act="hold",

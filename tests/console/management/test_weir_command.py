@@ -202,6 +202,8 @@ PAGES = {
     "loops/<int:loop_id>/tasks": "overrides create",
     "loops/<int:loop_id>/weigh": "overrides create",
     "loops/<int:loop_id>/tuning": "tunings 1 approve",
+    "service-levels/change": "objectives late change",
+    "service-levels/<str:name>/remove": "objectives late remove",
     "plans/rebalance": "plans create",
     "plans/<int:plan_id>/approve": "plans 1 approve",
     "plans/<int:plan_id>/reject": "plans 1 reject",

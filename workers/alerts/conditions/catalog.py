@@ -4,6 +4,7 @@ from queues.errors import BadInput
 from workers.alerts.conditions import (
     control_conditions,
     foreign_conditions,
+    objective_conditions,
     plant_conditions,
     sensor_conditions,
 )
@@ -16,6 +17,7 @@ CONDITIONS: dict[str, Condition] = {
         *foreign_conditions.CONDITIONS,
         *sensor_conditions.CONDITIONS,
         *control_conditions.CONDITIONS,
+        *objective_conditions.CONDITIONS,
     )
 }
 

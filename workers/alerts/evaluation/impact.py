@@ -99,6 +99,10 @@ GENERAL = {
     "plan_failed": "Moves that are done stay done; the others were not begun.",
     "run_failed": "The result of the task is missing; chunks that are done stay done.",
     "delivery_failing": "People behind this receiver get no notification; other receivers do.",
+    "budget_burn_fast": "At this rate the error budget lasts two days at most.",
+    "budget_burn_medium": "At this rate the error budget lasts five days at most.",
+    "budget_burn_slow": "At this rate the error budget is used up before its window ends.",
+    "budget_spent": "What was promised is not kept. Loops shed or throttle no more on this budget.",
     "producer_silent": "Either its source has no events, or they do not reach the plant.",
 }
 FIRST_STEPS = {
@@ -124,6 +128,10 @@ FIRST_STEPS = {
     "loop_harmful": "Put the loop on hold, and read the decision.",
     "loop_stale": "Check whether the node and its agent report.",
     "delivery_failing": "Test the receiver, and read its last error.",
+    "budget_burn_fast": "Open the objective: it says when, at which subject, during which alerts.",
+    "budget_burn_medium": "Open the objective: it says when, at which subject, during which alerts.",
+    "budget_burn_slow": "Open the objective, and find what burns it a little each day.",
+    "budget_spent": "Find what used it up. Then make that better, or promise less.",
     "run_failed": "Read the run's error. Resume the run when the cause is gone.",
     "plan_failed": "Read the plan's note. Propose it again when the cause is gone.",
 }

@@ -26,6 +26,7 @@ LABELS = (
     "plant",
     "group",
     "sensor",
+    "objective",
 )
 MOST_MATCHERS = 10
 MOST_VALUE = 200

@@ -95,6 +95,15 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "task-failed": _rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
     "audit-altered": _rule("audit_altered", "The audit was altered", 1, 0.5, severity="critical"),
     "audit-unchecked": _rule("audit_unchecked", "The audit is not checked", 180, 90, keep_seconds=5),
+    # Of a budget of 30 days: 2 % of it within an hour, 5 % within 6 h, 10 % within 3 days.
+    "budget-burns-fast": _rule(
+        "budget_burn_fast", "{objective}: error budget burns fast", 14.4, 14.4, severity="critical"
+    ),
+    "budget-burns": _rule("budget_burn_medium", "{objective}: error budget burns", 6, 6),
+    "budget-burns-slowly": _rule(
+        "budget_burn_slow", "{objective}: error budget burns slowly", 1, 1, severity="notice"
+    ),
+    "budget-spent": _rule("budget_spent", "{objective}: error budget is used up", 100, 98),
     "delivery-failing": _rule("delivery_failing", "Messages to {receiver} fail", 3, 1),
 }
 

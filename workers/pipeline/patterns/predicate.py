@@ -84,17 +84,75 @@ class Predicate:
         """True where the expression holds; null counts as false. Raises pyarrow.ArrowException where a
         column's type does not fit, as a text compared with a number.
         """
-        result = _evaluate(self._tree, columns)
-        if isinstance(result, (bool, pa.BooleanScalar)):
-            held = result if isinstance(result, bool) else bool(result.as_py())
-            return pa.repeat(pa.scalar(held), rows)
-        return pc.fill_null(result, False)
+        return pc.fill_null(self.truth(columns, rows), False)
+
+    def truth(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
+        """The same, with null where what is unknown decides: neither true nor false. Raises likewise."""
+        return _by_row(_evaluate(self._tree, columns), rows, pa.bool_())
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A parsed expression whose value is a number, such as `shed_per_second + late_per_second`."""
+
+    text: str
+    columns: frozenset[str]
+    _tree: ast.expr
+
+    def values(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DoubleArray:
+        """The number of each row; null where a column that it reads is."""
+        return _by_row(_evaluate(self._tree, columns), rows, pa.float64())
+
+
+def _by_row(result: Any, rows: int, kind: pa.DataType) -> Any:
+    """Of constants alone an expression has one value, for all rows."""
+    if isinstance(result, pa.Scalar):
+        result = result.as_py()
+    if isinstance(result, (pa.Array, pa.ChunkedArray)):
+        return result if result.type == kind else result.cast(kind)
+    return pa.repeat(pa.scalar(result, kind), rows)
 
 
 def parse(text: str, field: str) -> Predicate:
     """Reads an expression. Raises BadInput naming `field` where it is not of the language above."""
+    python, tree, columns, previous = _read(text, field, "value > 80")
+    if not _is_condition(tree):
+        raise BadInput(
+            field, f"must be true or false of an event, such as value > 80; {text[:_SHOWN]!r} is neither"
+        )
+    parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
+    if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
+        raise BadInput(field, f"{text[:_SHOWN]!r} is never true: no event could match")
+    return parsed
+
+
+def parse_quantity(text: str, field: str) -> Quantity:
+    """Reads an expression of the same language whose value is a number. Raises BadInput naming `field`."""
+    python, tree, columns, previous = _read(text, field, "shed_per_second + late_per_second")
+    if previous:
+        raise BadInput(field, "takes no prev(): each row is calculated by itself")
+    if not _is_number(tree):
+        raise BadInput(field, f"takes a number or a calculation, and {text[:_SHOWN]!r} is neither")
+    return Quantity(python, frozenset(columns), tree)
+
+
+def _is_number(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(value=bool() | str()):
+            return False
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _is_number(operand)
+        case ast.BinOp(left=left, right=right):
+            return _is_number(left) and _is_number(right)
+        case ast.Name(id=name):
+            return name not in _WORDS
+    return isinstance(node, ast.Constant)
+
+
+def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str], set[str]]:
+    """(as Python writes it, tree, columns, columns of the previous event), checked."""
     if not isinstance(text, str) or not text.strip():
-        raise BadInput(field, 'takes an expression such as "value > 80"')
+        raise BadInput(field, f'takes an expression such as "{example}"')
     _check_text(text, field)
     try:
         python = _as_python(text.strip())
@@ -105,14 +163,7 @@ def parse(text: str, field: str) -> Predicate:
     columns: set[str] = set()
     previous: set[str] = set()
     _check(tree, field, columns, previous)
-    if not _is_condition(tree):
-        raise BadInput(
-            field, f"must be true or false of an event, such as value > 80; {text[:_SHOWN]!r} is neither"
-        )
-    parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
-    if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
-        raise BadInput(field, f"{text[:_SHOWN]!r} is never true: no event could match")
-    return parsed
+    return python, tree, columns, previous
 
 
 def _check_text(text: str, field: str) -> None:

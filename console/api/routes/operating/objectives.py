@@ -1,0 +1,93 @@
+"""Service levels: objectives with what is left of their budgets, and what burnt them; made, changed."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+
+from console.actions import objectives
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given, Reason
+from console.api.schemas.alerts import ObjectiveDetail, ObjectiveList, ObjectiveRemoved, ObjectiveRow
+from console.connections.control_server import latest_snapshot
+from queues.stored_document import plain
+from workers.documents.snapshot import NOTHING_SEEN
+from workers.objectives import definitions
+from workers.objectives.models import Objective
+
+router = Router(tags=["objectives"])
+
+
+class ObjectiveFields(Given):
+    """Fields of an objective; those that are left out stay. `revision`: of the objective as it was seen."""
+
+    fields: dict[str, Any]
+    reason: str
+    revision: int | None = None
+
+
+@router.get("/objectives", response=ObjectiveList, summary="Every objective, and what is left of its budget")
+def list_objectives(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"objectives": [_row(each) for each in Objective.objects.order_by("name")]}
+
+
+@router.get(
+    "/objectives/{name}", response=ObjectiveDetail, summary="One objective, and what burnt its budget"
+)
+def get_objective(request: HttpRequest, name: str) -> dict[str, Any]:
+    """Of its window: the hours in which anything was counted, the subjects and incidents that burnt most."""
+    actor_for(request, "plant.view")
+    found = _named(name)
+    burnt = objectives.burnt(found, timezone.now())
+    return {
+        **_row(found),
+        "hours": [{"at": each.at, "bad": each.bad, "total": each.total} for each in burnt.hours],
+        "subjects": [{"subject": each.subject, "bad": each.bad} for each in burnt.subjects],
+        "incidents": [
+            {
+                "alert": each.incident.alert,
+                "title": each.incident.title,
+                "since": each.incident.since,
+                "until": each.incident.until,
+                "bad": each.bad,
+            }
+            for each in burnt.incidents
+        ],
+    }
+
+
+@router.post("/objectives/{name}", response=ObjectiveRow, summary="Make an objective, or change it")
+def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> dict[str, Any]:
+    actor, now = actor_for(request, "objective.change"), timezone.now()
+    made = objectives.define(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
+    return _row(made)
+
+
+@router.post(
+    "/objectives/{name}/remove", response=ObjectiveRemoved, summary="Remove an objective and its counts"
+)
+def remove_objective(request: HttpRequest, name: str, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "objective.change")
+    objectives.remove(actor, _named(name), reason=body.reason)
+    return {"removed": name}
+
+
+def _named(name: str) -> Objective:
+    found = Objective.objects.filter(name=name).first()
+    if found is None:
+        raise Http404(f"Objective {name} is not known; GET /api/v1/objectives lists them.")
+    return found
+
+
+def _row(objective: Objective) -> dict[str, Any]:
+    """As it is set, and as the newest snapshot has it; status null: not counted yet."""
+    status = (latest_snapshot() or NOTHING_SEEN).objectives.get(objective.name)
+    by = objective.changed_by.get_username() if objective.changed_by else None
+    return {
+        **definitions.document(objective),
+        "changed_by": by,
+        "changed_at": objective.changed_at,
+        "status": None if status is None else plain(status),
+    }

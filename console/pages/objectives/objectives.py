@@ -1,0 +1,296 @@
+"""Service levels: every objective with what is left of its budget; one of them with what burnt it, and its
+form.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of, requires
+from console.actions import objectives
+from console.input.form_values import number_of
+from console.input.row_id import id_of
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.frame import seen_of
+from console.pages.frame.page import Errors, FormPage, Submitted, render_page
+from controllers.design.error_budget import PAIRS
+from queues.errors import BadInput
+from workers.documents.objectives import ObjectiveStatus
+from workers.documents.snapshot import Snapshot
+from workers.objectives import definitions
+from workers.objectives.figures import NAMES
+from workers.objectives.models import Objective
+from workers.objectives.report import BurnReport, HourCount, IncidentBurn
+
+NEW = "new"
+HOURS_PER_DAY = 24
+DAYS_SHOWN = 30
+# Of the burn rate of an hour: from which on a cell is of the next shade.
+SHADES = (0.0, 1.0, 6.0, 14.4)
+PAIR_WORDS = {"fast": "1 h and 5 min", "medium": "6 h and 30 min", "slow": "3 d and 6 h"}
+
+
+@dataclass(frozen=True)
+class ListedObjective:
+    """An objective, what it promises in words, and how it stands (None: it is not counted yet)."""
+
+    objective: Objective
+    about: str
+    promise: str
+    status: ObjectiveStatus | None
+    kept: float | None
+    burn: float | None
+    state: str  # of its budget, as a node's
+
+
+@dataclass(frozen=True)
+class BurnSpeed:
+    """The burn rate over a pair of windows, and from which on it alerts."""
+
+    windows: str
+    rate: float | None
+    limit: float
+
+
+@dataclass(frozen=True)
+class HourCell:
+    """An hour of the table: its shade (0 nothing bad, to 4; None: nothing was counted), and in words."""
+
+    shade: int | None
+    words: str
+
+
+@dataclass(frozen=True)
+class DayRow:
+    """The hours of a day, UTC."""
+
+    day: str
+    cells: Sequence[HourCell]
+
+
+@dataclass(frozen=True)
+class BurntPart:
+    """A subject or an incident, how much was bad there, and its share of all that was bad."""
+
+    name: str
+    url: str
+    bad: float
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenObjective:
+    """The objective whose drawer is open. row: None of a new one."""
+
+    row: ListedObjective | None
+    name: str
+    revision: int | None
+    fields: dict[str, Any]
+    speeds: list[BurnSpeed]
+    days: list[DayRow]
+    subjects: list[BurntPart]
+    incidents: list[BurntPart]
+    kinds: Collection[tuple[str, str]]
+    pays: Collection[tuple[str, str]]
+    names: Collection[tuple[str, str]]  # kind → the figures it has
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectivesPage(FormPage):
+    """All objectives, those with the least left first, and the one that is open."""
+
+    TEMPLATE, NAME = "objectives/objectives.html", "objectives"
+
+    found: list[ListedObjective]
+    opened: OpenObjective | None
+
+
+@require_safe
+@requires("plant.view")
+def service_levels(request: HttpRequest) -> HttpResponse:
+    """The list of objectives."""
+    return objectives_page(request)
+
+
+@require_safe
+@requires("plant.view")
+def objective(request: HttpRequest, name: str) -> HttpResponse:
+    """The same with one that is open; `new` opens an empty form."""
+    return objectives_page(request, name=name)
+
+
+def objectives_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, name: str = ""
+) -> HttpResponse:
+    typed = submitted or QueryDict()
+    name = name or typed.get("name", "")
+    found = [_listed(each, seen_of(request)) for each in Objective.objects.select_related("changed_by")]
+    opened = None
+    if name == NEW or (errors and not Objective.objects.filter(name=name).exists()):
+        opened = _opened(None, {"kind": "queue", "target": 0.999, "window_days": 30}, typed)
+    elif name:
+        row = get_object_or_404(Objective, name=name)
+        listed = next(each for each in found if each.objective.pk == row.pk)
+        opened = _opened(listed, definitions.document(row), typed)
+    page = ObjectivesPage(
+        found=sorted(found, key=_least_left_first), opened=opened, errors=errors or {}, submitted=typed
+    )
+    return render_page(request, page)
+
+
+def _least_left_first(row: ListedObjective) -> tuple[float, str]:
+    share = row.status.left_share if row.status else None
+    return (2.0 if share is None else share), row.objective.name
+
+
+def _listed(row: Objective, snapshot: Snapshot) -> ListedObjective:
+    status = snapshot.objectives.get(row.name)
+    kept = 1 - status.bad / status.total if status and status.total else None
+    rates = [each for each in (status.burn.values() if status else ()) if each is not None]
+    return ListedObjective(
+        row, _about(row), _promise(row), status, kept, max(rates, default=None), _state(status)
+    )
+
+
+def _about(row: Objective) -> str:
+    if row.kind == Objective.Kind.PLANT:
+        return "the plant"
+    return f"{row.kind} {row.subject}" if row.subject else f"each {row.kind}"
+
+
+def _promise(row: Objective) -> str:
+    """What holds, or what is lost, in its own words."""
+    if row.lost:
+        return f"({row.lost}) of ({row.of})" if " " in row.lost + row.of else f"{row.lost} of {row.of}"
+    return row.condition if not row.of else f"{row.condition}, of {row.of}"
+
+
+def _state(status: ObjectiveStatus | None) -> str:
+    """Used up, burning beyond a pair's limit, or well."""
+    if status is None or status.left_share is None:
+        return "OFFLINE"
+    if status.left_share <= 0 or _burns(status, "fast"):
+        return "TOOBUSY"
+    return "BUSY" if any(_burns(status, pair.name) for pair in PAIRS) else "NORMAL"
+
+
+def _burns(status: ObjectiveStatus, name: str) -> bool:
+    rate = status.burn.get(name)
+    return rate is not None and rate >= next(pair.rate for pair in PAIRS if pair.name == name)
+
+
+def _opened(listed: ListedObjective | None, document: dict[str, Any], typed: Submitted) -> OpenObjective:
+    row = listed.objective if listed else None
+    burnt = objectives.burnt(row, timezone.now()) if row else None
+    fields = {name: typed.get(name, document.get(name, "")) for name in definitions.FIELDS}
+    if "target" not in typed:
+        fields["target"] = f"{100 * document['target']:.10g}"
+    return OpenObjective(
+        row=listed,
+        name=row.name if row else typed.get("name", ""),
+        revision=row.revision if row else None,
+        fields=fields,
+        speeds=_speeds(listed.status) if listed and listed.status else [],
+        days=_days(row, burnt) if row and burnt else [],
+        subjects=_subjects(row, burnt) if row and burnt else [],
+        incidents=[_incident(each, burnt.bad) for each in burnt.incidents] if burnt else [],
+        kinds=[(value, str(label)) for value, label in Objective.Kind.choices],
+        pays=[(value, str(label)) for value, label in Objective.PaysFor.choices],
+        names=[(kind, ", ".join(names)) for kind, names in NAMES.items()],
+    )
+
+
+def _speeds(status: ObjectiveStatus) -> list[BurnSpeed]:
+    return [BurnSpeed(PAIR_WORDS[pair.name], status.burn.get(pair.name), pair.rate) for pair in PAIRS]
+
+
+def _days(row: Objective, burnt: BurnReport) -> list[DayRow]:
+    """The newest days, the last first, those alone in which anything was counted."""
+    by_hour = {each.at: each for each in burnt.hours}
+    days = sorted({_midnight(each.at) for each in burnt.hours}, reverse=True)[:DAYS_SHOWN]
+    return [
+        DayRow(
+            f"{begin:%a} {begin.day} {begin:%b}",
+            [
+                _cell(row, by_hour.get((begin + timedelta(hours=hour)).timestamp()), hour)
+                for hour in range(HOURS_PER_DAY)
+            ],
+        )
+        for begin in days
+    ]
+
+
+def _midnight(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC).replace(hour=0)
+
+
+def _cell(row: Objective, counted: HourCount | None, hour: int) -> HourCell:
+    if counted is None or counted.total <= 0:
+        return HourCell(None, f"{hour}:00: nothing was counted")
+    rate = counted.bad / counted.total / (1 - row.target)
+    shade = sum(rate > least for least in SHADES)
+    return HourCell(
+        shade, f"{hour}:00: {100 * counted.bad / counted.total:.3g} % bad, {rate:.1f} times as fast"
+    )
+
+
+def _subjects(row: Objective, burnt: BurnReport) -> list[BurntPart]:
+    pages = {"queue": "queue", "application": "pipeline-application"}
+    return [
+        BurntPart(
+            each.subject,
+            reverse(pages[row.kind], args=[each.subject]) if row.kind in pages else "",
+            each.bad,
+            each.bad / burnt.bad if burnt.bad else 0.0,
+        )
+        for each in burnt.subjects
+    ]
+
+
+def _incident(each: IncidentBurn, whole: float) -> BurntPart:
+    url = reverse("alert", args=[each.incident.alert])
+    return BurntPart(each.incident.title, url, each.bad, each.bad / whole if whole else 0.0)
+
+
+@action("objective.change", objectives_page)
+def change(request: HttpRequest) -> Done:
+    """Posted: name, the fields (target in %), revision (of it as shown; empty for a new one), reason."""
+    name = text_of(request, "name", "give the objective one")
+    revision = request.POST.get("revision", "").strip()
+    if not revision and Objective.objects.filter(name=name).exists():
+        raise BadInput("name", "is taken: an objective of that name is there already.")
+    made = objectives.define(
+        actor_of(request),
+        name,
+        _fields(request.POST),
+        reason=request.POST.get("reason", ""),
+        now=timezone.now(),
+        revision=id_of(revision),
+    )
+    url = reverse("objective", args=[made.name])
+    return Done(f"{made.name} is counted from now on.", url, {} if revision else {"go": url})
+
+
+def _fields(posted: QueryDict) -> dict[str, Any]:
+    texts = {
+        name: posted.get(name, "") for name in ("kind", "subject", "condition", "lost", "of", "pays_for")
+    }
+    percent = number_of(posted.get("target", "").strip(), "target")
+    days = number_of(posted.get("window_days", "").strip() or "30", "window_days")
+    return {**texts, "target": round(percent / 100, 10), "window_days": days}
+
+
+@action("objective.change", objectives_page)
+def remove(request: HttpRequest, name: str) -> Done:
+    """Posted: reason."""
+    found = get_object_or_404(Objective, name=name)
+    objectives.remove(actor_of(request), found, reason=request.POST.get("reason", ""))
+    url = reverse("objectives")
+    return Done(f"{name} is removed, with all that was counted for it.", url, {"go": url})

@@ -1,0 +1,1 @@
+"""Service levels as pages and API show and change them."""

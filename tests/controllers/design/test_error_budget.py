@@ -1,0 +1,130 @@
+"""Burn rates and budgets, beside a plain count over rows a minute each."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.design.error_budget import (
+    PAIRS,
+    Counted,
+    MinuteCounts,
+    allowed,
+    burn_rate,
+    left_share,
+    pair_rate,
+)
+
+WINDOW = 4_400  # minutes: more than the longest of the pairs
+# Stretches of minutes that are alike: how long, how much was counted in each, and the share that was bad.
+# Nothing at all is counted in a gap.
+stretches = st.lists(
+    st.tuples(
+        st.integers(1, 1_200),
+        st.sampled_from([0.0, 1.0, 60.0, 1_234.5]),
+        st.sampled_from([0.0, 0.0, 0.001, 0.02, 0.3, 1.0]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def replayed(history):
+    """A recorded history as {minute: (bad, total)}, its running minute, and what the counts make of it."""
+    rows, minute = {}, 1_000_000
+    counts = MinuteCounts(WINDOW, minute)
+    for length, total, share in history:
+        for _ in range(length):
+            if total:
+                rows[minute] = (share * total, total)
+                counts.add(minute, share * total, total)
+            minute += 1
+    counts.advance(minute - 1)
+    return rows, minute - 1, counts
+
+
+def plain_rate(rows, now, minutes, target):
+    """By hand: every row of the window, one after the other."""
+    bad = total = 0.0
+    for minute, (wrong, counted) in rows.items():
+        if now - minutes < minute <= now:
+            bad, total = bad + wrong, total + counted
+    return None if total == 0 else (bad / total) / (1 - target)
+
+
+def counted_minutes(rows, now, minutes):
+    return sum(now - minutes < minute <= now for minute in rows)
+
+
+@given(stretches, st.sampled_from([0.9, 0.99, 0.999]))
+def test_burn_rates_on_replayed_histories_equal_a_count_over_every_row(history, target):
+    rows, now, counts = replayed(history)
+    for pair in PAIRS:
+        rates = [plain_rate(rows, now, each, target) for each in (pair.long_minutes, pair.short_minutes)]
+        known = None not in rates and counted_minutes(rows, now, pair.long_minutes) >= pair.short_minutes
+        found = pair_rate(counts, pair, target)
+        assert (found is None) == (not known)
+        if known:
+            assert found == pytest.approx(min(rates))
+
+
+@given(stretches, st.sampled_from([0.9, 0.999]))
+def test_what_is_left_of_a_budget_equals_a_count_over_every_row(history, target):
+    rows, now, counts = replayed(history)
+    inside = [each for minute, each in rows.items() if now - WINDOW < minute]
+    bad, total = sum(each[0] for each in inside), sum(each[1] for each in inside)
+    whole = counts.whole()
+    assert (whole.bad, whole.total, whole.minutes) == (pytest.approx(bad), pytest.approx(total), len(inside))
+    assert allowed(whole, target) - whole.bad == pytest.approx((1 - target) * total - bad, abs=1e-6)
+
+
+def test_a_gap_counts_neither_way():
+    watched, unwatched = MinuteCounts(600, 0), MinuteCounts(600, 0)
+    for minute in range(400):
+        watched.add(minute, 0.6, 60.0)
+        if not 100 <= minute < 300:
+            unwatched.add(minute, 0.6, 60.0)
+    rates = [burn_rate(each.over(400), 0.99) for each in (watched, unwatched)]
+    assert rates == [pytest.approx(1.0)] * 2
+    assert unwatched.over(400).minutes == 200
+
+
+def test_minutes_leave_the_window_and_come_back_with_no_clock():
+    counts = MinuteCounts(60, 100)
+    counts.add(100, 5.0, 60.0)
+    counts.advance(159)
+    assert counts.over(60).bad == 5.0
+    counts.advance(160)
+    assert counts.over(60).bad == 0.0
+    counts.add(150, 1.0, 60.0)  # a clock that was set back
+    assert counts.of(150) == (1.0, 60.0) and counts.over(60).bad == 1.0
+    counts.add(99, 9.0, 60.0)  # long gone
+    assert counts.over(60).bad == 1.0
+
+
+def test_a_single_bad_minute_after_a_start_is_no_burning_hour():
+    counts = MinuteCounts(WINDOW, 0)
+    fast = PAIRS[0]
+    for minute in range(4):
+        counts.add(minute, 60.0, 60.0)
+        assert pair_rate(counts, fast, 0.999) is None
+    counts.add(4, 60.0, 60.0)
+    assert pair_rate(counts, fast, 0.999) == pytest.approx(1_000.0)
+
+
+def test_a_burn_that_is_over_is_seen_in_the_short_window_first():
+    counts = MinuteCounts(WINDOW, 0)
+    for minute in range(60):
+        counts.add(minute, 60.0 if minute < 50 else 0.0, 60.0)
+    assert burn_rate(counts.over(60), 0.999) == pytest.approx(50 / 60 * 1_000)
+    assert pair_rate(counts, PAIRS[0], 0.999) == 0.0
+
+
+def test_nothing_counted_is_no_budget_and_no_rate():
+    assert burn_rate(Counted(0.0, 0.0, 0), 0.99) is None
+    assert left_share(Counted(0.0, 0.0, 0), 0.99) is None
+    assert left_share(Counted(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
+
+
+def test_the_rates_that_alert_use_up_the_shares_of_a_month_that_the_docs_name():
+    shares = [pair.rate * pair.long_minutes / (30 * 1_440) for pair in PAIRS]
+    assert shares == [pytest.approx(0.02), pytest.approx(0.05), pytest.approx(0.1)]

@@ -1,0 +1,98 @@
+"""Alerts of error budgets: from replayed minutes to a rule that fires."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from controllers.design.error_budget import PAIRS
+from queues.stored_document import plain
+from tests.workers.alerts.checks import START, Looks
+from tests.workers.snapshots import snapshot_of
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.lifecycle.models import Alert
+from workers.alerts.rules.shipped import FIRST_RULES, ensure_rules
+from workers.objectives.book import ObjectiveBook
+from workers.objectives.definitions import define
+from workers.objectives.models import ObjectiveMinute
+
+NOW = datetime.fromtimestamp(START, UTC)
+RULES = {"fast": "budget-burns-fast", "medium": "budget-burns", "slow": "budget-burns-slowly"}
+
+
+def replayed(bad_minutes: int, minutes: int, share: float = 1.0) -> dict[str, object]:
+    """The snapshot after so many counted minutes, the last of which were bad by a share."""
+    fields = {"kind": "queue", "subject": "alert", "condition": "wait_seconds <= 30", "target": 0.99}
+    row = define("late", fields, None, NOW)
+    last = int(START // 60)
+    ObjectiveMinute.objects.bulk_create(
+        ObjectiveMinute(
+            objective=row, minute=last - age, bad=60.0 * share if age <= bad_minutes else 0.0, total=60.0
+        )
+        for age in range(1, minutes + 1)
+    )
+    snapshot = snapshot_of({"at": START, "queues": {"alert": {"wait_seconds": None}}})
+    return {"late": plain(ObjectiveBook().step(snapshot)["late"])}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("bad_minutes", "minutes", "share", "firing"),
+    [
+        (0, 600, 1.0, set()),
+        # 20 bad minutes of an hour: 33 times; of 6 h 5.6 times, which is below 6 but more than once.
+        (20, 600, 1.0, {"fast", "slow"}),
+        (60, 600, 1.0, {"fast", "medium", "slow"}),
+        # Twice as much as may be, for ten hours: nobody is called at once.
+        (600, 600, 0.02, {"slow"}),
+        (600, 600, 0.009, set()),
+    ],
+)
+def test_each_pair_of_windows_fires_where_both_of_them_burn(bad_minutes, minutes, share, firing):
+    ensure_rules(NOW)
+    looks = Looks()
+    looks.snapshot["objectives"] = replayed(bad_minutes, minutes, share)
+    looks.pass_seconds(10)
+    fired = set(Alert.objects.filter(state="firing").values_list("rule_name", flat=True))
+    assert fired & set(RULES.values()) == {RULES[pair] for pair in firing}
+
+
+@pytest.mark.django_db
+def test_a_budget_that_is_used_up_is_an_alert_that_names_the_objective():
+    ensure_rules(NOW)
+    looks = Looks()
+    looks.snapshot["objectives"] = replayed(600, 600, 0.02)
+    looks.pass_seconds(10)
+    alert = Alert.objects.get(rule_name="budget-spent")
+    assert alert.labels == {"objective": "late", "queue": "alert"}
+    assert alert.title == "late: error budget is used up"
+    assert alert.sentence == "Objective late: 99 % is promised. The budget of 30 days is overspent by 100 %."
+    assert alert.impact.startswith("What was promised is not kept.")
+
+
+@pytest.mark.django_db
+def test_an_alert_stays_while_nothing_is_known_of_its_objective():
+    ensure_rules(NOW)
+    looks = Looks()
+    looks.snapshot["objectives"] = replayed(60, 600)
+    looks.pass_seconds(10)
+    looks.snapshot["objectives"]["late"]["burn"] = dict.fromkeys(RULES)
+    looks.pass_seconds(120)
+    assert Alert.objects.get(rule_name="budget-burns-fast").state == "firing"
+
+
+def test_the_shipped_rules_fire_at_the_rates_of_their_pairs():
+    for pair in PAIRS:
+        rule = FIRST_RULES[RULES[pair.name]]
+        assert (rule["condition"], rule["threshold"]) == (f"budget_burn_{pair.name}", pair.rate)
+
+
+def test_a_reading_says_the_rate_its_windows_and_what_is_left():
+    status = {"target": 0.999, "window_days": 30, "left_share": 0.4, "burn": {"fast": 15.25}}
+    snapshot = snapshot_of({"at": START, "objectives": {"late": status}})
+    [reading] = CONDITIONS["budget_burn_fast"].read(Evidence(now=START, snapshot=snapshot), 600.0)
+    assert (reading.labels, reading.value) == ({"objective": "late"}, 15.25)
+    assert reading.sentence == (
+        "Objective late: its error budget burns at 15.2 times the rate it may over 1 h and 5 min. "
+        "40 % of the budget of 30 days is left."
+    )

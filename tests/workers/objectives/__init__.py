@@ -1,0 +1,1 @@
+"""Service levels are counted by the minute, whoever dies meanwhile."""

@@ -1,0 +1,243 @@
+"""What a second of the plant counts for an objective, and what is kept of each minute."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues.errors import BadInput
+from queues.stored_document import changed
+from tests.workers.snapshots import snapshot_of
+from workers.objectives.book import ObjectiveBook
+from workers.objectives.definitions import MOST_OBJECTIVES, define, document, measure_of
+from workers.objectives.figures import subjects
+from workers.objectives.measure import measure
+from workers.objectives.models import Objective, ObjectiveMinute
+
+NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+START = NOW.timestamp()
+LATENCY = {"kind": "queue", "subject": "alert", "condition": "wait_seconds <= 30", "target": 0.99}
+LOST = {
+    "kind": "application",
+    "lost": "shed_per_second",
+    "of": "offered_per_second",
+    "target": 0.999,
+    "pays_for": "shed",
+}
+
+
+def plant(at: float, wait_seconds: float | None = 1.0, **shed: float) -> Any:
+    """A plant of two queues; shed: application → events/s of the 100 that it is offered."""
+    rows = {
+        name: {"queues": ["alert"], "offered_per_second": 100.0, "shed_per_second": rate}
+        for name, rate in shed.items()
+    }
+    return snapshot_of(
+        {
+            "at": at,
+            "queues": {
+                "alert": {"wait_seconds": wait_seconds, "in_per_second": 50.0},
+                "orders": {"wait_seconds": 0.0, "in_per_second": 10.0},
+            },
+            "pipeline": {"state": "running", "applications": rows},
+        }
+    )
+
+
+def watched(book: ObjectiveBook, seconds: int, begin: float = 0.0, **parts: Any) -> Any:
+    """What the book says after so many snapshots a second apart."""
+    said = {}
+    for second in range(seconds):
+        said = book.step(plant(START + begin + second, **parts))
+        book.keep()
+    return said
+
+
+def kept() -> list[tuple[int, float, float]]:
+    rows = ObjectiveMinute.objects.order_by("minute").values_list("minute", "bad", "total")
+    return [(minute - int(START // 60), round(bad, 6), round(total, 6)) for minute, bad, total in rows]
+
+
+@pytest.mark.django_db
+def test_a_second_is_good_or_bad_and_each_minute_is_written_once_it_is_over():
+    define("late", LATENCY, None, NOW)
+    book = ObjectiveBook()
+    watched(book, 60)
+    assert kept() == []
+    watched(book, 30, 60, wait_seconds=31.0)
+    said = watched(book, 31, 90)["late"]
+    assert kept() == [(0, 0.0, 60.0), (1, 30.0, 60.0)]
+    assert (said.bad, said.total, said.unit) == (30.0, 121.0, "s")
+    assert said.left == pytest.approx(0.01 * 121 - 30)
+
+
+@pytest.mark.django_db
+def test_a_process_that_follows_another_goes_on_from_what_it_wrote():
+    define("late", LATENCY, None, NOW)
+    first = ObjectiveBook()
+    watched(first, 90, wait_seconds=31.0)
+    first.close()
+    second = ObjectiveBook()
+    said = watched(second, 31, 90)["late"]
+    assert (said.bad, said.total) == (90.0, 121.0)
+    assert kept() == [(0, 60.0, 60.0), (1, 30.0, 60.0)]
+    # Who rests knows that it has missed what another counted.
+    first.rest()
+    assert watched(first, 1, 121)["late"].total == 122.0 - 1.0
+
+
+@pytest.mark.django_db
+def test_what_a_killed_process_had_of_its_minute_counts_neither_way():
+    define("late", LATENCY, None, NOW)
+    watched(ObjectiveBook(), 90, wait_seconds=31.0)
+    said = watched(ObjectiveBook(), 1, 600)["late"]
+    assert (said.bad, said.total) == (60.0, 61.0)
+
+
+@pytest.mark.django_db
+def test_what_is_unknown_and_when_nobody_looks_counts_neither_way():
+    define("late", LATENCY, None, NOW)
+    book = ObjectiveBook()
+    watched(book, 10)
+    watched(book, 10, 10, wait_seconds=None)
+    said = book.step(plant(START + 500.0))["late"]
+    assert (said.bad, said.total) == (0.0, 11.0)
+    # A slow look counts for the time since the one before.
+    assert book.step(plant(START + 502.5))["late"].total == 13.5
+    # A clock that is set back counts nothing twice.
+    assert book.step(plant(START + 501.0))["late"].total == 13.5
+
+
+@pytest.mark.django_db
+def test_shed_events_are_booked_on_the_objective_and_each_application_says_what_it_burnt():
+    define("loss", LOST, None, NOW)
+    book = ObjectiveBook()
+    said = watched(book, 61, a=0.0, b=2.0)["loss"]
+    assert (said.bad, said.total, said.unit) == (122.0, 61 * 200.0, "events")
+    assert (said.bad_per_second, said.per_second) == (2.0, 200.0)
+    assert ObjectiveMinute.objects.get().burnt == {"b": 120.0}
+
+
+@pytest.mark.django_db
+def test_a_pipeline_that_does_not_report_has_no_figures():
+    define("loss", LOST, None, NOW)
+    silent = plant(START, a=1.0)
+    silent = changed(silent, pipeline=changed(silent.pipeline, state="offline"))
+    assert ObjectiveBook().step(silent)["loss"].total == 0.0
+
+
+@pytest.mark.django_db
+def test_what_is_counted_anew_forgets_and_what_is_promised_anew_does_not():
+    define("late", LATENCY, None, NOW)
+    book = ObjectiveBook()
+    watched(book, 61)
+    define("late", {"target": 0.9}, None, NOW)
+    assert watched(book, 1, 61)["late"].total == 62.0
+    define("late", {"condition": "wait_seconds <= 5"}, None, NOW)
+    assert watched(book, 1, 62)["late"].total == 1.0
+    assert kept() == []
+
+
+@pytest.mark.django_db
+def test_minutes_that_no_window_reaches_are_removed_and_objectives_that_are_gone_are_not_counted():
+    row = define("late", {**LATENCY, "window_days": 3}, None, NOW)
+    first = int(START // 60)
+    for age in (0, 4_318, 4_319, 9_000):
+        ObjectiveMinute.objects.create(objective=row, minute=first - 1 - age, bad=1.0, total=60.0)
+    book = ObjectiveBook()
+    assert watched(book, 1)["late"].bad == 2.0
+    assert ObjectiveMinute.objects.count() == 2
+    row.delete()
+    assert watched(book, 61, 1) == {}
+
+
+@pytest.mark.django_db
+def test_an_objective_that_can_t_be_read_says_so_and_the_others_are_counted():
+    define("late", LATENCY, None, NOW)
+    Objective.objects.create(name="odd", condition="unheard_of <= 1", target=0.9)
+    said = watched(ObjectiveBook(), 1)
+    assert said["late"].total == 1.0
+    assert "unheard_of" in (said["odd"].last_error or "")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({**LATENCY, "condition": ""}, "condition"),
+        ({**LATENCY, "condition": "wait_seconds"}, "condition"),
+        ({**LATENCY, "condition": "waits <= 3"}, "condition"),
+        ({**LATENCY, "condition": "wait_seconds <= 'a'"}, "condition"),
+        ({**LATENCY, "condition": "prev(wait_seconds) <= 3"}, "condition"),
+        ({**LATENCY, "condition": "__import__('os')"}, "condition"),
+        ({**LATENCY, "lost": "dead_per_second"}, "condition"),
+        ({**LATENCY, "target": 1.0}, "target"),
+        ({**LATENCY, "target": None}, "target"),
+        ({**LATENCY, "window_days": 2.5}, "window_days"),
+        ({**LATENCY, "kind": "node"}, "kind"),
+        ({**LATENCY, "kind": "plant"}, "subject"),
+        ({**LATENCY, "unknown": 1}, "unknown"),
+        ({**LATENCY, "pays_for": "shed"}, "pays_for"),
+        ({**LOST, "pays_for": "throttle"}, "pays_for"),
+        ({**LOST, "of": ""}, "of"),
+        ({**LOST, "lost": "shed_per_second > 1"}, "lost"),
+    ],
+)
+def test_a_bad_objective_is_refused_by_field_and_nothing_is_changed(fields, field):
+    with pytest.raises(BadInput) as refused:
+        define("x", fields, None, NOW)
+    assert refused.value.field == field
+    assert not Objective.objects.exists()
+
+
+@pytest.mark.django_db
+def test_who_changes_an_older_objective_is_refused_and_there_are_so_many_at_most():
+    row = define("late", LATENCY, None, NOW)
+    assert document(row)["revision"] == 1 and measure_of(row).unit == "s"
+    define("late", {"target": 0.9}, None, NOW, revision=1)
+    with pytest.raises(BadInput, match="outdated"):
+        define("late", {"target": 0.8}, None, NOW, revision=1)
+    Objective.objects.bulk_create(
+        Objective(name=f"o{number}", target=0.9) for number in range(MOST_OBJECTIVES - 1)
+    )
+    with pytest.raises(BadInput, match="one too many"):
+        define("more", LATENCY, None, NOW)
+
+
+@given(
+    st.one_of(st.none(), st.floats(0, 1e6)),
+    st.one_of(st.none(), st.floats(0, 1e6)),
+    st.floats(0, 1e6),
+)
+def test_a_condition_is_true_false_or_unknown_as_sql_has_it(wait, latency, bound):
+    found = measure("queue", f"wait_seconds <= {bound} and latency_p95_seconds <= {bound}", "", "")
+    parts = [None if each is None else each <= bound for each in (wait, latency)]
+    expected = False if False in parts else None if None in parts else True
+    rates = found.rates({"wait_seconds": wait, "latency_p95_seconds": latency})
+    assert rates == (None if expected is None else (0.0 if expected else 1.0, 1.0))
+
+
+@given(st.floats(-10, 1e6), st.floats(-10, 1e6))
+def test_no_more_is_bad_than_there_is(shed, offered):
+    found = measure("plant", "", "shed_per_second", "offered_per_second")
+    rates = found.rates({"shed_per_second": shed, "offered_per_second": offered})
+    assert rates is None if offered < 0 else rates == (min(max(shed, 0.0), offered), offered)
+
+
+def test_a_share_of_nothing_is_unknown():
+    found = measure("plant", "", "shed_per_second / offered_per_second", "1")
+    assert found.rates({"shed_per_second": 0.0, "offered_per_second": 0.0}) is None
+
+
+def test_throttling_counts_where_the_ladder_acts_and_not_where_it_advises():
+    def share(mode: str, level: int, closed: float | None) -> float | None:
+        loop = {"mode": mode, "actuator": level, "terms": {"closed_share": closed}}
+        snapshot = snapshot_of({"queues": {"alert": {}}, "loops": {"ladder/alert": loop}})
+        return subjects("queue", "alert", snapshot)["alert"]["throttled_share"]
+
+    assert share("auto", 4, 0.25) == 0.25
+    assert share("auto", 3, 0.25) == 0.0
+    assert share("advise", 4, 0.25) == 0.0
+    assert share("manual", 4, None) == 1.0

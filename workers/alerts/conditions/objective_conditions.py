@@ -1,0 +1,73 @@
+"""Conditions of service levels: how fast error budgets burn, and what is used up of them."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from controllers.design.error_budget import PAIRS, BurnPair
+from workers.alerts.conditions.condition import Condition, Reading
+from workers.alerts.conditions.evidence import Evidence
+from workers.documents.objectives import ObjectiveStatus
+
+WINDOWS = {60: "1 h", 5: "5 min", 360: "6 h", 30: "30 min", 4_320: "3 days"}
+
+
+def _labels(name: str, objective: ObjectiveStatus) -> dict[str, str]:
+    about = {"queue": objective.subject} if objective.kind == "queue" and objective.subject else {}
+    return {"objective": name, **about}
+
+
+def _windows(pair: BurnPair) -> str:
+    return f"{WINDOWS[pair.long_minutes]} and {WINDOWS[pair.short_minutes]}"
+
+
+def _burn(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, objective in evidence.plant.objectives.items():
+        rate = objective.burn.get(pair.name)
+        speed = "at an unknown rate" if rate is None else f"at {rate:.1f} times the rate it may"
+        left = _left(objective)
+        said = f"Objective {name}: its error budget burns {speed} over {_windows(pair)}. {left}"
+        yield Reading(_labels(name, objective), rate, said)
+
+
+def _left(objective: ObjectiveStatus) -> str:
+    if objective.left_share is None:
+        return "Nothing has been counted yet."
+    days = f"{objective.window_days:g} days"
+    if objective.left_share < 0:
+        return f"The budget of {days} is overspent by {-100 * objective.left_share:.0f} %."
+    return f"{100 * objective.left_share:.0f} % of the budget of {days} is left."
+
+
+def _spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for name, objective in evidence.plant.objectives.items():
+        share = objective.left_share
+        spent = None if share is None else 100 * (1 - share)
+        said = f"Objective {name}: {100 * objective.target:g} % is promised. {_left(objective)}"
+        yield Reading(_labels(name, objective), spent, said)
+
+
+def _reader(pair: BurnPair) -> Callable[[Evidence, float], Iterator[Reading]]:
+    return partial(_burn, pair)
+
+
+CONDITIONS = (
+    *(
+        Condition(
+            f"budget_burn_{pair.name}",
+            f"How many times as fast as it may an error budget burns, over {_windows(pair)}: the lesser.",
+            "times",
+            "objective",
+            _reader(pair),
+            waits=True,
+        )
+        for pair in PAIRS
+    ),
+    Condition(
+        "budget_spent",
+        "The share of an error budget that is used up.",
+        "%",
+        "objective",
+        _spent,
+        waits=True,
+    ),
+)

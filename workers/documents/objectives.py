@@ -1,0 +1,28 @@
+"""Service levels as the snapshot has them: what is promised, and what is left to miss of it."""
+
+from queues.stored_document import StoredDocument
+
+
+class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
+    """target: the share that is promised, of what is counted over window_days. kind, subject: of what; a
+    subject "" is each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for
+    nothing that a loop does). bad, total: what was counted. left: how much more may be bad; left_share: of
+    the budget; None where nothing was counted. bad_per_second, per_second: now; None while that is not known.
+    burn: pair of windows → the burn rate that is judged (`controllers.design.error_budget`). last_error: why
+    it is not counted.
+    """
+
+    target: float
+    window_days: float
+    kind: str = "plant"
+    subject: str = ""
+    unit: str = "s"
+    pays_for: str = ""
+    bad: float = 0.0
+    total: float = 0.0
+    left: float = 0.0
+    left_share: float | None = None
+    bad_per_second: float | None = None
+    per_second: float | None = None
+    burn: dict[str, float | None] = {}
+    last_error: str | None = None

@@ -1,0 +1,211 @@
+"""Counts, each second, what of the objectives was kept, and knows what is left of their budgets.
+
+One process counts: the observer that publishes. Each snapshot counts for the time since the one before; after
+a pause of more than `GAP_SECONDS` only for a second, so that a time in which nobody looked counts neither
+way. A minute is written when it is over, and when the process ends; what a killed one had counted of the
+running minute is lost, and counts neither way. A minute is written whole, so that writing it twice is once.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from django.db import DatabaseError
+
+from controllers.design.error_budget import PAIRS, MinuteCounts, allowed, left_share, pair_rate
+from queues.errors import BadInput
+from workers.documents.objectives import ObjectiveStatus
+from workers.documents.snapshot import Snapshot
+from workers.objectives.definitions import is_another, measure_of
+from workers.objectives.figures import subjects
+from workers.objectives.measure import Measure
+from workers.objectives.models import Objective, ObjectiveMinute
+
+logger = logging.getLogger(__name__)
+GAP_SECONDS, MINUTE_SECONDS, MINUTES_PER_DAY = 5.0, 60, 1_440
+TRIM_MINUTES = 60
+MOST_SUBJECTS = 10  # of those that burnt most in a minute
+DIGITS = 3
+
+
+@dataclass
+class Tally:
+    """What was counted for an objective. burnt: of the minutes that are not written yet, {subject: bad}."""
+
+    objective: Objective
+    measure: Measure
+    counts: MinuteCounts
+    unwritten: dict[int, dict[str, float]] = field(default_factory=dict)
+    now: tuple[float, float] | None = None  # (bad, counted) per second
+
+    @classmethod
+    def of(cls, objective: Objective, minute: int) -> "Tally":
+        """With the minutes that were written. Raises BadInput where its expressions can't be read."""
+        window = objective.window_days * MINUTES_PER_DAY
+        counts = MinuteCounts(window, minute)
+        written = objective.minutes.filter(minute__gt=minute - window, minute__lte=minute)
+        for each in np.array(written.values_list("minute", "bad", "total"), dtype=float).reshape(-1, 3):
+            counts.add(int(each[0]), float(each[1]), float(each[2]))
+        return cls(objective, measure_of(objective), counts)
+
+    def count(self, snapshot: Snapshot, minute: int, seconds: float) -> None:
+        """Count what the snapshot shows for so long."""
+        self.counts.advance(minute)
+        found = subjects(self.objective.kind, self.objective.subject, snapshot)
+        rates = {name: self.measure.rates(figures) for name, figures in found.items()}
+        known = {name: each for name, each in rates.items() if each is not None}
+        self.now = _summed(known.values()) if known else None
+        if self.now is None or self.now[1] <= 0:
+            return
+        self.counts.add(minute, self.now[0] * seconds, self.now[1] * seconds)
+        burnt = self.unwritten.setdefault(minute, {})
+        for name, (bad, _) in known.items():
+            if bad > 0 and name != self.objective.subject:
+                burnt[name] = burnt.get(name, 0.0) + bad * seconds
+
+    def status(self) -> ObjectiveStatus:
+        """As the snapshot has it."""
+        row, whole = self.objective, self.counts.whole()
+        share = left_share(whole, row.target)
+        return ObjectiveStatus(
+            target=row.target,
+            window_days=row.window_days,
+            kind=row.kind,
+            subject=row.subject,
+            unit=self.measure.unit,
+            pays_for=row.pays_for,
+            bad=round(whole.bad, DIGITS),
+            total=round(whole.total, DIGITS),
+            left=round(allowed(whole, row.target) - whole.bad, DIGITS),
+            left_share=None if share is None else round(share, 6),
+            bad_per_second=None if self.now is None else round(self.now[0], DIGITS),
+            per_second=None if self.now is None else round(self.now[1], DIGITS),
+            burn={pair.name: _rounded(pair_rate(self.counts, pair, row.target)) for pair in PAIRS},
+        )
+
+    def rows(self, before: int) -> list[ObjectiveMinute]:
+        """The minutes before this one that are not written."""
+        found = []
+        for minute, burnt in self.unwritten.items():
+            bad, total = self.counts.of(minute)
+            if minute < before and total > 0:
+                most = sorted(burnt.items(), key=lambda each: -each[1])[:MOST_SUBJECTS]
+                kept = {name: round(value, DIGITS) for name, value in most}
+                row = ObjectiveMinute(
+                    objective=self.objective, minute=minute, bad=bad, total=total, burnt=kept
+                )
+                found.append(row)
+        return found
+
+    def forget(self, before: int) -> None:
+        """What was written."""
+        self.unwritten = {minute: burnt for minute, burnt in self.unwritten.items() if minute >= before}
+
+
+def _summed(rates: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    pairs = list(rates)
+    return sum(bad for bad, _ in pairs), sum(total for _, total in pairs)
+
+
+def _rounded(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, DIGITS)
+
+
+class ObjectiveBook:
+    """Of every objective; `step` once a second by the one process that counts."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[int, Tally] = {}
+        self._refused: dict[int, tuple[int, str]] = {}  # objective → (revision, why it can't be read)
+        self._at: float | None = None
+        self._minute: int | None = None
+        self._written: int | None = None  # the minute in which those before it were written
+        self._fails = False
+
+    def step(self, snapshot: Snapshot) -> dict[str, ObjectiveStatus]:
+        """Count this snapshot; name → how the objective stands. Raises what the database raises."""
+        at = snapshot.at or 0.0
+        minute, passed = int(at // MINUTE_SECONDS), 1.0 if self._at is None else at - self._at
+        seconds = 1.0 if passed > GAP_SECONDS else max(0.0, passed)
+        objectives = list(Objective.objects.order_by("name"))
+        self._follow(objectives, minute)
+        self._at = at
+        for tally in self._tallies.values():
+            tally.count(snapshot, minute, seconds)
+        self._minute = minute
+        return {each.name: self._status(each) for each in objectives}
+
+    def keep(self) -> None:
+        """Write the minutes that are over; called once what is live is out, which must not wait for it."""
+        if self._minute is None or self._minute == self._written:
+            return
+        self._write(self._minute)
+        if self._minute % TRIM_MINUTES == 0:
+            self._trim(self._minute)
+        self._written = self._minute
+
+    def rest(self) -> None:
+        """Another counts: what this one knows is of the past, and is read again when it counts again."""
+        self._tallies, self._at, self._minute, self._written = {}, None, None, None
+
+    def close(self) -> None:
+        """Write what was counted of the running minute."""
+        if self._minute is not None:
+            self._write(self._minute + 1)
+
+    def _status(self, objective: Objective) -> ObjectiveStatus:
+        if objective.pk in self._tallies:
+            return self._tallies[objective.pk].status()
+        return ObjectiveStatus(
+            target=objective.target,
+            window_days=objective.window_days,
+            kind=objective.kind,
+            subject=objective.subject,
+            last_error=self._refused[objective.pk][1],
+        )
+
+    def _follow(self, objectives: list[Objective], minute: int) -> None:
+        """A tally for each objective as it is now."""
+        known = {each.pk for each in objectives}
+        self._tallies = {key: tally for key, tally in self._tallies.items() if key in known}
+        for each in objectives:
+            tally, refused = self._tallies.get(each.pk), self._refused.get(each.pk)
+            if tally and tally.objective.revision == each.revision:
+                continue
+            if refused and refused[0] == each.revision:
+                continue
+            if tally and not is_another(tally.objective, each):
+                self._write(minute + 1, [tally])
+            try:
+                self._tallies[each.pk] = Tally.of(each, minute)
+                self._refused.pop(each.pk, None)
+            except BadInput as error:
+                self._tallies.pop(each.pk, None)
+                self._refused[each.pk] = (each.revision, str(error))
+
+    def _write(self, before: int, tallies: list[Tally] | None = None) -> None:
+        """Write the minutes before this one; what can't be written now is with the next minute."""
+        chosen = list(self._tallies.values()) if tallies is None else tallies
+        try:
+            ObjectiveMinute.objects.bulk_create(
+                [row for tally in chosen for row in tally.rows(before)],
+                update_conflicts=True,
+                unique_fields=["objective", "minute"],
+                update_fields=["bad", "total", "burnt"],
+            )
+        except DatabaseError as error:
+            if not self._fails:
+                logger.warning("What objectives counted can't be written, and is tried again: %r", error)
+            self._fails = True
+            return
+        self._fails = False
+        for tally in chosen:
+            tally.forget(before)
+
+    def _trim(self, minute: int) -> None:
+        """Forget what no window reaches."""
+        for tally in self._tallies.values():
+            tally.objective.minutes.filter(
+                minute__lte=minute - tally.objective.window_days * MINUTES_PER_DAY
+            ).delete()

@@ -1,0 +1,125 @@
+"""Objectives as people set them: read, checked, kept. Errors name their field; nothing was changed then."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from queues import checks
+from queues.errors import BadInput
+from workers.objectives.measure import EVENTS, Measure, measure
+from workers.objectives.models import Objective
+from workers.steering.names import NAME
+
+MOST_OBJECTIVES = 50
+LEAST_TARGET, MOST_TARGET = 0.5, 0.99999
+LEAST_DAYS, MOST_DAYS = 3, 90
+# What is counted: a change of one of these begins anew, since minutes of another promise say nothing of it.
+COUNTED = ("kind", "subject", "condition", "lost", "of")
+FIELDS = (*COUNTED, "target", "window_days", "pays_for")
+
+
+def document(objective: Objective) -> dict[str, Any]:
+    """The objective as it is read again."""
+    fields = {name: getattr(objective, name) for name in FIELDS}
+    return {"name": objective.name, "revision": objective.revision, **fields}
+
+
+def measure_of(objective: Objective) -> Measure:
+    """Raises BadInput where a newer or older version wrote what this one can't read."""
+    return measure(objective.kind, objective.condition, objective.lost, objective.of)
+
+
+@transaction.atomic
+def define(
+    name: Any, fields: Mapping[str, Any], by: User | None, now: datetime, revision: int | None = None
+) -> Objective:
+    """Make an objective, or change the one of that name; fields that are left out stay, or are as by default.
+
+    `revision`: the one that the change was made from; None overwrites. Raises BadInput.
+    """
+    if not isinstance(name, str) or not NAME.match(name) or len(name) > 60:
+        raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
+    found = Objective.objects.select_for_update().filter(name=name).first()
+    if found is None and Objective.objects.count() >= MOST_OBJECTIVES:
+        raise BadInput("name", f"is one too many: there are {MOST_OBJECTIVES} objectives; remove one first.")
+    if found is not None and revision is not None and found.revision != revision:
+        raise BadInput("revision", "is outdated: somebody has changed the objective; open it again.")
+    before = None if found is None else document(found)
+    row = found or Objective(name=name)
+    for field, value in checked(fields, before).items():
+        setattr(row, field, value)
+    row.revision = 1 if found is None else found.revision + 1
+    row.changed_by, row.changed_at = by, now
+    row.save()
+    if before is not None and any(before[each] != getattr(row, each) for each in COUNTED):
+        row.minutes.all().delete()
+    return row
+
+
+def is_another(before: Objective, now: Objective) -> bool:
+    """Whether an objective counts something else than it did."""
+    return any(getattr(before, each) != getattr(now, each) for each in COUNTED)
+
+
+def checked(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All fields of an objective, the given ones in the place of those before. Raises BadInput."""
+    checks.refuse_unknown(fields, FIELDS, "", message="is not known; an objective has {known}.")
+    given = {"kind": "plant", "window_days": 30, **(before or {}), **fields}
+    kind = _choice(Objective.Kind.values, given["kind"], "kind")
+    texts = {name: _text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")}
+    if kind == Objective.Kind.PLANT and texts["subject"]:
+        raise BadInput("subject", "takes nothing for the plant; choose the kind queue or application.")
+    found = measure(kind, texts["condition"], texts["lost"], texts["of"])
+    return {
+        "kind": kind,
+        **texts,
+        "target": _target(given.get("target")),
+        "window_days": _days(given["window_days"]),
+        "pays_for": _pays_for(given.get("pays_for", ""), kind, found),
+    }
+
+
+def _choice(known: list[str], value: Any, field: str) -> str:
+    return str(checks.choice(known, ", ".join(filter(None, known))).of(value, field, end="."))
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(field, "takes text.")
+    return value.strip()
+
+
+def _target(value: Any) -> float:
+    if not checks.is_number(value, LEAST_TARGET, MOST_TARGET):
+        raise BadInput(
+            "target",
+            f"takes the share that is promised, from {LEAST_TARGET} to {MOST_TARGET}, such as 0.999.",
+        )
+    return float(value)
+
+
+def _days(value: Any) -> int:
+    if not checks.is_number(value, LEAST_DAYS, MOST_DAYS) or not float(value).is_integer():
+        raise BadInput("window_days", f"takes a whole number of days from {LEAST_DAYS} to {MOST_DAYS}.")
+    return int(value)
+
+
+def _pays_for(value: Any, kind: str, found: Measure) -> str:
+    """What a loop spends has to be counted in what the loop spends: shed events, seconds of waiting."""
+    pays = _choice(Objective.PaysFor.values, value, "pays_for") if value else ""
+    names = found.lost.columns if found.lost is not None else frozenset()
+    if pays == Objective.PaysFor.SHEDDING and ("shed_per_second" not in names or found.unit != EVENTS):
+        raise BadInput("pays_for", "takes shed where lost counts shed_per_second, of events.")
+    if pays == Objective.PaysFor.THROTTLING and (
+        "throttled_share" not in names or found.unit == EVENTS or kind != Objective.Kind.QUEUE
+    ):
+        raise BadInput("pays_for", 'takes throttle where lost counts throttled_share of a queue, of "1".')
+    return pays
+
+
+def remove(objective: Objective) -> None:
+    """With all that was counted for it."""
+    objective.delete()

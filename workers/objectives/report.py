@@ -1,0 +1,105 @@
+"""What burnt an error budget: at which hours, at which subjects, and during which incidents."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.design.error_budget import Floats
+from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
+from workers.objectives.models import Objective
+
+MINUTES_PER_HOUR = 60
+MOST_ROWS = 10
+
+
+@dataclass(frozen=True)
+class HourCount:
+    """What was counted in an hour that begins `at` (s since 1970)."""
+
+    at: float
+    bad: float
+    total: float
+
+
+@dataclass(frozen=True)
+class SubjectBurn:
+    """How much of what was bad was so at a subject."""
+
+    subject: str
+    bad: float
+
+
+@dataclass(frozen=True)
+class IncidentSpan:
+    """An alert and its time, in s since 1970; until None: it is open."""
+
+    alert: int
+    title: str
+    since: float
+    until: float | None
+
+
+@dataclass(frozen=True)
+class IncidentBurn:
+    """How much was bad while an incident lasted. Incidents that overlap both count what was bad in both."""
+
+    incident: IncidentSpan
+    bad: float
+
+
+@dataclass(frozen=True)
+class BurnReport:
+    """hours: those in which anything was counted, the oldest first; the others: the worst first."""
+
+    bad: float
+    total: float
+    hours: Sequence[HourCount]
+    subjects: Sequence[SubjectBurn]
+    incidents: Sequence[IncidentBurn]
+
+
+def report(objective: Objective, now_seconds: float, incidents: Iterable[IncidentSpan]) -> BurnReport:
+    """Of the objective's window up to now, as far as its minutes are written."""
+    last = int(now_seconds // MINUTE_SECONDS)
+    rows = objective.minutes.filter(
+        minute__gt=last - objective.window_days * MINUTES_PER_DAY, minute__lte=last
+    )
+    table = np.array(rows.order_by("minute").values_list("minute", "bad", "total"), dtype=float).reshape(
+        -1, 3
+    )
+    minutes, bad, total = table[:, 0].astype(np.int64), table[:, 1], table[:, 2]
+    hours, place = np.unique(minutes // MINUTES_PER_HOUR, return_inverse=True)
+    sums = [np.bincount(place, weights=each, minlength=hours.size) for each in (bad, total)]
+    counted = [
+        HourCount(float(hour * MINUTES_PER_HOUR * MINUTE_SECONDS), float(wrong), float(whole))
+        for hour, wrong, whole in zip(hours, *sums, strict=True)
+    ]
+    burnt = [IncidentBurn(each, _during(minutes, bad, each, now_seconds)) for each in incidents]
+    return BurnReport(
+        float(bad.sum()),
+        float(total.sum()),
+        counted,
+        _by_subject(objective, rows.filter(bad__gt=0).values_list("burnt", flat=True), float(bad.sum())),
+        sorted((each for each in burnt if each.bad > 0), key=lambda each: -each.bad)[:MOST_ROWS],
+    )
+
+
+def _by_subject(objective: Objective, burnt: Iterable[dict[str, float]], whole: float) -> list[SubjectBurn]:
+    """An objective about one subject was missed there alone."""
+    if objective.subject or objective.kind == Objective.Kind.PLANT:
+        return [SubjectBurn(objective.subject or "the plant", whole)] if whole > 0 else []
+    sums: dict[str, float] = {}
+    for each in burnt:
+        for name, bad in each.items():
+            sums[name] = sums.get(name, 0.0) + bad
+    found = [SubjectBurn(name, bad) for name, bad in sums.items()]
+    return sorted(found, key=lambda each: -each.bad)[:MOST_ROWS]
+
+
+def _during(minutes: npt.NDArray[np.int64], bad: Floats, incident: IncidentSpan, now_seconds: float) -> float:
+    """A minute counts to an incident that touches it."""
+    until = now_seconds if incident.until is None else incident.until
+    first, last = incident.since // MINUTE_SECONDS, until // MINUTE_SECONDS
+    return float(bad[(minutes >= first) & (minutes <= last)].sum())
