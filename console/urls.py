@@ -3,12 +3,11 @@
 from django.urls import path
 
 from console.api import v1
-from console.pages.alerts import alert_rules, alerts, incident, receivers, review, silences
+from console.pages.alerts import alert_rules, alerts, incident, objectives, receivers, review, silences
 from console.pages.frame import saved_filters
 from console.pages.health import health
 from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, tuning, what_if
-from console.pages.objectives import objectives
 from console.pages.people import account, identity_provider, login, people, second_factor
 from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes, worker_hosts

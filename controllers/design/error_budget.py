@@ -6,9 +6,9 @@ An objective promises that a share of at least `target` of what is counted (seco
     left              (1 - target) * total - bad            of the whole window; below 0 it is overspent
 
 Two windows at once (Beyer et al., The Site Reliability Workbook, 5): the long one says that it matters, the
-short one that it goes on, so the lesser of both rates is judged. What was not counted (nobody looked, nothing
-was known) is in neither sum. A pair is unknown until as many minutes of its long window were counted as its
-short one has: a single bad minute after a start is no burning hour.
+short one that it goes on, so the lesser of both rates is judged. What was not counted (nobody watched, or
+nothing was known) is in neither sum. A pair is unknown until as many minutes of its long window were counted
+as its short one has: a single bad minute after a start is no burning hour.
 """
 
 from dataclasses import dataclass

@@ -10,6 +10,7 @@ from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, arrange
 from controllers.patterns.needs import Needs, needs_of
+from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, allowed_per_second
 from controllers.shedding.latency_bound import Waiting
 from queues.errors import BadInput
 
@@ -83,6 +84,7 @@ PARAMETERS = (
         10,
     ),
     Parameter("deviation_rates", "share", "Rates may leave what was computed by this.", 0.05, 0, 10),
+    BUDGET_SECONDS,
 )
 RATE = Parameter("rate", "events/s", "Events of the type.", maximum=1e15)
 PATTERN = (
@@ -140,6 +142,7 @@ OBSERVATION = (
     Parameter(
         "permitted", "flag", "False: others have to act first, and nothing is shed.", True, kind="flag"
     ),
+    BUDGETS,
 )
 
 
@@ -180,6 +183,11 @@ class SheddingInputs:
         weights = self.parameters["sink_weights"]
         return {name: float(weights.get(name, worth)) for name, worth in self.observation["sinks"].items()}
 
+    @property
+    def most_shed_per_second(self) -> float | None:
+        """What error budgets allow, events/s; None where none limits it."""
+        return most_shed_per_second(self.parameters, self.observation)
+
     @cached_property
     def outside(self) -> dict[str, Floats]:
         """The arrivals as the application's vectors."""
@@ -197,6 +205,11 @@ class SheddingInputs:
         if given is not None:
             return float(given)
         return self.waiting.utilisation_budget(self.parameters["latency_bound_seconds"], offered_per_second)
+
+
+def most_shed_per_second(parameters: Values, observation: Values) -> float | None:
+    """What error budgets allow, events/s; None where none limits it."""
+    return allowed_per_second(observation["budgets"], "shed", parameters["budget_seconds"])
 
 
 def application(parameters: Values, observation: Values, where: str) -> ArrangedPatterns:

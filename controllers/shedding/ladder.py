@@ -13,6 +13,9 @@ enables the levels that cost resources, and no others. As soon as the demand is 
 throttling with the next decision. The other levels are released when the demand fits, after three decisions;
 their loops then give back what they took in their own time.
 
+An objective's error budget may pay for either (`controllers.shedding.budgets`): shedding then ends, and is
+not enabled, while too little of it is left; throttling counts as exhausted, and closes no more than that.
+
     unmet       1 - capacity / demand; less than `LEAST_UNMET` is the error of measured rates, and counts as 0
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
     fits        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
@@ -28,6 +31,7 @@ from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import because, no_action, number, percent
+from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, allowed_per_second, used_up
 from queues.errors import BadInput
 
 LEVELS = ("rebalance", "workers", "nodes", "throttle", "shed")
@@ -80,6 +84,7 @@ PARAMETERS = (
     Parameter(
         "release_share", "share of capacity", "At most this much demand releases levels.", 0.9, 0.01, 1
     ),
+    BUDGET_SECONDS,
 )
 OBSERVATION = (
     Parameter("demand_per_second", "events/s", "What producers offer.", maximum=1e15, required=True),
@@ -93,6 +98,7 @@ OBSERVATION = (
         kind="map",
         items=(Parameter("saturated", "flag", "True: no more.", False, kind="flag"),),
     ),
+    BUDGETS,
 )
 STATE = (
     Parameter(
@@ -145,6 +151,8 @@ class Ladder:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The next level up or down, or none where the one enabled is the right one."""
         cap = LEVELS.index(parameters["cap"]) + 1
+        if state["rung"] >= SHED and (spent := _used_up(observation, "shed", state)):
+            return _stopped_shedding(parameters, state, observation, spent)
         short = state["short"] + 1 if _unmet(observation) else 0
         decisions = state["decisions"] + 1
         state = {**state, "rung": min(state["rung"], cap), "decisions": decisions, "short": short}
@@ -201,6 +209,8 @@ def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) 
     """Why a level can do no more, or None while it can."""
     if observation["saturated"].get(LEVELS[rung - 1], False):
         return "saturated"
+    if rung == THROTTLE and _used_up(observation, "throttle", state):
+        return "out of error budget"
     if rung != state["rung"] or state["decisions"] < parameters["settling_decisions"]:
         return None
     gained = state["unmet"] - _unmet(observation)
@@ -212,13 +222,15 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
     unmet = _unmet(observation)
     lasts = bool(unmet) and state["short"] >= parameters["unmet_decisions"]
     highest = cap if lasts else min(cap, THROTTLE - 1)
+    if _used_up(observation, "shed", state):
+        highest = min(highest, SHED - 1)
     rung, passed = max(1, state["rung"]), list[str]()
     while (why := _exhausted(parameters, state, observation, rung)) is not None and rung < highest:
         passed.append(f"{level(rung)} {why}")
         rung += 1
     terms = {"rung": rung, "unmet": round(unmet, 6), "backlog_seconds": observation["backlog_seconds"]}
     if rung >= THROTTLE:
-        terms["closed_share"] = round(unmet, 6)
+        terms["closed_share"] = _closed(parameters, observation)
     if rung == state["rung"]:
         if why is None and state["decisions"] >= parameters["settling_decisions"]:
             # It helps: its effect is measured anew from here.
@@ -227,7 +239,7 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
     cause = f"cheaper levels are exhausted ({', '.join(passed)})" if passed else _overload(observation)
     reason = because(f"Enable {level(rung)}", cause, remarks=[_remark(parameters, observation)])
     after = {**state, "rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
-    decision = Decision(_action(rung, unmet), reason, terms, raw=float(rung))
+    decision = Decision(_action(rung, _closed(parameters, observation)), reason, terms, raw=float(rung))
     return after, replace(decision, expected=_expected(parameters, observation))
 
 
@@ -240,6 +252,8 @@ def _unchanged(
     cause = f"{level(rung)} is enabled and has an effect, or time left to show one"
     if why is not None and rung == cap < len(LEVELS):
         limited_by, cause = "cap", f"{level(rung)} is {why}, and this queue allows no level above it"
+    elif why is not None and unmet and rung == SHED - 1 and (spent := _used_up(observation, "shed", state)):
+        limited_by, cause = "error budget", f"{level(rung)} is {why}, and {_too_little(spent)}"
     elif why is not None and not unmet:
         limited_by = "demand met"
         cause = f"{level(rung)} is {why}, and the demand is met; throttling and shedding need unmet demand"
@@ -252,7 +266,35 @@ def _unchanged(
     if rung < THROTTLE:
         return Decision(None, no_action(cause, remarks=[remark]), terms, limited_by)
     reason = because(f"Keep {level(rung)}", cause, remarks=[remark])
-    return Decision(_action(rung, unmet), reason, terms, limited_by, raw=float(rung))
+    action = _action(rung, _closed(parameters, observation))
+    return Decision(action, reason, terms, limited_by, raw=float(rung))
+
+
+def _used_up(observation: Values, name: str, state: Json) -> str | None:
+    """The objective whose error budget is too small for a level; None while there is none."""
+    return used_up(observation["budgets"], name, is_enabled=allows(state["rung"], name))
+
+
+def _too_little(objective: str) -> str:
+    return f"too little is left of the error budget of {objective} to shed"
+
+
+def _closed(parameters: Values, observation: Values) -> float:
+    """The share of the time that producers are to wait: what is not met, as far as a budget allows."""
+    allowed = allowed_per_second(observation["budgets"], "throttle", parameters["budget_seconds"])
+    unmet = _unmet(observation)
+    return round(unmet if allowed is None else min(unmet, allowed), 6)
+
+
+def _stopped_shedding(
+    parameters: Values, state: Json, observation: Values, objective: str
+) -> tuple[Json, Decision]:
+    """Back to throttling, which goes on as far as the demand is not met."""
+    left, unmet = SHED - 1, _unmet(observation)
+    reason = because("Disable shedding", f"{_too_little(objective)}; {enabled(left)}")
+    action = _action(left, _closed(parameters, observation))
+    after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": unmet, "calm": 0}
+    return after, Decision(action, reason, dict(action), "error budget", raw=float(left))
 
 
 def _overload(observation: Values) -> str:

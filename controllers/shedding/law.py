@@ -14,7 +14,8 @@ A table is computed anew when (VIII, and X-B for the thresholds)
 or when what it was computed for (parameters, patterns, sinks) is something else; never just because time
 passed. While others have to act first (`permitted`, the ladder's word), nothing is shed. Where the bound is
 below the least processing time no table can keep it, and where the solver fails there is none: the last table
-stays, and the decision says why.
+stays, and the decision says why. Where error budgets pay for what is shed (`budgets`), the table sheds no
+more than they allow, whatever becomes of the bound.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,9 @@ from dataclasses import dataclass, replace
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because, no_action, percent
+from controllers.framework.reason import because, no_action, number, percent
 from controllers.patterns.application import Floats
+from controllers.shedding.budget_cut import cut, flows
 from controllers.shedding.inputs import (
     ALL_SINKS,
     OBSERVATION,
@@ -51,6 +53,7 @@ class Bottleneck:
     overload: Overload
     offered_per_second: float
     tables: Sequence[Table]
+    is_limited: bool = False  # by an error budget: the tables shed less than the budget of work asks for
 
     @property
     def operator(self) -> str:
@@ -109,7 +112,7 @@ class Shedding:
             reason = no_action("rates, times and bounds have not changed enough for a new table")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]))
         try:
-            found, made = shed_tables(inputs)
+            found, made = _within_budgets(inputs, *shed_tables(inputs))
         except InfeasibleError as error:
             terms = work_shed(inputs, state["shed"])
             return state, Decision(None, no_action(str(error)), terms, limited_by="infeasible")
@@ -160,6 +163,30 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
     return found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
 
 
+def _within_budgets(
+    inputs: SheddingInputs, found: list[Bottleneck], made: dict[str, float]
+) -> tuple[list[Bottleneck], dict[str, float]]:
+    """The same where error budgets allow it, or what is left of it where they don't."""
+    most = inputs.most_shed_per_second
+    shares = {table.pattern.name: table.shares() for each in found for table in each.tables}
+    if most is None or (allowed := cut(inputs, shares, most)) is shares:
+        return found, made
+    application, (offered, admitted) = inputs.application, flows(inputs, allowed)
+    emitted = application.emissions(inputs.outside, admitted)
+    limited = [
+        replace(
+            each,
+            is_limited=True,
+            tables=[
+                replace(table, offered=offered[table.pattern.name], admitted=admitted[table.pattern.name])
+                for table in each.tables
+            ],
+        )
+        for each in found
+    ]
+    return limited, {symbol: float(emitted[application.index[symbol]]) for symbol in application.emitters}
+
+
 def filled(tables: Sequence[Table], budget: float) -> list[Table]:
     """The tables with what was dropped as surplus let through again, the same share of all, as the budget
     allows: windows lose less where more is to choose from (ERRATA E24)."""
@@ -208,9 +235,16 @@ def _decision(
         "utilisation": max((each.utilisation for each in found), default=0.0),
     }
     over = [each for each in found if each.utilisation > each.budget * (1 + 1e-9)]
-    reason = because(_what(found), why, remarks=_loads(found))
+    limit = "error budget" if any(each.is_limited for each in found) else None
+    remarks = [*_loads(found), *_budget_words(inputs, limit)]
+    reason = because(_what(found), why, remarks=remarks)
     terms = {**_terms(inputs, found), **work_shed(inputs, shed)}
-    return Decision(action, reason, terms, "never_shed" if over else None)
+    return Decision(action, reason, terms, limit or ("never_shed" if over else None))
+
+
+def _budget_words(inputs: SheddingInputs, limit: str | None) -> list[str]:
+    most = inputs.most_shed_per_second
+    return [] if limit is None else [f"the error budget allows {number(most or 0.0)} events/s to be shed"]
 
 
 def _expected(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 from controllers.patterns.application import Floats
-from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs
+from controllers.shedding.budget_cut import flows, shed_per_second
+from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs, most_shed_per_second
 
 STATE = (
     Parameter(
@@ -79,7 +78,7 @@ def trigger(inputs: SheddingInputs, state: Json) -> str | None:
         return "the rates changed"
     if _moved(_times(then), _times(now), inputs.parameters["deviation_processing"]):
         return "the processing times changed"
-    return _off_bound(inputs, state)
+    return _off_budget(inputs, state) or _off_bound(inputs, state)
 
 
 def _asked(observation: Values) -> Any:
@@ -112,6 +111,22 @@ def _moved(then: Mapping[str, float], now: Mapping[str, float], deviation: float
         abs(now.get(key, 0.0) - then.get(key, 0.0)) > deviation * then.get(key, 0.0)
         for key in then.keys() | now.keys()
     )
+
+
+def _off_budget(inputs: SheddingInputs, state: Json) -> str | None:
+    """Whether the table in force sheds more than error budgets allow now, or less than they would since."""
+    solved, deviation = state["solved"], inputs.parameters["deviation_rates"]
+    then = most_shed_per_second(solved["parameters"], solved["observation"])
+    now = inputs.most_shed_per_second
+    if then is None and now is None:
+        return None
+    rate = shed_per_second(inputs, state["shed"])
+    if now is not None and rate > (1 + deviation) * now:
+        return "the error budget allows less"
+    was_limited = then is not None and rate >= (1 - deviation) * then and rate > 0
+    if was_limited and (now is None or now > (1 + deviation) * (then or 0.0)):
+        return "the error budget allows more"
+    return None
 
 
 def _off_bound(inputs: SheddingInputs, state: Json) -> str | None:
@@ -158,11 +173,6 @@ def _under(
     inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
 ) -> tuple[Floats, dict[str, float]]:
     """Events/s of each emitted type, and events/s each pattern processes, under a table of shares."""
-    application, admitted = inputs.application, dict[str, Floats]()
-    made = np.zeros(len(application.index))
-    for pattern in application.patterns:
-        dropped, offered = shed.get(pattern.name, {}), application.offered(pattern, inputs.outside, made)
-        kept = [1 - dropped.get(symbol, 0.0) for symbol in pattern.symbols]
-        admitted[pattern.name] = offered * np.asarray(kept)
-        made[application.index[pattern.emits]] += pattern.emission(admitted[pattern.name])
+    _, admitted = flows(inputs, shed)
+    made = inputs.application.emissions(inputs.outside, admitted)
     return made, {name: float(rates.sum()) for name, rates in admitted.items()}

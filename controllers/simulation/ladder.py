@@ -135,6 +135,7 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
         "capacity_per_second": capacity,
         "backlog_seconds": lane.waiting / capacity,
         "saturated": plant.saturated(lane.held / share),
+        "budgets": [],
     }
     lane.state, _ = ladder.decide(parameters, state, seen)
     lane.level = lane.state["rung"]

@@ -170,6 +170,7 @@ class Controlled:
             "batch_seconds": None,
             "elsewhere_seconds": 0.0,
             "permitted": True,
+            "budgets": [],
         }
 
     def _measured(self) -> MeasuredStream:

@@ -1,9 +1,9 @@
 """Counts, each second, what of the objectives was kept, and knows what is left of their budgets.
 
 One process counts: the observer that publishes. Each snapshot counts for the time since the one before; after
-a pause of more than `GAP_SECONDS` only for a second, so that a time in which nobody looked counts neither
-way. A minute is written when it is over, and when the process ends; what a killed one had counted of the
-running minute is lost, and counts neither way. A minute is written whole, so that writing it twice is once.
+a pause of more than `GAP_SECONDS` only for a second, so that a time that nobody watched counts neither way.
+A minute is written when it is over, and when the process ends; what a killed one had counted of the running
+minute is lost, and counts neither way. A minute is written whole, so that writing it twice is once.
 """
 
 import logging
@@ -30,7 +30,7 @@ DIGITS = 3
 
 
 @dataclass
-class Tally:
+class ObjectiveTally:
     """What was counted for an objective. burnt: of the minutes that are not written yet, {subject: bad}."""
 
     objective: Objective
@@ -40,7 +40,7 @@ class Tally:
     now: tuple[float, float] | None = None  # (bad, counted) per second
 
     @classmethod
-    def of(cls, objective: Objective, minute: int) -> "Tally":
+    def of(cls, objective: Objective, minute: int) -> "ObjectiveTally":
         """With the minutes that were written. Raises BadInput where its expressions can't be read."""
         window = objective.window_days * MINUTES_PER_DAY
         counts = MinuteCounts(window, minute)
@@ -116,7 +116,7 @@ class ObjectiveBook:
     """Of every objective; `step` once a second by the one process that counts."""
 
     def __init__(self) -> None:
-        self._tallies: dict[int, Tally] = {}
+        self._tallies: dict[int, ObjectiveTally] = {}
         self._refused: dict[int, tuple[int, str]] = {}  # objective → (revision, why it can't be read)
         self._at: float | None = None
         self._minute: int | None = None
@@ -162,6 +162,7 @@ class ObjectiveBook:
             window_days=objective.window_days,
             kind=objective.kind,
             subject=objective.subject,
+            pays_for=objective.pays_for,
             last_error=self._refused[objective.pk][1],
         )
 
@@ -178,13 +179,13 @@ class ObjectiveBook:
             if tally and not is_another(tally.objective, each):
                 self._write(minute + 1, [tally])
             try:
-                self._tallies[each.pk] = Tally.of(each, minute)
+                self._tallies[each.pk] = ObjectiveTally.of(each, minute)
                 self._refused.pop(each.pk, None)
             except BadInput as error:
                 self._tallies.pop(each.pk, None)
                 self._refused[each.pk] = (each.revision, str(error))
 
-    def _write(self, before: int, tallies: list[Tally] | None = None) -> None:
+    def _write(self, before: int, tallies: list[ObjectiveTally] | None = None) -> None:
         """Write the minutes before this one; what can't be written now is with the next minute."""
         chosen = list(self._tallies.values()) if tallies is None else tallies
         try:

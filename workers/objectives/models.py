@@ -21,7 +21,7 @@ class Objective(models.Model):
     class PaysFor(models.TextChoices):
         NOTHING = "", "nothing that a loop does"
         THROTTLING = "throttle", "throttling"
-        SHEDDING = "shed", "shedding"
+        SHEDDING = "shed", "shed events"
 
     name = models.CharField(max_length=60, unique=True)
     kind = models.CharField(max_length=12, choices=Kind.choices, default=Kind.PLANT)

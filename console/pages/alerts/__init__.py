@@ -1,1 +1,1 @@
-"""Alerts, their rules and receivers, silences, and the review."""
+"""Alerts, their rules and receivers, silences, the review; and service levels."""

@@ -20,6 +20,7 @@ from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import LAW, allows, level
 from queues.waiting import AT_CAPACITY_SECONDS
+from workers.control.parts.budgets import budgets, observed
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.present import Present
@@ -52,8 +53,15 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
         "capacity_per_second": round(_capacity(name, row, demand, snapshot), 3),
         "backlog_seconds": _late_seconds(row),
         "saturated": saturated(name, row, snapshot),
+        **_budgets(name, snapshot),
     }
     return Sensed(observation, _measured(name, row, snapshot, now_seconds), {})
+
+
+def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
+    """What objectives leave to throttle this queue, and to shed of what it feeds."""
+    readers = {name for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
+    return observed(budgets("throttle", snapshot, {queue}, ()), budgets("shed", snapshot, {queue}, readers))
 
 
 def _held_back(queue: str, snapshot: Snapshot) -> float:
@@ -227,6 +235,7 @@ KIND = LoopKind(
             "backlog_bound_seconds, down while demand ≤ release_share · capacity"
         ),
         main=("cap", "backlog_bound_seconds", "release_share", "settling_decisions", "effective_share"),
+        topics=(("Error budget", ("budget_seconds",)),),
         title="remedy ladder",
         measured="terms.unmet",
         terms=("rung", "unmet", "closed_share"),

@@ -14,6 +14,7 @@ from controllers.shedding import ladder
 from controllers.shedding.ladder import LEVELS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import application, measured, per_application
+from workers.control.parts.budgets import budgets, observed
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
@@ -58,6 +59,7 @@ def sensor(
         "latency_seconds": row.latency_p95_seconds,
         "elsewhere_seconds": round(work.elsewhere_seconds, 3),
         "permitted": may_shed,
+        **observed(budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
     }
     return Sensed(observation, quality, {**counters, "at": now_seconds})
 
@@ -185,7 +187,10 @@ KIND = LoopKind(
             "latency_bound_seconds by M/G/1"
         ),
         main=("latency_bound_seconds", "utilisation_budget", "perspective", "spare", "deviation_rates"),
-        topics=(("Table", ("deviation_processing", "service_cv2", "needs")),),
+        topics=(
+            ("Table", ("deviation_processing", "service_cv2", "needs")),
+            ("Error budget", ("budget_seconds",)),
+        ),
         title="load shedding",
         measured="observation.latency_seconds",
         setpoints=("latency_bound_seconds", "utilisation_budget"),

@@ -22,6 +22,7 @@ from console.pages.frame.frame import seen_of
 from console.pages.frame.page import Errors, FormPage, Submitted, render_page
 from controllers.design.error_budget import PAIRS
 from queues.errors import BadInput
+from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
 from workers.objectives import definitions
@@ -45,7 +46,7 @@ class ListedObjective:
     about: str
     promise: str
     status: ObjectiveStatus | None
-    kept: float | None
+    good_share: float | None
     burn: float | None
     state: str  # of its budget, as a node's
 
@@ -86,13 +87,27 @@ class BurntPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObjectiveForm:
+    """What the form is filled with: as typed, where that was refused. target: in %."""
+
+    kind: str
+    subject: str
+    condition: str
+    lost: str
+    of: str
+    target: str
+    window_days: str
+    pays_for: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpenObjective:
     """The objective whose drawer is open. row: None of a new one."""
 
     row: ListedObjective | None
     name: str
     revision: int | None
-    fields: dict[str, Any]
+    form: ObjectiveForm
     speeds: list[BurnSpeed]
     days: list[DayRow]
     subjects: list[BurntPart]
@@ -106,7 +121,7 @@ class OpenObjective:
 class ObjectivesPage(FormPage):
     """All objectives, those with the least left first, and the one that is open."""
 
-    TEMPLATE, NAME = "objectives/objectives.html", "objectives"
+    TEMPLATE, NAME = "alerts/objectives.html", "objectives"
 
     found: list[ListedObjective]
     opened: OpenObjective | None
@@ -152,10 +167,10 @@ def _least_left_first(row: ListedObjective) -> tuple[float, str]:
 
 def _listed(row: Objective, snapshot: Snapshot) -> ListedObjective:
     status = snapshot.objectives.get(row.name)
-    kept = 1 - status.bad / status.total if status and status.total else None
+    good = 1 - status.bad / status.total if status and status.total else None
     rates = [each for each in (status.burn.values() if status else ()) if each is not None]
     return ListedObjective(
-        row, _about(row), _promise(row), status, kept, max(rates, default=None), _state(status)
+        row, _about(row), _promise(row), status, good, max(rates, default=None), _state(status)
     )
 
 
@@ -175,10 +190,10 @@ def _promise(row: Objective) -> str:
 def _state(status: ObjectiveStatus | None) -> str:
     """Used up, burning beyond a pair's limit, or well."""
     if status is None or status.left_share is None:
-        return "OFFLINE"
+        return OFFLINE
     if status.left_share <= 0 or _burns(status, "fast"):
-        return "TOOBUSY"
-    return "BUSY" if any(_burns(status, pair.name) for pair in PAIRS) else "NORMAL"
+        return TOOBUSY
+    return BUSY if any(_burns(status, pair.name) for pair in PAIRS) else NORMAL
 
 
 def _burns(status: ObjectiveStatus, name: str) -> bool:
@@ -189,14 +204,13 @@ def _burns(status: ObjectiveStatus, name: str) -> bool:
 def _opened(listed: ListedObjective | None, document: dict[str, Any], typed: Submitted) -> OpenObjective:
     row = listed.objective if listed else None
     burnt = objectives.burnt(row, timezone.now()) if row else None
-    fields = {name: typed.get(name, document.get(name, "")) for name in definitions.FIELDS}
-    if "target" not in typed:
-        fields["target"] = f"{100 * document['target']:.10g}"
+    shown = {**document, "target": f"{100 * document['target']:.10g}"}
+    form = {name: str(typed.get(name, shown.get(name, ""))) for name in definitions.FIELDS}
     return OpenObjective(
         row=listed,
         name=row.name if row else typed.get("name", ""),
         revision=row.revision if row else None,
-        fields=fields,
+        form=ObjectiveForm(**form),
         speeds=_speeds(listed.status) if listed and listed.status else [],
         days=_days(row, burnt) if row and burnt else [],
         subjects=_subjects(row, burnt) if row and burnt else [],

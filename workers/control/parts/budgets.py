@@ -1,0 +1,30 @@
+"""The error budgets that a loop spends, from the snapshot (`controllers.shedding.budgets`)."""
+
+from collections.abc import Collection
+from typing import Any
+
+from workers.documents.objectives import ObjectiveStatus
+from workers.documents.snapshot import Snapshot
+
+
+def budgets(
+    level: str, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
+) -> list[dict[str, Any]]:
+    """Of objectives that pay for a level and are about these queues or applications, or the whole plant."""
+    concerned = {"queue": queues, "application": applications}
+    return [
+        {"level": level, "name": name, "left": row.left, "share": row.left_share}
+        for name, row in sorted(snapshot.objectives.items())
+        if row.pays_for == level and _concerns(row, concerned.get(row.kind))
+    ]
+
+
+def _concerns(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
+    """One about each of a kind is about all of them together."""
+    return names is None or (row.subject in names if row.subject else bool(names))
+
+
+def observed(*rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The part of an observation; none where no budget pays."""
+    found = [row for each in rows for row in each]
+    return {"budgets": found} if found else {}
