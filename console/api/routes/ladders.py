@@ -4,7 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from console.actions import ladders
+from console.actions.queues import ladders
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given

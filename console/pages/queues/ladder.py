@@ -4,7 +4,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from console.accounts.access import actor_of
-from console.actions import ladders
+from console.actions.queues import ladders
 from console.pages.frame.action import Done, action, text_of
 from console.pages.queues.queues import queue_page
 from controllers.shedding.ladder import LEVELS
