@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workers', '0018_incident'),
+        ('workers', '0019_alertmanager'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
