@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workers', '0019_alertmanager'),
+        ('workers', '0020_plant_orders'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
