@@ -19,6 +19,7 @@ class FakeFlink:
         self.slots, self.state, self.error, self.puts = slots, "RUNNING", None, 0
         self.tasks = dict.fromkeys(self.names, 2) | {"a" * 32: 1}
         self.started, self.records = 1_790_000_000_000, 0
+        self.config = {"jobmanager.scheduler": "adaptive"}
 
     def transport(self):
         return httpx.MockTransport(self.answer)
@@ -32,6 +33,10 @@ class FakeFlink:
         if path == "overview":
             return httpx.Response(
                 200, json={"taskmanagers": 1, "slots-total": self.slots, "slots-available": 0}
+            )
+        if path == "jobmanager/config":
+            return httpx.Response(
+                200, json=[{"key": key, "value": value} for key, value in self.config.items()]
             )
         if path == "jobs/overview":
             row = {"jid": self.job, "name": "hashes", "state": self.state, "start-time": self.started}

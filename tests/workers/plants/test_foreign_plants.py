@@ -183,3 +183,16 @@ def test_what_the_command_line_could_take_for_something_else_is_refused(options,
     with pytest.raises(BadInput) as refused:
         check_options(options)
     assert refused.value.field == field
+
+
+def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well():
+    far = FakeFlink()
+    plant = FlinkPlant(PlantClient("flink", "http://flink", transport=far.transport()), "hashes")
+    plant.set_parallelism({"Calc[2]": 3})
+    far.config["job.autoscaler.enabled"] = "true"
+    assert "autoscaler" in plant.topology().operators["Calc[2]"].fixed
+    with pytest.raises(BadInput, match="autoscaler steers the job"):
+        plant.set_parallelism({"Calc[2]": 4})
+    assert far.puts == 1
+    far.config["job.autoscaler.enabled"] = "false"
+    assert plant.topology().operators["Calc[2]"].fixed is None

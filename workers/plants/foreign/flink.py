@@ -26,6 +26,10 @@ from workers.plants.plant import PlantConfused, PlantSilent
 WINDOW_SECONDS = 15.0
 COUNTS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
 NOT_SET = "it is a source of the job, which brings events in"
+AUTOSCALED = "the Kubernetes operator's autoscaler steers the job (job.autoscaler.enabled): one of both may"
+AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
+# A rescale waits for the cool-down after the one before, 30 s unless the cluster says otherwise.
+PATIENCE_SECONDS = 45.0
 LONGEST_NAME = 100
 
 
@@ -70,6 +74,7 @@ class FlinkPlant(Adapter):
         self._line, self._wanted, self._clock, self._monotonic = line, job, clock, monotonic
         self._recent: deque[FlinkSample] = deque()
         self._shape: tuple[Any, ...] = ()
+        self._autoscaled: str | None = None
 
     def topology(self) -> MeasuredTopology:
         """Measures need two checks; before, they are unknown. Raises PlantSilent and PlantConfused."""
@@ -134,7 +139,14 @@ class FlinkPlant(Adapter):
         raise PlantSilent(f"{self._line.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
 
     def _slots(self) -> int:
-        """How many tasks an operator may have: vertices share slots, a subtask of each in one."""
+        """How many tasks an operator may have: vertices share slots, a subtask of each in one. And whether
+        another controller sets them, as the cluster's configuration says.
+        """
+        status, rows = self._line.ask("GET", "jobmanager/config")
+        found = rows if status == 200 and isinstance(rows, list) else []
+        said = {str(row.get("key")): str(row.get("value")) for row in found if isinstance(row, dict)}
+        is_on = any(said.get(key, "").lower() == "true" for key in AUTOSCALER)
+        self._autoscaled = AUTOSCALED if is_on else None
         return max(1, int(self._get("overview").get("slots-total") or 1))
 
     def _values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
@@ -161,7 +173,7 @@ class FlinkPlant(Adapter):
 
     def _operator(self, name: str, vertex: Vertex, slots: int, window: float) -> MeasuredOperator:
         tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))
-        kind, fixed = ("operator", None) if vertex.inputs else ("source", NOT_SET)
+        kind, fixed = ("operator", self._autoscaled) if vertex.inputs else ("source", NOT_SET)
         most = max(1, min(vertex.most, slots))
         return MeasuredOperator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
 
@@ -231,5 +243,6 @@ ADAPTER = AdapterKind(
     title="Flink session cluster, by its REST API",
     options={"job": PlantOption("name or id of the job; empty where only one runs", "Job")},
     example="http://flink.example:8081",
+    patience_seconds=PATIENCE_SECONDS,
     make=lambda address: FlinkPlant(address.client(), address.option("job")),
 )
