@@ -29,8 +29,10 @@ from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
 DESCRIBING = ("GET api/", "GET api/schema", "GET control/")
-# What a supervisor keeps is asked of one: tests/console/embedded.
-NOT_HERE = {*DESCRIBING, "GET api/v1/processes/<process>/log"}
+# What a supervisor keeps is asked of one: tests/console/embedded; what loops want, of loops that want
+# something: tests/console/api/test_desired.py.
+WANTED = {f"GET api/v1/{each}/desired" for each in ("loops/<loop_id>", "plants/<plant>")}
+NOT_HERE = {*DESCRIBING, *WANTED, "GET api/v1/processes/<process>/log"}
 READING = [door for door in DOORS if of_api(door) and door.startswith("GET ") and door not in NOT_HERE]
 OF_SOURCES = ("getpathlatency", "getfailedtuplescount", "getackedtuplescount")
 
