@@ -209,7 +209,7 @@ class SheddingInputs:
 
 def most_shed_per_second(parameters: Values, observation: Values) -> float | None:
     """What error budgets allow, events/s; None where none limits it."""
-    return allowed_per_second(observation["budgets"], "shed", parameters["budget_seconds"])
+    return allowed_per_second(observation.get("budgets", ()), "shed", parameters["budget_seconds"])
 
 
 def application(parameters: Values, observation: Values, where: str) -> ArrangedPatterns:

@@ -272,7 +272,7 @@ def _unchanged(
 
 def _used_up(observation: Values, name: str, state: Json) -> str | None:
     """The objective whose error budget is too small for a level; None while there is none."""
-    return used_up(observation["budgets"], name, is_enabled=allows(state["rung"], name))
+    return used_up(observation.get("budgets", ()), name, is_enabled=allows(state["rung"], name))
 
 
 def _too_little(objective: str) -> str:
@@ -281,7 +281,7 @@ def _too_little(objective: str) -> str:
 
 def _closed(parameters: Values, observation: Values) -> float:
     """The share of the time that producers are to wait: what is not met, as far as a budget allows."""
-    allowed = allowed_per_second(observation["budgets"], "throttle", parameters["budget_seconds"])
+    allowed = allowed_per_second(observation.get("budgets", ()), "throttle", parameters["budget_seconds"])
     unmet = _unmet(observation)
     return round(unmet if allowed is None else min(unmet, allowed), 6)
 

@@ -25,6 +25,6 @@ def _concerns(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
 
 
 def observed(*rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The part of an observation; none where no budget pays."""
+    """The part of an observation. None where no budget pays: then it is as it was before there were any."""
     found = [row for each in rows for row in each]
     return {"budgets": found} if found else {}
