@@ -196,8 +196,12 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
 
 
 def clipped(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The declared values, each number within its range."""
-    return {parameter.name: parameter.clipped(values[parameter.name]) for parameter in declared}
+    """The declared values, each number within its range; one that an older writer left out stays out."""
+    return {
+        parameter.name: parameter.clipped(values[parameter.name])
+        for parameter in declared
+        if parameter.name in values
+    }
 
 
 def check_range(parameters: Mapping[str, Any]) -> None:
