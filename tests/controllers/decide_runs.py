@@ -132,6 +132,7 @@ def ladder(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Doc
         "capacity_per_second": 1_000.0,
         "backlog_seconds": float(chance.uniform(0, 30)),
         "saturated": {"rebalance": bool(chance.random() < 0.7), "workers": True, "nodes": True},
+        "budgets": [{"level": "shed", "name": "orders", "left": float(chance.uniform(0, 1e6)), "share": 0.5}],
     }
 
 

@@ -45,6 +45,10 @@ def values_of(declared: Parameter) -> st.SearchStrategy:
         return st.lists(st.floats(declared.minimum, min(declared.maximum, 1e3)), max_size=40)
     if declared.kind == "flag":
         return st.booleans()
+    if declared.kind == "text":
+        return st.sampled_from(["one", "another"])
+    if declared.kind == "rows":
+        return st.lists(documents_of(declared.items), max_size=2)
     if declared.kind == "map":
         return st.dictionaries(st.sampled_from(["t0", "t1"]), values_of(declared.items[0]), max_size=2)
     low, high = max(declared.minimum, -1e6), min(declared.maximum, 1e6)
@@ -153,7 +157,7 @@ def runs_of(law) -> st.SearchStrategy:
             lambda values: values | dict.fromkeys({"minimum"} & values.keys(), 1)
         )
         return st.tuples(parameters, st.lists(seen, min_size=2, max_size=4))
-    if not any(each.kind == "rows" for each in law.observation):
+    if not any(each.name == "nodes" for each in law.observation):
         seen = st.lists(documents_of(law.observation), min_size=2, max_size=20)
         return st.tuples(parameters_of(law), seen)
     # Nodes and queues that belong together: drawn one by one they would all contradict each other. Small

@@ -82,6 +82,7 @@ class DeclaredRig:
         self.declaration = declaration_of_text(text)
         pools = [each for each in self.declaration.operators.values() if each.actuator]
         self.operators = tuple(each.name for each in pools)
+        self.is_chain = any(each.name in other.after for each in pools for other in pools)
         self.pools = dict.fromkeys(self.operators, 2)
         self.quantities = self._quantities(pools)
         self.settle()

@@ -237,7 +237,7 @@ def k8s():
         yield running
 
 
-@pytest.fixture(params=[*ALONE, "kubernetes", "local", "remote", *EXAMPLES])
+@pytest.fixture(params=[*ALONE, "cluster", "local", "remote", *EXAMPLES])
 def rig(request):
     if request.param in EXAMPLES:
         folder, monkeypatch = map(request.getfixturevalue, ("tmp_path", "monkeypatch"))
@@ -246,7 +246,7 @@ def rig(request):
         return rig
     if request.param in ALONE:
         return ALONE[request.param]()
-    if request.param == "kubernetes":
+    if request.param == "cluster":
         made = KubernetesRig(request.getfixturevalue("k8s"))
         request.addfinalizer(made.plant.close)
         return made
@@ -317,7 +317,7 @@ def test_a_sources_tasks_cannot_be_set(rig):
 
 
 @pytest.mark.parametrize(
-    "rig", ["memory", "local", "remote", "flink", "heron", "celery", "kubernetes"], indirect=True
+    "rig", ["memory", "local", "remote", "flink", "heron", "celery", "cluster"], indirect=True
 )
 def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
     first, second = rig.operators
