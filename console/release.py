@@ -4,6 +4,7 @@ In a checkout the files lie beside the packages; a wheel (`bin/wheel`) has them 
 the same names: manage.py, templates, static files, documents, the charts' script.
 """
 
+import functools
 import tomllib
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -16,6 +17,7 @@ IS_CHECKOUT = not _SHIPPED.is_dir()
 ROOT = _PACKAGE.parent if IS_CHECKOUT else _SHIPPED
 
 
+@functools.cache
 def version() -> str:
     """That of pyproject.toml, which a release's tag repeats."""
     if not IS_CHECKOUT:

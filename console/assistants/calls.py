@@ -1,8 +1,9 @@
 """How a tool reaches the API: in this process as the token that asks, or over HTTP at a console elsewhere."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
@@ -17,7 +18,7 @@ class Refused(Exception):  # noqa: N818 - the API has answered, with a no
     """The API said no, or did not answer; in a sentence that names the field."""
 
 
-class Calls(Protocol):
+class Calls(ABC):
     """The API, as one who may use it."""
 
     def ask(
@@ -27,54 +28,41 @@ class Calls(Protocol):
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Any:
-        """What it answers, as a document. Raises Refused."""
-        ...
+        """What it answers, as a document; of the query what is None or empty is left out. Raises Refused."""
+        given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+        address = f"{path}?{urlencode(given, doseq=True)}" if given else path
+        content = b"" if body is None else json.dumps(body).encode()
+        return read(*self._send(method, address, content))
+
+    @abstractmethod
+    def _send(self, method: str, address: str, content: bytes) -> tuple[int, bytes]:
+        """The status and the body of the answer. Raises Refused where there is none."""
 
 
-class InProcess:
+class InProcess(Calls):
     """The API of this process, as one actor."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> Any:
-        status, pieces = in_process.call(method, address(path, query), _content(body), self._actor)
-        return read(status, b"".join(pieces))
+    def _send(self, method: str, address: str, content: bytes) -> tuple[int, bytes]:
+        status, pieces = in_process.call(method, address, content, self._actor)
+        return status, b"".join(pieces)
 
 
-class Remote:
+class Remote(Calls):
     """The API of a console elsewhere, with a token."""
 
-    def __init__(self, url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        self._client = httpx.Client(
-            base_url=url.rstrip("/"), headers=headers, timeout=TIMEOUT_SECONDS, transport=transport
-        )
+        self._client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=TIMEOUT_SECONDS)
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def _send(self, method: str, address: str, content: bytes) -> tuple[int, bytes]:
         try:
-            answer = self._client.request(method, address(path, query), content=_content(body))
+            answer = self._client.request(method, address, content=content)
         except httpx.HTTPError as error:
             raise Refused(f"The console does not answer ({type(error).__name__}); try again.") from None
-        return read(answer.status_code, answer.content)
-
-
-def address(path: str, query: Mapping[str, Any] | None) -> str:
-    """A path with its query; what is None is left out."""
-    given = {name: value for name, value in (query or {}).items() if value is not None and value != ""}
-    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+        return answer.status_code, answer.content
 
 
 def read(status: int, content: bytes) -> Any:
@@ -88,7 +76,3 @@ def read(status: int, content: bytes) -> Any:
     errors = document.get("errors", {}) if isinstance(document, dict) else {}
     said = " ".join(f"{field}: {' '.join(messages)}" for field, messages in errors.items())
     raise Refused(said or f"The console answered {status}.")
-
-
-def _content(body: Mapping[str, Any] | None) -> bytes:
-    return b"" if body is None else json.dumps(body).encode()

@@ -1,11 +1,14 @@
 """`/mcp`: assistants over streamable HTTP, each request by itself, by an API token and never by a session.
 
-The library that speaks the protocol is imported with the first request: most consoles have no assistants.
+Only POST is answered: a GET of the protocol waits for news as long as its sender likes, and there are none here.
+Each request has a thread of its own, as Django's have: a tool that takes long keeps nobody else waiting. The
+library that speaks the protocol is imported with the first request: most consoles have no assistants.
 """
 
 from typing import Any
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import ThreadSensitiveContext
+from channels.db import database_sync_to_async
 from django.utils import timezone
 
 from console.accounts import token_failures
@@ -17,6 +20,7 @@ from console.web.refusal import RequestRefused, refuse
 PATH = "/mcp"
 NO_TOKEN = "takes an API token (Authorization: Bearer …); make one in Settings or by manage.py token."
 FROM_A_PAGE = "is sent by browsers only; assistants send none."
+POST_ALONE = "takes POST alone: there is nothing to wait for."
 
 
 class AssistantEndpoint:
@@ -29,19 +33,25 @@ class AssistantEndpoint:
         if scope["path"].rstrip("/") != PATH:
             await self.application(scope, receive, send)
             return
-        try:
-            actor = await sync_to_async(_actor)(scope)
-        except RequestRefused as refusal:
-            await refuse(scope, send, refusal)
-        else:
+        async with ThreadSensitiveContext():
+            try:
+                actor = await database_sync_to_async(_actor)(scope)
+                body = await _body(receive)
+            except RequestRefused as refusal:
+                await refuse(scope, send, refusal)
+                return
+            if body is None:
+                return  # nobody waits for the answer any more
             from console.assistants.server import serve
 
-            await serve(Tools(InProcess(actor)), scope, receive, send)
+            await serve(Tools(InProcess(actor)), scope, _once(body, receive), send)
 
 
 def _actor(scope: dict[str, Any]) -> Actor:
     """Whose token it is. Raises RequestRefused."""
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
+    if scope["method"] != "POST":
+        raise RequestRefused(405, POST_ALONE, field="method")
     if "origin" in headers:
         raise RequestRefused(403, FROM_A_PAGE, field="origin")
     address = (scope.get("client") or (None,))[0]
@@ -52,3 +62,29 @@ def _actor(scope: dict[str, Any]) -> Actor:
     if found is None:
         raise RequestRefused(401, NO_TOKEN, field="authorization")
     return found
+
+
+async def _body(receive: Any) -> bytes | None:
+    """All of it, as far as its sender may send; None when who sent it has left. Raises RequestRefused, which
+    the library would not pass on.
+    """
+    pieces = []
+    while (message := await receive())["type"] == "http.request":
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+    return None
+
+
+def _once(body: bytes, receive: Any) -> Any:
+    """What gives the body, and then whatever comes after it."""
+    given = False
+
+    async def received() -> Any:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return received

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 
 import queues
 from console import release
@@ -20,9 +20,8 @@ from mcp.server.transport_security import TransportSecuritySettings  # noqa: E40
 
 def server_of(tools: Tools) -> MCPServer[Any]:
     """A server with the tools of one caller."""
-    server: MCPServer[Any] = MCPServer(
-        "weir", title="Weir", instructions=OPERATING, version=release.version()
-    )
+    version = release.version()
+    server: MCPServer[Any] = MCPServer("weir", title="Weir", instructions=OPERATING, version=version)
     for method in (
         tools.plant_state,
         tools.subject,
@@ -53,7 +52,7 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     async def called(**given: Any) -> Any:
         try:
-            return await sync_to_async(method)(**given)
+            return await database_sync_to_async(method)(**given)
         except Refused as error:
             raise ToolError(str(error)) from None
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import Actor, actor_of, requires
+from console.actions.proposals import assistant_proposals
 from console.actions.proposals import plans as planning
 from console.connections.control_server import control
 from console.input.form_values import number_of
@@ -52,6 +53,7 @@ class PlansPage(FormPage):
     plan: ShownPlan | None
     approval: VisitorApproval | None
     undone_by: Plan | None
+    proposals_waiting: int  # of assistants
 
 
 @require_safe
@@ -93,6 +95,7 @@ def plans_page(
         plan=shown(whole(opened), snapshot) if opened else None,
         approval=_approval(actor_of(request), opened) if opened else None,
         undone_by=opened.undone_by.order_by("-pk").first() if opened else None,
+        proposals_waiting=assistant_proposals.open_proposals(timezone.now()).count(),
         errors=errors or {},
         submitted=submitted or {},
     )
