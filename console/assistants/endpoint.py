@@ -1,6 +1,6 @@
 """`/mcp`: assistants over streamable HTTP, each request by itself, by an API token and never by a session.
 
-Only POST is answered: a GET of the protocol waits for news as long as its sender likes, and there are none here.
+Only POST is answered: a GET of the protocol waits for news as long as its sender likes, and there are none.
 Each request has a thread of its own, as Django's have: a tool that takes long keeps nobody else waiting. The
 library that speaks the protocol is imported with the first request: most consoles have no assistants.
 """
