@@ -16,7 +16,8 @@ Rank = tuple[int, int, float]
 @dataclass(frozen=True, kw_only=True)
 class RankedSubject:
     """What has a state, and how bad that is. subject: "kind/name"; state: its sign; finding: what is wrong in
-    a sentence; figure: a node's utilisation (share) or a queue's wait (s), None where it isn't known.
+    a sentence; figure: a node's utilisation (share) or a queue's wait (s), None where it isn't known;
+    since: since when it is so bad, s since 1970.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class RankedSubject:
     stale: bool
     finding: str | None
     figure: float | None
+    since: float | None
     rank: Rank
 
 
@@ -64,6 +66,7 @@ def _row(snapshot: Snapshot, state: SubjectState) -> RankedSubject:
         stale=state.stale,
         finding=state.finding,
         figure=node.utilisation if node else queue.wait_seconds if queue else None,
+        since=state.since,
         rank=_rank(snapshot, state),
     )
 

@@ -1,15 +1,20 @@
 """What a page gets of the snapshot: all that it shows; and a patch leads where narrowing the whole would."""
 
+import json
 import re
+import time
 from typing import Any
 
 import pytest
+from django.test import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.live.view import VIEWS, view_named
+from queues import keys
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
+from tests.workers.snapshots import judged_document
 from workers.coordination.merge_patch import applied, difference
 
 NAMES = (*VIEWS, "queue:alert", "node:n1")
@@ -75,18 +80,35 @@ def value_at(document: Any, path: str) -> Any:
 
 
 LISTS = ("/", "/nodes/", "/queues/", "/workers/", "/pipeline/", "/loops/", "/plans/", "/ledger/")
-PAGES = (*LISTS, "/nodes/n1/", "/queues/alert/", "/audit/", "/settings/")
+OTHERS = ("/service-levels/", "/plants/", "/proposals/")
+PAGES = (*LISTS, *OTHERS, "/nodes/n1/", "/queues/alert/", "/audit/", "/settings/")
 
 
 def test_a_page_gets_all_that_it_shows(browsers, poisoned, stored_snapshot):
-    missed = {path: missing(browsers["administrator"].get(path).content.decode()) for path in PAGES}
-    assert {path: names for path, names in missed.items() if names} == {}
+    assert missed(browsers["administrator"], sample_snapshot()) == {}
 
 
-def missing(page: str) -> list[str]:
+def test_also_in_trouble(browsers, poisoned, control):
+    """What only a lost node, a queue that waits and a loop without measurement have."""
+    snapshot = {**sample_snapshot(), "at": time.time()}
+    lost = {"state": "OFFLINE", "stale": True, "in_per_second": None, "age_seconds": 61.0}
+    snapshot["nodes"]["n2"] = {**snapshot["nodes"]["n1"], **lost}
+    snapshot["queues"]["alert"] |= {"wait_seconds": 300.0, "waiting_events": 74_412}
+    whole = judged_document(snapshot)
+    control.set(keys.SNAPSHOT, json.dumps(whole))
+    assert missed(browsers["administrator"], whole) == {}
+
+
+def missed(browser: Client, whole: dict[str, Any]) -> dict[str, list[str]]:
+    """Of each page, what its scripts miss."""
+    found = {path: missing(browser.get(path).content.decode(), whole) for path in PAGES}
+    return {path: names for path, names in found.items() if names}
+
+
+def missing(page: str, whole: dict[str, Any]) -> list[str]:
     """The paths bound on a page that its view has not as the whole snapshot has them."""
     (view,) = re.findall(r'data-view="([^"]+)"', page)
-    whole, narrow = sample_snapshot(), view_named(view).narrowed(sample_snapshot())
+    narrow = view_named(view).narrowed(whole)
     return [
         path for path in PATH.findall(page) if shown(value_at(narrow, path)) != shown(value_at(whole, path))
     ]
