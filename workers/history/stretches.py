@@ -8,11 +8,15 @@ many events each value of each dimension has, and what was measured.
 | snapshots, a rate times the slice | producer, operator, type at an application |
 | snapshots, as measured at the slice's end | events/s in all, seconds per event, busy share of a host |
 
-Of keys and sources the most frequent are values of their own; the rest is one.
+Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than what a
+request can read, and a key of its own for each event fills no memory. Of the values the most frequent of both
+stretches together stay (`fold_rare`), the rest is one: folded by itself, each stretch would have others, and
+each of those would differ.
 """
 
 import itertools
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,19 +25,21 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
 from queues.errors import BadInput
 from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
-from workers.history.event_archive import checked, partitions
+from workers.history.event_archive import checked, parquet_files, partitions
 from workers.history.snapshot_archive import snapshot_at
 
 SLICES = 12
 ARCHIVED = ("type", "key", "source")
 MOST_VALUES = 200
 REST, UNKNOWN = "(all others)", "(none)"
-MOST_ROWS = 3_000_000  # of the archive in one request; more is a task for a job
+MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # of both stretches; more is a task for a job
+BATCH_ROWS = 65_536
+MOST_COUNTED = 50_000  # values of a dimension that are counted at a time; then the rarest are dropped
 Sliced = dict[str, list[float]]  # value → a number a slice
 Read = Callable[[float], Snapshot | None]
 
@@ -65,68 +71,127 @@ class StretchFigures:
     measures: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-def figures_of(stretch: Stretch, data: Path, queue: str = "") -> StretchFigures:
-    """All that is recorded of a stretch; of one queue, where one is named. Raises BadInput where the archive
-    holds too much of it.
+class ReadBudget:
+    """What a comparison may read: events of the archive, and seconds."""
+
+    def __init__(
+        self,
+        rows: int = MOST_ROWS,
+        seconds: float = MOST_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rows, self._left = rows, rows
+        self._seconds, self._clock, self._began = seconds, clock, clock()
+
+    def spend(self, rows: int = 0) -> None:
+        """Raises BadInput naming to where it is used up."""
+        self._left -= rows
+        if self._left < 0:
+            raise BadInput(
+                "to", f"holds more than {self._rows:,} archived events; take a shorter stretch or one queue."
+            )
+        if self._clock() - self._began > self._seconds:
+            raise BadInput(
+                "to", f"takes more than {self._seconds:g} s to read; take a shorter stretch or one queue."
+            )
+
+
+def figures_of(
+    stretch: Stretch, data: Path, queue: str = "", budget: ReadBudget | None = None
+) -> StretchFigures:
+    """All that is recorded of a stretch; of one queue, where one is named. Raises BadInput where that is more
+    than the budget.
     """
+    spending = budget or ReadBudget()
 
     def read(at: float) -> Snapshot | None:
+        spending.spend()
         try:
             return snapshot_at(data, at)
         except (BadDocument, OSError):
             return None
 
     found = StretchFigures()
-    for name, sliced in archived(stretch, data, queue).items():
+    for name, sliced in archived(stretch, data, queue, spending).items():
         found.counts[name] = sliced
     add_snapshots(found, stretch, read, queue)
     return found
 
 
-def archived(stretch: Stretch, data: Path, queue: str = "") -> dict[str, Sliced]:
+def archived(
+    stretch: Stretch, data: Path, queue: str = "", budget: ReadBudget | None = None
+) -> dict[str, Sliced]:
     """Of the event archive, by the events' own time."""
+    spending = budget or ReadBudget()
     days = (_day(stretch.since), _day(stretch.until))
-    rows = 0
     found: dict[str, Sliced] = {name: {} for name in ARCHIVED}
     for partition in partitions(data, [queue] if queue else (), *days):
-        for path in checked(partition.folder(data).glob("*.parquet")).files:
-            table = _within(path, stretch)
-            rows += table.num_rows
-            if rows > MOST_ROWS:
-                raise BadInput(
-                    "to", f"holds more than {MOST_ROWS:,} archived events; take a shorter stretch."
-                )
-            _add_archived(found, table, stretch)
-    return {name: _frequent(sliced) for name, sliced in found.items() if sliced}
+        for path in parquet_files(partition.folder(data)):
+            spending.spend()
+            for file in checked([path]).files:
+                for batch in _within(file, stretch):
+                    spending.spend(batch.num_rows)
+                    _add_archived(found, batch, stretch)
+    return {name: sliced for name, sliced in found.items() if sliced}
 
 
-def _within(path: Path, stretch: Stretch) -> pa.Table:
+def _within(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """Batch by batch, in this thread: a file is never in memory whole."""
     since, until = (
         pa.scalar(datetime.fromtimestamp(each, UTC), pa.timestamp("us", "UTC"))
         for each in (stretch.since, stretch.until)
     )
     wanted = (pc.field("time") >= since) & (pc.field("time") < until)
-    return pq.read_table(path, columns=["time", *ARCHIVED], filters=wanted, partitioning=None)
+    file = ds.dataset(path, format="parquet", partitioning=None)
+    yield from file.to_batches(
+        columns=["time", *ARCHIVED],
+        filter=wanted,
+        batch_size=BATCH_ROWS,
+        batch_readahead=1,
+        fragment_readahead=1,
+        use_threads=False,
+    )
 
 
-def _add_archived(found: dict[str, Sliced], table: pa.Table, stretch: Stretch) -> None:
-    if table.num_rows == 0:
+def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Stretch) -> None:
+    if batch.num_rows == 0:
         return
-    frame = table.to_pandas()
-    seconds = frame["time"].astype("int64").to_numpy() / 1e6
-    places = np.minimum((seconds - stretch.since) // stretch.slice_seconds, SLICES - 1).astype(int)
+    micros = batch.column("time").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    places = np.minimum((micros / 1e6 - stretch.since) // stretch.slice_seconds, SLICES - 1).astype(int)
     for name in ARCHIVED:
-        groups = frame.groupby([frame[name].fillna(UNKNOWN), places]).size()
-        for (value, place), count in groups.items():
-            found[name].setdefault(str(value), [0.0] * SLICES)[int(place)] += float(count)
+        column = batch.column(name).cast(pa.string()).fill_null(UNKNOWN).dictionary_encode()
+        values = column.dictionary.to_pylist()
+        cells = column.indices.to_numpy() * SLICES + places
+        table = np.bincount(cells, minlength=SLICES * len(values)).reshape(-1, SLICES)
+        for value, row in zip(values, table.tolist(), strict=True):
+            known = found[name].get(value)
+            found[name][value] = [float(each) for each in row] if known is None else _sum(known, row)
+        if len(found[name]) > MOST_COUNTED:
+            found[name] = _folded(found[name], _most_frequent(found[name], count=MOST_COUNTED // 5))
 
 
-def _frequent(sliced: Sliced) -> Sliced:
-    if len(sliced) <= MOST_VALUES:
-        return sliced
-    order = sorted(sliced, key=lambda value: -sum(sliced[value]))
-    rest = np.sum([sliced[value] for value in order[MOST_VALUES:]], axis=0)
-    return {**{value: sliced[value] for value in order[:MOST_VALUES]}, REST: rest.tolist()}
+def fold_rare(ours: Sliced, theirs: Sliced) -> tuple[Sliced, Sliced]:
+    """Two stretches with the MOST_VALUES values that are the most frequent in both together, and the rest."""
+    kept = _most_frequent(ours, theirs, count=MOST_VALUES)
+    return _folded(ours, kept), _folded(theirs, kept)
+
+
+def _most_frequent(*counted: Sliced, count: int) -> set[str]:
+    totals: Counter[str] = Counter()
+    for sliced in counted:
+        for value, row in sliced.items():
+            totals[value] += round(sum(row)) if value != REST else 0
+    return {value for value, _ in totals.most_common(count)} - {REST}
+
+
+def _folded(sliced: Sliced, kept: set[str]) -> Sliced:
+    rest = [row for value, row in sliced.items() if value not in kept]
+    found = {value: row for value, row in sliced.items() if value in kept}
+    return {**found, REST: np.sum(rest, axis=0).tolist()} if rest else found
+
+
+def _sum(one: list[float], other: list[int]) -> list[float]:
+    return [left + right for left, right in zip(one, other, strict=True)]
 
 
 def add_snapshots(found: StretchFigures, stretch: Stretch, read: Read, queue: str = "") -> None:

@@ -15,12 +15,12 @@ from console.api.ingestion.cloud_event import outside_change
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
-from console.api.request.refusals import RefusedError
+from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.schemas.alerts import ChangeList
 from console.api.schemas.snapshot import PlantSnapshot
 from console.api.schemas.timeline import ChartDecisionList, DifferenceList, MarkList, MarkRow
 from console.incidents.change_sources import FoundChange, found_changes
-from console.incidents.differences import compare
+from console.incidents.differences import ComparisonRuns, compare
 from console.input.boundary import document_of
 from console.input.row_id import Id
 from console.models import Mark
@@ -203,10 +203,14 @@ def list_differences(
     queue: str = "",
 ) -> dict[str, Any]:
     """Against the stretch `before` it, or the same hours a `day` or a `week` before; of one `queue` or all.
-    Only what chance alone does not explain (1 of 100 rows at most is expected to be there by chance).
+    Only what chance alone does not explain (1 of 100 rows at most is expected to be there by chance). 503
+    while another comparison runs; 422 where the archive holds more than a comparison may read.
     """
     actor_for(request, "plant.view")
-    found = compare(_zoned(since, "from"), _zoned(until, "to"), against, queue, settings.WEIR_DATA)
+    try:
+        found = compare(_zoned(since, "from"), _zoned(until, "to"), against, queue, settings.WEIR_DATA)
+    except ComparisonRuns as error:
+        raise RefusedError(503, error.field, error.message, RETRY_AFTER_SECONDS) from None
     return {
         "from": found.here.since,
         "to": found.here.until,

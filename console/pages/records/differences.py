@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
-from console.incidents.differences import AGAINST, Comparison, compare
+from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, compare
 from console.input.form_values import iso, time_of
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from controllers.diagnosis.differences import Difference
@@ -58,6 +58,7 @@ def differences(request: HttpRequest) -> HttpResponse:
     """`?from=…&to=…&against=before|day|week&queue=…`; without a time, the last 15 minutes."""
     asked, now = request.GET, timezone.now()
     errors: dict[str, list[str]] = {}
+    status = 200
     since, until, found = now - FIRST, now, None
     against, queue = asked.get("against", "before"), asked.get("queue", "").strip()
     try:
@@ -66,6 +67,7 @@ def differences(request: HttpRequest) -> HttpResponse:
         found = compare(since, until, against, queue, settings.WEIR_DATA)
     except BadInput as error:
         errors = {error.field: [error.message]}
+        status = 503 if isinstance(error, ComparisonRuns) else 422
     page = DifferencesPage(
         since=since,
         until=until,
@@ -79,7 +81,7 @@ def differences(request: HttpRequest) -> HttpResponse:
         timeline_query=urlencode({"from": iso(since), "to": iso(until)}),
         errors=errors,
     )
-    return render_page(request, page, "frame")
+    return render_page(request, page, "frame", status)
 
 
 def shown(row: Difference) -> ShownDifference:

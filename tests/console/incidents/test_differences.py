@@ -101,6 +101,27 @@ def test_where_nothing_went_wrong_nothing_is_different(tmp_path: Path, monkeypat
     assert compared(5, "nothing", tmp_path, monkeypatch) == []
 
 
+def test_keys_that_are_all_rare_differ_in_nothing(tmp_path: Path):
+    """300 keys drawn alike: of each stretch other ones are the most frequent, by chance."""
+    random = np.random.default_rng(3)
+    times = START - 120 + 240 * random.random(40_000)
+    keys = random.integers(0, 300, 40_000)
+    keep(tmp_path, [(float(at), "t", f"k{key}", None) for at, key in zip(times, keys, strict=True)])
+    assert differences.compare(SINCE, UNTIL, "before", "", tmp_path).rows == []
+
+
+@pytest.mark.django_db
+def test_one_comparison_runs_at_a_time(browsers, stored_snapshot, settings, tmp_path: Path):
+    settings.WEIR_DATA = tmp_path
+    asked = {"from": SINCE.isoformat(), "to": UNTIL.isoformat()}
+    with differences._ONE_AT_A_TIME:
+        answer = browsers["viewer"].get("/api/v1/differences", asked)
+        page = browsers["viewer"].get("/differences/", asked)
+    assert (answer.status_code, page.status_code) == (503, 503) and answer["Retry-After"]
+    assert "another comparison" in page.content.decode()
+    assert browsers["viewer"].get("/api/v1/differences", asked).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("since", "until", "against", "field"),
     [

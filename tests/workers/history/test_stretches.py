@@ -1,5 +1,6 @@
 """A stretch is read from the archive and from snapshots, slice by slice."""
 
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +14,13 @@ from workers.history import stretches
 from workers.history.stretches import (
     REST,
     SLICES,
+    ReadBudget,
     Stretch,
     StretchFigures,
     add_snapshots,
     archived,
     figures_of,
+    fold_rare,
 )
 
 START = 1_790_000_400.0
@@ -59,19 +62,30 @@ def test_events_of_the_archive_fall_into_their_slices(tmp_path: Path):
     assert archived(STRETCH, tmp_path, "another") == {}
 
 
-def test_rare_values_are_one(tmp_path: Path, monkeypatch):
+def test_rare_values_of_both_stretches_are_one(monkeypatch):
     monkeypatch.setattr(stretches, "MOST_VALUES", 2)
-    rows = [(START + at, "t", f"k{min(at, 4)}", None) for at in range(12)]
-    keep(tmp_path, [*rows, (START, "t", "k0", None)])
+    ours = {"a": [9.0] * SLICES, "b": [1.0] * SLICES, "c": [2.0] * SLICES}
+    theirs = {"b": [8.0] * SLICES, "c": [3.0] * SLICES, "d": [4.0] * SLICES}
+    here, there = fold_rare(ours, theirs)
+    assert set(here) == {"a", "b", REST} and here[REST] == [2.0] * SLICES
+    assert set(there) == {"b", REST} and there[REST] == [7.0] * SLICES
+
+
+def test_a_key_of_its_own_for_each_event_fills_no_memory(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(stretches, "BATCH_ROWS", 100)
+    monkeypatch.setattr(stretches, "MOST_COUNTED", 200)
+    rows = [(START + at / 50, "t", "hot" if at % 3 == 0 else f"k{at}", None) for at in range(3_000)]
+    keep(tmp_path, rows)
     found = archived(STRETCH, tmp_path)["key"]
-    assert set(found) == {"k4", "k0", REST} and sum(found[REST]) == 3.0
+    assert len(found) <= 300 and sum(found["hot"]) == 1_000
+    assert sum(map(sum, found.values())) == 3_000
 
 
-def test_too_much_at_once_is_refused(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(stretches, "MOST_ROWS", 2)
+def test_more_events_or_seconds_than_a_request_may_read_are_refused(tmp_path: Path):
     keep(tmp_path, [(START + at, "t", "k", None) for at in range(3)])
-    with pytest.raises(BadInput, match="shorter stretch"):
-        figures_of(STRETCH, tmp_path)
+    for budget in (ReadBudget(rows=2), ReadBudget(seconds=1.0, clock=count(0.0, 2.0).__next__)):
+        with pytest.raises(BadInput, match="take a shorter stretch or one queue"):
+            figures_of(STRETCH, tmp_path, budget=budget)
 
 
 def plant(at: float) -> dict:
