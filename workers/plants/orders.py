@@ -13,7 +13,7 @@ from workers.documents.plants import OrderStatus, PlantStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import PATIENCE_SECONDS, GivenOrder, followed, why_wrong
+from workers.plants.reached import USUAL, GivenOrder, Patience, followed, why_wrong
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
 REFUSED = (BadInput, PlantHeld)  # then nothing was set; after any other error something may have been
@@ -73,10 +73,10 @@ class OrderWatch:
     def __init__(
         self,
         noted: Callable[[], Noted] | None = None,
-        patience: Callable[[str], float] = lambda kind: PATIENCE_SECONDS,
+        patience: Callable[[str], Patience] = lambda kind: USUAL,
         before: Callable[[], Mapping[str, PlantStatus]] = dict,
     ) -> None:
-        """patience: of a kind of plant, s. before: the plants of the newest snapshot, for one that begins."""
+        """patience: of a kind of plant. before: the plants of the newest snapshot, for one that begins."""
         self._noted, self._patience, self._published = noted or noted_orders, patience, before
         self._followed: dict[str, dict[str, OrderStatus]] | None = None
 

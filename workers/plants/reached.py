@@ -4,7 +4,7 @@
 |---|---|
 | pending | ordered; the operator has other tasks as yet |
 | reached | it has had the tasks that were ordered, and still has, or differs for less than CONFIRM_SECONDS |
-| missed | it never had them within the plant's time (`patience_seconds`) since it last came nearer |
+| missed | it never had them within the plant's patience since it last came nearer |
 | undone | it had them, and then others, which nothing here ordered: a second controller, or lost capacity |
 
 A loop that sees other tasks than it ordered orders again, at its next tick: so an order of a loop never puts
@@ -28,6 +28,17 @@ CONFIRM_SECONDS = 4.0
 TRUSTED_SECONDS = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """By when what was ordered is to be in force, or nearer: more tasks than there are, and fewer."""
+
+    more_seconds: float = PATIENCE_SECONDS
+    fewer_seconds: float = PATIENCE_SECONDS
+
+
+USUAL = Patience()
+
+
 @dataclass(frozen=True)
 class GivenOrder:
     """What was last set of an operator from here: at (s since 1970), and by which loop or person."""
@@ -43,7 +54,7 @@ def followed(
     order: GivenOrder,
     tasks: int,
     seen_at: float,
-    patience_seconds: float = PATIENCE_SECONDS,
+    patience: Patience = USUAL,
 ) -> OrderStatus:
     """The order after an observation of `tasks` at `seen_at` (s since 1970)."""
     if before is None or (order.at > before.at and not order.by_loop):
@@ -62,7 +73,8 @@ def followed(
     if before.state == REACHED:
         return changed(now, state=UNDONE) if seen_at - since >= CONFIRM_SECONDS else now
     waiting_since = seen_at if nearer else (before.waiting_since or order.at)
-    late = seen_at - waiting_since > patience_seconds
+    limit_seconds = patience.more_seconds if order.tasks > tasks else patience.fewer_seconds
+    late = seen_at - waiting_since > limit_seconds
     return changed(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
 
 

@@ -19,7 +19,7 @@ from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.documents.states import SubjectState
 from workers.history.load_forecasts import LoadForecasts
 from workers.pipeline.declaration.orders import Orders
-from workers.plants.foreign.adapters import patience_seconds
+from workers.plants.foreign.adapters import patience
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import holder_of
 from workers.plants.orders import OrderWatch
@@ -70,7 +70,7 @@ class LocalPlant(SteeredPlant):
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
         self._load_forecasts, self._console = forecasts, console
-        self._orders = OrderWatch(patience=patience_seconds, before=lambda: self._before().plants)
+        self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._trends: dict[str, TrendWatch] = {}
         self._states: Mapping[str, SubjectState] | None = None

@@ -204,6 +204,15 @@ def _task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
     )
 
 
+def lanes_of(operators: Sequence[ShownOperator], paths: Sequence[ShownPath]) -> list[str]:
+    """Of the plant's course: all where tasks can be set, else what is measured."""
+    if any(each.settable for each in operators):
+        return ["rate", "latency", "tasks"]
+    sources = [each for each in operators if each.kind == "source"]
+    rate = ["rate"] if any(each.out_per_second is not None for each in sources) else []
+    return [*rate, "latency"] if any(each.latency_seconds is not None for each in paths) else rate
+
+
 def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
     """The slowest first; those whose latency isn't known last."""
     found = [

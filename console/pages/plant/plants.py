@@ -24,6 +24,7 @@ from console.pages.plant.plant_view import (
     ShownOperator,
     ShownPath,
     ShownPlant,
+    lanes_of,
     loops_of,
     operators_of,
     paths_of,
@@ -78,6 +79,7 @@ class PlantPage(FormPage):
     tasks: int  # those that can be set
     paths: list[ShownPath]
     settable: list[ShownOperator]
+    lanes: list[str]  # of its course: what is measured there, or can be set
     loops: list[PlantLoop]
     hand_minutes: int
 
@@ -130,6 +132,7 @@ def plant_page(
     found = shown(snapshot, name)
     topology = found.topology
     operators = operators_of(topology) if topology else []
+    paths = paths_of(topology) if topology else []
     settable = [each for each in operators if each.settable]
     page = PlantPage(
         shown=found,
@@ -138,8 +141,9 @@ def plant_page(
         is_local=name == LOCAL,
         operators=operators,
         tasks=sum(each.parallelism for each in settable),
-        paths=paths_of(topology) if topology else [],
+        paths=paths,
         settable=settable,
+        lanes=lanes_of(operators, paths),
         loops=loops_of(seen_of(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
         errors=errors or {},

@@ -271,6 +271,25 @@ def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers
     assert "plants.east.groups.late.lag_seconds" in page
 
 
+def test_a_plant_that_only_observes_has_no_empty_course_and_no_empty_tasks(browsers, east):
+    page = source_of(browsers["viewer"].get("/plants/east/"))
+    for card in ("course-title", "tasks-title", "plants.east.tasks", "plants.east.in_per_second"):
+        assert card in page, card
+    operators = {
+        "topic": MeasuredOperator("topic", "source", 1, fixed="a topic"),
+        "group": MeasuredOperator(
+            "group", "operator", 2, fixed="Kafka starts no consumers", tasks=({"latency_seconds": 0.0},)
+        ),
+    }
+    for latency, course in ((None, False), (0.2, True)):
+        links = (Link("topic", "group", latency),)
+        east(topology=MeasuredTopology("east", 5.0, 10.0, operators, links).to_document())
+        page = source_of(browsers["viewer"].get("/plants/east/"))
+        assert "Kafka starts no consumers" in page
+        assert "tasks-title" not in page and "plants.east.tasks" not in page
+        assert ("course-title" in page, "plants.east.latency_seconds" in page) == (course, course)
+
+
 SENSORS = {
     "requests": {"value": 41.5, "silent_seconds": 0.0, "unit": "1/s", "title": "Requests", "error": None},
     "waiting": {

@@ -13,6 +13,7 @@ from workers.plants.reached import (
     UNDONE,
     WRONG,
     GivenOrder,
+    Patience,
     followed,
     why_wrong,
 )
@@ -104,6 +105,16 @@ def test_a_plant_that_comes_nearer_is_given_time():
         status = followed(status, order, min(10, 1 + second // 8), START + second)
         assert status.state == PENDING
     assert followed(status, order, 10, START + 88).state == REACHED
+
+
+def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more():
+    """A pool of Celery: it forks each five seconds, and ends a process only when its task has ended."""
+    patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
+    more, fewer = GivenOrder(8, START, "loop x"), GivenOrder(2, START, "loop x")
+    assert followed(None, more, 4, START + 15, patience).state == PENDING
+    assert followed(None, more, 4, START + 31, patience).state == MISSED
+    assert followed(None, fewer, 4, START + 1_800, patience).state == PENDING
+    assert followed(None, fewer, 4, START + 3_601, patience).state == MISSED
 
 
 def test_what_differs_for_a_moment_is_not_doubted_and_what_comes_late_is_trusted_again():

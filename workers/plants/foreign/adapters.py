@@ -16,7 +16,7 @@ from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import PATIENCE_SECONDS
+from workers.plants.reached import USUAL, Patience
 from workers.plants.registry import LOCAL, UnknownPlant
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
@@ -138,9 +138,9 @@ def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
     return kind.steers and (kind.steers_at is None or kind.steers_at(address))
 
 
-def patience_seconds(kind: str) -> float:
+def patience(kind: str) -> Patience:
     """By when what is ordered there is to be in force."""
-    return kinds()[kind].patience_seconds if kind in kinds() else PATIENCE_SECONDS
+    return kinds()[kind].patience if kind in kinds() else USUAL
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from workers.pipeline.status.task_measures import WorkSample, measures
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
 from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.reached import Patience
 
 WINDOW_SECONDS = 15.0
 COUNTS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
@@ -29,7 +30,7 @@ NOT_SET = "it is a source of the job, which brings events in"
 AUTOSCALED = "the Kubernetes operator's autoscaler steers the job (job.autoscaler.enabled): one of both may"
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
 # A rescale waits for the cool-down after the one before, 30 s unless the cluster says otherwise.
-PATIENCE_SECONDS = 45.0
+RESCALE_SECONDS = 45.0
 LONGEST_NAME = 100
 
 
@@ -243,6 +244,6 @@ ADAPTER = AdapterKind(
     title="Flink session cluster, by its REST API",
     options={"job": PlantOption("name or id of the job; empty where only one runs", "Job")},
     example="http://flink.example:8081",
-    patience_seconds=PATIENCE_SECONDS,
+    patience=Patience(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
     make=lambda address: FlinkPlant(address.client(), address.option("job")),
 )

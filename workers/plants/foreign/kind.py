@@ -14,7 +14,7 @@ from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection, SensorStatus
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import Elastic
-from workers.plants.reached import PATIENCE_SECONDS
+from workers.plants.reached import USUAL, Patience
 
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
 LONGEST_OPTION = 200
@@ -120,8 +120,8 @@ class AdapterKind:
     which is allowed for it even where the egress policy keeps that port from others; none: it takes no
     address. ports: more of those. secret: what the named variable holds. file: the option that the text of a
     file is, for `weir attach FILE`. steers: whether anything can be set (loops of parallelism are made);
-    steers_at: at one registration. example: of an address. patience_seconds: by when what was ordered is to
-    be in force there, or nearer (`workers.plants.reached`).
+    steers_at: at one registration. example: of an address. patience: by when what was ordered is to be in
+    force there, or nearer (`workers.plants.reached`).
 
     make: an adapter; the plant is not asked yet. inspect: what is there, in words, and what could be steered
     (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
@@ -144,7 +144,7 @@ class AdapterKind:
     steers: bool = True
     pace: PlantPace | None = None
     steers_at: Callable[[PlantAddress], bool] | None = None
-    patience_seconds: float = PATIENCE_SECONDS
+    patience: Patience = USUAL
 
     def inspected(self, address: PlantAddress) -> FoundPlant:
         """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""

@@ -12,6 +12,7 @@ from workers.plants.foreign.celery_app.redaction import HIDDEN, SHOWN
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
+from workers.plants.reached import Patience
 
 
 def make(address: PlantAddress) -> CeleryPlant:
@@ -59,5 +60,8 @@ ADAPTER = AdapterKind(
         change_seconds=1.0,
         tick_seconds=2.0,
     ),
+    # Celery forks each five seconds, and on a busy host takes seconds more for it. Only idle processes end, so
+    # fewer are there when tasks have ended: an hour, as visibility_timeout gives a task.
+    patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
     inspect=partial(inspect, make=make),
 )
