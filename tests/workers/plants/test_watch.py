@@ -7,14 +7,14 @@ import pytest
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
-from queues.stored_document import changed, plain
+from queues.stored_document import changed, encoded, plain
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
 from workers.control.parts.operators import topology_inputs
-from workers.documents.plants import PlantHolder
+from workers.documents.plants import PlantHolder, PlantSection
 from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
-from workers.plants.foreign.kind import Adapter
+from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import Lookout, PlantWatch
 from workers.plants.memory import MemoryPlant
@@ -99,6 +99,21 @@ def test_an_adapters_own_fault_ends_no_watch(lookout, far):
     far.error = RuntimeError("a bug")
     lookout.observe()
     assert "RuntimeError" in lookout.status().error
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("half a pair: \ud800", "can't be stored"), (10**400, "can't be stored"), ("x" * 5_000_000, "5 MiB")],
+)
+def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, far, times, value, words):
+    lookout.observe()
+    times.now += SECTIONS_SECONDS
+    far.sections = lambda: [PlantSection(title="Tasks", columns=["Name"], rows=[[value]])]
+    lookout.observe()
+    status = lookout.status()
+    assert words in status.error and len(status.error) < 600
+    assert status.topology is not None and not status.sections
+    Snapshot.from_json(encoded(snapshot(status)))
 
 
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):

@@ -1,8 +1,10 @@
 """Observes the registered plants, each in a thread of its own: one that answers slowly keeps nobody waiting.
 
 What was seen stands in the snapshot under `plants`, so that loops decide on the same instant of it as pages
-show. A plant that has not answered for STALE_SECONDS is stale: its last topology is shown as such, and
-nothing is decided on it.
+show. What an adapter says is made a document of the snapshot here, once for each observation, and has to be
+one: text of one plant that is no Unicode, a number beyond all bounds, or more than MOST_BYTES would end the
+snapshot of all. A plant that has not answered for STALE_SECONDS is stale: its last topology is shown as such,
+and nothing is decided on it.
 """
 
 import logging
@@ -13,18 +15,20 @@ from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
-from queues.stored_document import changed
-from workers.documents.consumer_groups import ConsumerGroup
+from queues.stored_document import BadDocument, changed, decoded, encoded
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
 from workers.plants.foreign.adapters import adapter_of, registered
 from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
+from workers.plants.plant import PlantConfused
 
 OBSERVE_SECONDS = 2.0
 STALE_SECONDS = 6.0
 RELOAD_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
+MOST_BYTES = 4 * 2**20  # of one plant in the snapshot
+LONGEST_ERROR = 500
 SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
 logger = logging.getLogger(__name__)
 
@@ -38,12 +42,10 @@ class Lookout:
         self.row, self._make, self._monotonic = row, make, monotonic
         self._adapter: Adapter | None = None
         self._lock = threading.Lock()
-        self._topology: MeasuredTopology | None = None
+        self._seen = PlantStatus(kind=row.kind)
         self._seen_at: float | None = None
         self._error: str | None = None
         self._sections: Sequence[PlantSection] = ()
-        self._groups: Mapping[str, ConsumerGroup] = {}
-        self._revisions: Mapping[str, str] = {}
         self._asked_at: float | None = None  # for its sections
         self._sensors: Mapping[str, SensorStatus] = {}
         self._known_at: dict[str, float] = {}  # when each sensor was
@@ -53,7 +55,8 @@ class Lookout:
         try:
             self._adapter = self._adapter or self._make(self.row)
             topology = replace(self._adapter.topology(), plant=self.row.name)
-            sections = self._sections_now(self._adapter)
+            self._sections = self._sections_now(self._adapter)
+            found = self._found(self._adapter, topology)
         except WeirError as error:
             self._keep_error(str(error))
         except Exception as error:  # an adapter's fault must not end the watch of a plant
@@ -61,37 +64,30 @@ class Lookout:
             self._keep_error(f"looking at it failed ({type(error).__name__}).")
         else:
             with self._lock:
-                self._topology, self._seen_at, self._error = topology, self._monotonic(), None
-                self._sections, self._groups = sections, self._adapter.groups()
-                self._revisions = self._adapter.revisions()
+                self._seen, self._seen_at, self._error = found, self._monotonic(), None
         if self._adapter is not None:
             self._keep_sensors(self._adapter.sensors())
 
     def status(self) -> PlantStatus:
         """As the snapshot has it."""
         with self._lock:
-            seen_at, topology, error = self._seen_at, self._topology, self._error
-            sections, groups = list(self._sections), dict(self._groups)
-            revisions = dict(self._revisions)
+            found, seen_at, error = self._seen, self._seen_at, self._error
             sensors, known_at = dict(self._sensors), dict(self._known_at)
         now = self._monotonic()
         age_seconds = None if seen_at is None else round(now - seen_at, 1)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > STALE_SECONDS else SEEN
-        status = PlantStatus(
-            kind=self.row.kind,
+        if state != SEEN:  # what it was is shown, and no figure of it counts
+            found = changed(found, tasks=None, in_per_second=None, latency_seconds=None)
+        return changed(
+            found,
             state=state,
             age_seconds=age_seconds,
             error=error,
-            topology=topology.to_document() if topology else None,
-            sections=sections,
-            groups=groups,
-            revisions=revisions,
             sensors={
                 name: changed(each, silent_seconds=round(now - known_at[name], 1))
                 for name, each in sensors.items()
             },
         )
-        return status if topology is None or state != SEEN else _with_figures(status, topology)
 
     @property
     def observe_seconds(self) -> float | None:
@@ -101,6 +97,28 @@ class Lookout:
     def close(self) -> None:
         if self._adapter is not None:
             self._adapter.close()
+
+    def _found(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
+        """Raises PlantConfused for what can't stand in a snapshot."""
+        found = PlantStatus(
+            kind=self.row.kind,
+            topology=topology.to_document(),
+            sections=list(self._sections),
+            groups=dict(adapter.groups()),
+            revisions=dict(adapter.revisions()),
+        )
+        try:
+            text = encoded(found)
+            decoded(PlantStatus, text, "plant")
+        except (UnicodeEncodeError, BadDocument) as error:
+            said = str(error)[:LONGEST_ERROR]
+            raise PlantConfused(f"{self.row.name} says what can't be stored ({said}).") from error
+        if len(text) > MOST_BYTES:
+            size, most = f"{len(text) / 2**20:.0f} MiB", f"{MOST_BYTES >> 20} MiB"
+            raise PlantConfused(
+                f"{self.row.name} has {size} to show, more than {most}; have its registration name less of it."
+            )
+        return _with_figures(found, topology)
 
     def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
         """Asked in turn; what is asked too early is what was answered last."""
@@ -124,7 +142,7 @@ class Lookout:
 
     def _keep_error(self, sentence: str) -> None:
         with self._lock:
-            self._error = sentence
+            self._error = sentence if len(sentence) <= LONGEST_ERROR else f"{sentence[:LONGEST_ERROR]}…"
 
 
 class PlantWatch:

@@ -60,8 +60,8 @@ ADAPTER = AdapterKind(
         change_seconds=1.0,
         tick_seconds=2.0,
     ),
-    # Celery forks each five seconds, and on a busy host takes seconds more for it. Only idle processes end, so
-    # fewer are there when tasks have ended: an hour, as visibility_timeout gives a task.
+    # Celery forks each five seconds, and on a busy host takes seconds more for it. Only idle processes end,
+    # so there are fewer when tasks have ended: within an hour, the time that Redis gives a task by default.
     patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
     inspect=partial(inspect, make=make),
 )

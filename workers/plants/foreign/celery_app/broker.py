@@ -9,9 +9,9 @@ are unacknowledged, and how many were published, only its management plugin says
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 import redis
@@ -20,6 +20,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from workers.host import egress
+from workers.plants.foreign.celery_app.outside import count_of
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -27,6 +28,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
 SEPARATORS = ("\x06\x16", ":")
 PRIORITIES = range(1, 10)
+MOST_QUEUES = 200  # of an app: each is asked for once a second
 TLS = ("rediss", "amqps")
 TIMEOUT_SECONDS = 2.0
 FAILURES = (OSError, OperationalError, AMQPError, redis.RedisError)
@@ -71,6 +73,7 @@ def app_of(address: PlantAddress) -> Celery:
     is_redis, is_tls = url.scheme.startswith("redis"), url.scheme in TLS
     port = url.port or SCHEMES[url.scheme]
     host, (user, password) = host_of(url.host, port, is_tls), login_of(address)
+    host = f"[{host}]" if ":" in host else host
     login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
     place = quote(virtual_host_of(address), safe="")
     app = Celery(address.name, set_as_current=False, fixups=[])
@@ -112,7 +115,7 @@ def login_of(address: PlantAddress) -> tuple[str, str]:
 
 def virtual_host_of(address: PlantAddress) -> str:
     """The database of Redis, the virtual host of RabbitMQ: the path of the address."""
-    path = address.url.partition("://")[2].partition("/")[2].strip("/")
+    path = unquote(address.url.partition("://")[2].partition("/")[2].strip("/"))
     return path or ("0" if address.url.startswith("redis") else "/")
 
 
@@ -227,9 +230,8 @@ class AmqpBroker:
         status, row = managed(self._management, self._host, queue)
         if status != 200 or not isinstance(row, dict):
             raise PlantConfused(f"{self._name}: the management plugin refuses us ({status}).")
-        return QueueLength(
-            declared.waiting, consumers=declared.consumers, unacknowledged=row.get("messages_unacknowledged")
-        )
+        unacknowledged = count_of(row.get("messages_unacknowledged"))
+        return replace(declared, unacknowledged=unacknowledged)
 
 
 def managed(client: PlantClient, virtual_host: str, queue: str) -> tuple[int, Any]:

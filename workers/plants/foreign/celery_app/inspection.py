@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign.celery_app.plant import LISTEN, CeleryPlant
@@ -17,14 +18,7 @@ def inspect(
     sleep: Callable[[float], None] = time.sleep,
 ) -> FoundPlant:
     """Its queues and pools, and whether remote control and events answer. Raises what `topology` raises."""
-    quiet = PlantAddress(
-        name=address.name,
-        url=address.url,
-        options={**address.options, "events": LISTEN},
-        secret=address.secret,
-        transport=address.transport,
-    )
-    plant = make(quiet)
+    plant = make(replace(address, options={**address.options, "events": LISTEN}))
     try:
         plant.topology()
         sleep(LISTEN_SECONDS)

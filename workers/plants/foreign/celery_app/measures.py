@@ -18,6 +18,7 @@ from workers.plants.foreign.celery_app.remote_control import WorkerPool
 from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
+MOST_ROWS = 100
 A_QUEUE = "it is a queue, which tasks come in by"
 QUEUE = "queue {}"
 
@@ -136,7 +137,7 @@ def _operator(each: PoolMeasures, most: int) -> MeasuredOperator:
         1,
         max(most, pool.processes),
         pool.fixed,
-        tasks=(task,) * pool.processes if task else (),
+        tasks=(task,) * _rows(pool) if task else (),
     )
 
 
@@ -144,17 +145,24 @@ def _task(each: PoolMeasures) -> Mapping[str, float | None]:
     rate, processes = each.arrivals_per_second, each.pool.processes
     if rate is None or not processes:
         return {}
-    begun = (each.begun_per_second or 0.0) * WINDOW_SECONDS / processes
+    begun = (each.begun_per_second or 0.0) * WINDOW_SECONDS / _rows(each.pool)
     return {
         "latency_seconds": 0.0,
         "service_seconds": each.service_seconds,
         "service_variance": variance(each.run_seconds) if len(each.run_seconds) > 1 else None,
         "arrival_interval_seconds": processes / rate if rate else None,
         "utilisation": min(1.0, each.busy / processes) if each.busy is not None else None,
-        "inputs": rate * WINDOW_SECONDS / processes,
+        "inputs": rate * WINDOW_SECONDS / _rows(each.pool),
         "executions": begun,
         "outputs": begun,
     }
+
+
+def _rows(pool: WorkerPool) -> int:
+    """Processes that have a row of measures each: a thousand green threads have a hundred, with the sums of
+    all.
+    """
+    return min(pool.processes, MOST_ROWS)
 
 
 def unmeasured(pool: WorkerPool) -> PoolMeasures:

@@ -14,7 +14,7 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app import sections
-from workers.plants.foreign.celery_app.broker import Broker, QueueLength
+from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
@@ -24,7 +24,7 @@ from workers.plants.foreign.celery_app.measures import (
     unmeasured,
 )
 from workers.plants.foreign.celery_app.orders import PoolOrders
-from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.kind import Adapter, PlantAddress
 from workers.plants.plant import PlantSilent
@@ -67,6 +67,8 @@ class CeleryPlant(Adapter):
         self._measured: list[PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
         self._unacknowledged: int | None = None
+        self._limits: Mapping[str, Mapping[str, str]] = {}  # worker → name of a task → its rate limit
+        self._left_queues = 0
 
     def topology(self) -> MeasuredTopology:
         """Its queues and pools now. Raises PlantSilent and PlantConfused."""
@@ -75,17 +77,18 @@ class CeleryPlant(Adapter):
         self._ask_for_events(pools)
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
-        at, ready = self._monotonic(), shares(pools, self._lengths)
+        at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)
         before = {each.pool.worker: each for each in self._measured}
         # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
         self._measured = [
-            self._measure(pool, at, ready[pool.worker])
+            self._measure(pool, at, ready[pool.worker], *held[pool.worker])
             if pool.worker in self._fresh
             else before.get(pool.worker, unmeasured(pool))
             for pool in pools
         ]
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
+        self._asked = {worker: each for worker, each in self._asked.items() if worker in living}
         return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
@@ -106,17 +109,22 @@ class CeleryPlant(Adapter):
     def sections(self) -> Sequence[PlantSection]:
         """Workers, queues, kinds of tasks, the last tasks and what failed."""
         workers = [each.pool.worker for each in self._measured]
-        limits, missing = self.control.rate_limits(workers), self.missing()
+        self._limits, missing = self.control.rate_limits(workers), self.missing()
         with self._listener.lock:
             return sections.of(
-                self._measured, self._lengths, self._unacknowledged, self._listener.events, limits, missing
+                self._measured,
+                self._lengths,
+                self._unacknowledged,
+                self._listener.events,
+                self._limits,
+                missing,
             )
 
     def missing(self) -> list[str]:
         """What can't be seen or steered as it is, a sentence each."""
         workers = [each.pool.worker for each in self._measured]
         without = [worker for worker in workers if not self._sends(worker)]
-        return sections.missing(workers, without, self._listener.error, self._asks)
+        return sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
 
     def close(self) -> None:
         self._listener.close()
@@ -147,19 +155,44 @@ class CeleryPlant(Adapter):
                 self._asked[pool.worker] = pool.pid, "already" not in str(answer.get("ok", "already"))
 
     def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
-        """Those that workers take from, and those that were named."""
+        """Those that were named, and those that workers take from; MOST_QUEUES of them."""
         named = (each.strip() for each in self._address.option("queues").split(","))
         taken = (queue for pool in pools for queue in pool.queues)
-        return list(dict.fromkeys([*taken, *filter(None, named)])) or [USUAL_QUEUE]
+        found = list(dict.fromkeys([*filter(None, named), *taken])) or [USUAL_QUEUE]
+        self._left_queues = max(0, len(found) - MOST_QUEUES)
+        return found[:MOST_QUEUES]
 
-    def _measure(self, pool: WorkerPool, at: float, ready: float) -> PoolMeasures:
+    def _held(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
+        """Worker → tasks that it has taken and that wait for a process, tasks at work. Those of which no
+        events come are asked, all at once.
+        """
+        fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
+        silent = [worker for worker in fresh if not self._sends(worker)]
+        taken, busy = self.control.taken(silent), self.control.busy(silent)
+        found: dict[str, tuple[int, int | None]] = {}
+        for worker in silent:
+            limited = self._limited(worker)
+            found[worker] = sum(name not in limited for name in taken.get(worker, ())), busy.get(worker)
+        with self._listener.lock:
+            for worker in set(fresh) - set(silent):
+                waiting = self._listener.events.waiting(worker, self._limited(worker))
+                pool = self._listener.events.pools.get(worker)
+                found[worker] = waiting, len(pool.running) if pool else 0
+        return found
+
+    def _limited(self, worker: str) -> set[str]:
+        """Names of tasks whose rate the worker limits."""
+        return {name for name, limit in self._limits.get(worker, {}).items() if limit}
+
+    def _measure(
+        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None
+    ) -> PoolMeasures:
         history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
-        if self._sends(pool.worker):
-            with self._listener.lock:
-                events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
-                return history.measured(pool, events, at, ready + len(events.waiting), len(events.running))
-        taken, busy = self.control.taken(pool.worker), self.control.busy(pool.worker)
-        return history.measured(pool, None, at, ready + taken, busy)
+        if not self._sends(pool.worker):
+            return history.measured(pool, None, at, ready + waiting, busy)
+        with self._listener.lock:
+            events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
+            return history.measured(pool, events, at, ready + waiting, busy)
 
     def _sends(self, worker: str) -> bool:
         """Whether events of its tasks come, or would if it had any."""
@@ -179,13 +212,19 @@ class CeleryPlant(Adapter):
         elif count < now <= pool.processes:  # a pool that still grows is let grow first
             self._shrink(pool, now, count)
 
+    def _busy(self, worker: str) -> int:
+        busy = self.control.busy([worker]).get(worker)
+        if busy is None:
+            raise PlantSilent(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
+        return busy
+
     def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
         """As many as are idle at once, in one order: by a second one, before they have ended, the same would
         be chosen again. Where too few are, some stay: whoever wants fewer orders it again.
         """
         until = self._monotonic() + SHRINK_SECONDS
         while True:
-            if (fewer := min(now - count, now - self.control.busy(pool.worker))) > 0:
+            if (fewer := min(now - count, now - self._busy(pool.worker))) > 0:
                 now -= fewer
                 self._orders.note(pool.worker, pool.pid, now)
                 self.control.order("pool_shrink", pool.worker, n=fewer)

@@ -16,6 +16,7 @@ SHOWN, HIDDEN = "shown", "hidden"
 MASK = "•••"
 LONGEST_TEXT = 200
 LONGEST_PLAIN = 24
+ENDS = " \t\r\n,()[]{}"  # of words
 SECRET_NAMES = (
     r"pass(?:word|wd|phrase)?|secret|token|api_?key|private_?key|access_?key|credentials?|auth(?:orization)?"
     r"|cookie|session(?:_?id)?|signature|card(?:_?number)?|cvc|cvv|iban|ssn|pin"
@@ -32,7 +33,9 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE
 
 def redacted(text: str, longest: int = LONGEST_TEXT) -> str:
     """The text as it may be shown, at most so long; what is far beyond that is not even read."""
-    text = text[: 4 * longest]
+    if len(text) > 4 * longest:
+        text = text[: 4 * longest]
+        text = text[: max(map(text.rfind, ENDS)) + 1] + MASK  # half a token would not look like one
     text = _NAMED.sub(lambda found: f"{found['name']}{MASK}", text)
     text = _ADDRESS.sub(rf"\1:{MASK}@", text)
     text = _WORD.sub(lambda found: MASK if _is_token(found[0]) else found[0], text)

@@ -6,14 +6,19 @@ is to have fewer is asked to end idle processes only: no task is taken from one 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from workers.plants.foreign.celery_app.broker import FAILURES
+from workers.plants.foreign.celery_app.broker import FAILURES, MOST_QUEUES
+from workers.plants.foreign.celery_app.outside import LONGEST_NAME, count_of, name_of, seconds_of, text_of
+from workers.plants.foreign.celery_app.redaction import redacted
 from workers.plants.plant import PlantConfused, PlantSilent
 
 ANSWER_SECONDS = 1.0
+# Of an app, of a worker; what is said beyond that is not taken.
+MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
 PREFORK = "celery.concurrency.prefork"
 GROWS = (PREFORK, "celery.concurrency.gevent", "celery.concurrency.eventlet")
 
@@ -84,29 +89,25 @@ class RemoteControl:
             raise PlantConfused(f"{self._name} answers what can't be read: {error}.") from None
         except FAILURES as error:
             raise PlantSilent(f"{self._name} can't be reached ({error}).") from None
-        return {str(worker): answer for each in answers or () for worker, answer in each.items()}
+        found = (item for each in answers or () if isinstance(each, Mapping) for item in each.items())
+        known = {name_of(worker): answer for worker, answer in islice(found, MOST_WORKERS)}
+        return {worker: answer for worker, answer in known.items() if worker}
 
-    def pool(self, worker: str) -> WorkerPool:
-        """Of one worker. Raises PlantSilent when it does not answer."""
-        answer = self.ask("stats", workers=[worker]).get(worker)
-        if not isinstance(answer, Mapping):
-            raise PlantSilent(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
-        return pool_of(worker, answer, None)
+    def taken(self, workers: Sequence[str]) -> dict[str, list[str]]:
+        """Worker → the names of the tasks that it has taken and not begun, of those that answer."""
+        return self._tasks("reserved", workers)
 
-    def taken(self, worker: str) -> int:
-        """How many tasks a worker has taken and not begun; 0 of one that does not answer."""
-        return self._count("reserved", worker) or 0
+    def busy(self, workers: Sequence[str]) -> dict[str, int]:
+        """Worker → at how many tasks it works, of those that answer."""
+        return {worker: len(names) for worker, names in self._tasks("active", workers).items()}
 
-    def busy(self, worker: str) -> int:
-        """At how many tasks it works. Raises PlantSilent when it does not answer."""
-        count = self._count("active", worker)
-        if count is None:
-            raise PlantSilent(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
-        return count
-
-    def _count(self, what: str, worker: str) -> int | None:
-        found = self.ask(what, workers=[worker]).get(worker)
-        return len(found) if isinstance(found, list) else None
+    def _tasks(self, what: str, workers: Sequence[str]) -> dict[str, list[str]]:
+        answers = self.ask(what, workers=workers) if workers else {}
+        return {
+            worker: [name_of(_mapping(each).get("name")) for each in found]
+            for worker, found in answers.items()
+            if isinstance(found, list)
+        }
 
     def rate_limits(self, workers: Sequence[str]) -> dict[str, dict[str, str]]:
         """Worker → name of a task → its rate limit, "" for none: of all that the worker knows."""
@@ -123,35 +124,36 @@ class RemoteControl:
         if answer is None:
             raise PlantSilent(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
         if isinstance(answer, Mapping) and (error := answer.get("error")):
-            raise PlantConfused(f"{self._name}: {worker} refuses: {str(error)[:300]}")
+            raise PlantConfused(f"{self._name}: {worker} refuses: {redacted(text_of(error), 300)}")
 
 
 def pool_of(worker: str, stats: Mapping[str, Any], queues: Any) -> WorkerPool:
     """Of what a worker says of itself; what it doesn't say is unknown."""
     pool, total = _mapping(stats.get("pool")), _mapping(stats.get("total"))
-    implementation = str(pool.get("implementation", ""))
-    uptime, prefetch = stats.get("uptime"), stats.get("prefetch_count")
+    implementation = name_of(pool.get("implementation"))
     return WorkerPool(
         worker=worker,
-        pid=stats.get("pid") if isinstance(stats.get("pid"), int) else None,
+        pid=count_of(stats.get("pid")),
         processes=_processes(pool),
         implementation=implementation.partition(":")[0],
         fixed=_fixed(stats, implementation),
         queues=tuple(
-            str(each["name"]) for each in queues or () if isinstance(each, Mapping) and each.get("name")
+            name
+            for each in (queues if isinstance(queues, list) else ())[:MOST_QUEUES]
+            if isinstance(each, Mapping) and (name := name_of(each.get("name")))
         ),
-        total={str(name): int(count) for name, count in total.items() if isinstance(count, int)},
-        uptime_seconds=float(uptime) if isinstance(uptime, (int, float)) else None,
-        prefetch=prefetch if isinstance(prefetch, int) else None,
+        total={name_of(name): number for name, value in total.items() if (number := count_of(value))},
+        uptime_seconds=seconds_of(stats.get("uptime")),
+        prefetch=count_of(stats.get("prefetch_count")),
     )
 
 
 def _processes(pool: Mapping[str, Any]) -> int:
     processes = pool.get("processes")
     if isinstance(processes, list):
-        return len(processes)
-    most = pool.get("max-concurrency")
-    return most if isinstance(most, int) and most >= 0 else 1
+        return min(len(processes), BELIEVED_PROCESSES)
+    most = count_of(pool.get("max-concurrency"))
+    return 1 if most is None else min(most, BELIEVED_PROCESSES)
 
 
 def _fixed(stats: Mapping[str, Any], implementation: str) -> str | None:
@@ -164,9 +166,10 @@ def _fixed(stats: Mapping[str, Any], implementation: str) -> str | None:
 
 
 def _limit(text: Any) -> tuple[str, str]:
-    """Of "name" or "name [rate_limit=10/m]"."""
-    name, _, rest = str(text).partition(" [")
-    return name, rest.rstrip("]").removeprefix("rate_limit=")
+    """Of "name" or "name [rate_limit=10/m]"; none is also said as 0."""
+    name, _, rest = text_of(text)[: 2 * LONGEST_NAME].partition(" [")
+    limit = rest.rstrip("]").removeprefix("rate_limit=")
+    return name, "" if limit.partition("/")[0].strip("0.") == "" else limit
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.measures import PoolMeasures
 from workers.plants.foreign.celery_app.task_events import PoolEvents, SeenTask, TaskEvents
 
-LAST_TASKS, LAST_FAILURES = 50, 10
+LAST_TASKS, LAST_FAILURES, MOST_KINDS, MOST_NAMED = 50, 10, 200, 10
 Value = str | float | None
 
 
@@ -31,12 +31,12 @@ def of(
         _queues(lengths, pools, unacknowledged),
         _kinds(tasks, pools, limits),
         _last(tasks[:LAST_TASKS]),
-        _failures([each for each in tasks if each.error][:LAST_FAILURES]),
+        _failures(events.errors()[:LAST_FAILURES]),
     ]
 
 
 def missing(
-    workers: Sequence[str], without_events: Sequence[str], error: str | None, asks: bool
+    workers: Sequence[str], without_events: Sequence[str], error: str | None, asks: bool, left_queues: int = 0
 ) -> list[str]:
     """What can't be seen or steered, a sentence each."""
     notes = []
@@ -45,12 +45,14 @@ def missing(
             "No worker answers remote control: none runs, or it is switched off"
             " (worker_enable_remote_control). Queues are observed; nothing can be steered."
         )
+    if left_queues:
+        notes.append(f"{left_queues:,} more queues are not observed: the option queues names those that are.")
     if error:
         notes.append(f"Events of workers: {error}.")
     if without_events:
         why = "do not come" if asks else "come only from workers started with -E, or if Weir may ask (events)"
         notes.append(
-            f"Events of tasks of {', '.join(without_events)} {why}: no waits, arguments and errors are known,"
+            f"Events of tasks of {_some(without_events)} {why}: no waits, arguments and errors are known,"
             " and run times by Little's law."
         )
     return notes
@@ -94,7 +96,7 @@ def _worker(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
         _seconds(each.service_seconds),
         *counts,
         pool.prefetch,
-        ", ".join(pool.queues),
+        _some(pool.queues),
     ]
 
 
@@ -121,7 +123,7 @@ def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> lis
         length.unacknowledged,
         length.consumers,
         _seconds(oldest) if length.waiting else 0.0,
-        ", ".join(each.pool.worker for each in takers),
+        _some([each.pool.worker for each in takers]),
     ]
 
 
@@ -131,6 +133,9 @@ def _kinds(
     begun: Counter[str] = Counter()
     for each in pools:
         begun.update(each.pool.total)
+    of_kind: dict[str, list[SeenTask]] = {}
+    for task in tasks:
+        of_kind.setdefault(task.name, []).append(task)
     limited = {name: limit for found in limits.values() for name, limit in found.items() if limit}
     names = dict.fromkeys([*begun, *limited, *(each.name for each in tasks if each.name)])
     return PlantSection(
@@ -141,10 +146,10 @@ def _kinds(
             [
                 name,
                 begun.get(name),
-                *_outcomes([each for each in tasks if each.name == name]),
+                *_outcomes(of_kind.get(name, ())),
                 limited.get(name),
             ]
-            for name in sorted(names)
+            for name in sorted(names)[:MOST_KINDS]
         ],
         empty="No task has been begun.",
     )
@@ -191,6 +196,12 @@ def _failures(tasks: Sequence[SeenTask]) -> PlantSection:
         rows=[[each.id, each.name or None, each.error, each.traceback] for each in tasks],
         empty="No task has failed.",
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first, and how many more."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _seconds(value: float | None) -> float | None:

@@ -6,18 +6,20 @@ to. Times between events of one worker are by its own clock.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from queues.checks import is_number
+from workers.plants.foreign.celery_app.outside import count_of, name_of, seconds_of, text_of
 from workers.plants.foreign.celery_app.redaction import SHOWN, arguments, redacted
 
 SILENT_SECONDS = 20.0
 SAMPLES, FEW = 200, 20
 SAMPLE_SECONDS = 120.0
-MOST_TASKS, SHOWN_TASKS = 20_000, 200
+MOST_TASKS, SHOWN_TASKS, MOST_ERRORS = 20_000, 200, 50
+# Of these those that were silent longest are forgotten: names of workers come and go with their hosts.
+MOST_WORKERS = 500
 WAITS, RUNS, ENDED = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
 LONGEST_TRACEBACK = 4_000
 SENT = "task-sent"  # said by who sends, not by a worker
@@ -76,18 +78,18 @@ class TaskEvents:
         self._shown = shown
         self.pools: dict[str, PoolEvents] = {}
         self._tasks: dict[str, SeenTask] = {}  # the oldest first
+        self._errors: deque[SeenTask] = deque()
 
     def apply(self, event: Mapping[str, Any], now: float) -> None:
         """An event as it came; what can't be understood is passed over."""
-        kind, worker = event.get("type"), event.get("hostname")
-        if not isinstance(kind, str) or not isinstance(worker, str) or kind == SENT:
+        kind, worker = name_of(event.get("type")), name_of(event.get("hostname"))
+        if not kind or not worker or kind == SENT:
             return
-        pool = self.pools.setdefault(worker, PoolEvents(now))
-        pool.heard_at = now
+        pool = self._pool(worker, now)
         group, _, what = kind.partition("-")
         if group == "worker":
             self._worker(pool, worker, what, event.get("pid"))
-        elif group == "task" and isinstance(event.get("uuid"), str):
+        elif group == "task" and name_of(event.get("uuid")):
             pool.sends_tasks = True
             self._task(pool, worker, what, event, now)
 
@@ -99,8 +101,29 @@ class TaskEvents:
         """The newest first."""
         return list(islice(reversed(self._tasks.values()), most))
 
+    def errors(self) -> list[SeenTask]:
+        """The last tasks that failed, the newest first."""
+        return list(reversed(self._errors))
+
+    def waiting(self, worker: str, limited: Collection[str] = ()) -> int:
+        """Tasks that a worker has taken and not begun, but for those of kinds whose rate it limits: they wait
+        for the time, not for a process.
+        """
+        pool = self.pools.get(worker)
+        if pool is None or not limited:
+            return len(pool.waiting) if pool else 0
+        tasks = (self._tasks.get(each) for each in pool.waiting)
+        return sum(task is None or task.name not in limited for task in tasks)
+
     def task(self, task_id: str) -> SeenTask | None:
         return self._tasks.get(task_id)
+
+    def _pool(self, worker: str, now: float) -> PoolEvents:
+        if worker not in self.pools and len(self.pools) >= MOST_WORKERS:
+            del self.pools[min(self.pools, key=lambda name: self.pools[name].heard_at)]
+        pool = self.pools.setdefault(worker, PoolEvents(now))
+        pool.heard_at = now
+        return pool
 
     def _worker(self, pool: PoolEvents, worker: str, what: str, pid: Any) -> None:
         """Of another life of a worker nothing waits and nothing runs any more."""
@@ -113,7 +136,7 @@ class TaskEvents:
 
     def _task(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
         task = self._seen(worker, event, now)
-        at = _number(event.get("timestamp"))
+        at = seconds_of(event.get("timestamp"))
         if what == "received":
             self._received(pool, task, event, at)
         elif what == "started":
@@ -133,6 +156,8 @@ class TaskEvents:
         pool.started += 1
         pool.waiting.discard(task.id)
         pool.running[task.id] = now
+        if len(pool.running) > MOST_TASKS:  # their ends were lost
+            del pool.running[next(iter(pool.running))]
         task.started, task.state = at, RUNS
         if at is not None and task.received is not None and not task.is_later:
             pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
@@ -151,41 +176,43 @@ class TaskEvents:
             setattr(pool, what, getattr(pool, what) + 1)
         elif what == "retried":
             pool.retried += 1
-        seconds = _number(event.get("runtime"))
+        seconds = seconds_of(event.get("runtime"))
         if seconds is None and at is not None and task.started is not None:
             seconds = max(0.0, at - task.started)
         if pool.running.pop(task.id, None) is not None and seconds is not None:
             pool.runs.append(TaskTime(now, seconds))
         task.state, task.runtime_seconds = what, seconds
-        task.error = redacted(_text(event.get("exception")))
-        task.traceback = redacted(_text(event.get("traceback")), LONGEST_TRACEBACK)
+        task.error = redacted(text_of(event.get("exception")))
+        task.traceback = redacted(text_of(event.get("traceback")), LONGEST_TRACEBACK)
+        if task.error:
+            self._errors.append(task)
+            if len(self._errors) > MOST_ERRORS:
+                self._errors.popleft().traceback = ""  # of thousands it would be megabytes
 
     def _seen(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
         """The task, newest now; of those that ended the oldest are forgotten."""
-        task_id = event["uuid"]
+        task_id = name_of(event["uuid"])
         task = self._tasks.pop(task_id, None)
         if task is None:
             task = SeenTask(id=task_id, name="", worker=worker, state=WAITS, at=now)
             if len(self._tasks) >= MOST_TASKS:
-                del self._tasks[next(iter(self._tasks))]
+                self._forget(next(iter(self._tasks)))
         self._tasks[task_id] = task
         task.worker = worker
-        task.name = _text(event.get("name")) or task.name
-        task.retries = int(_number(event.get("retries")) or task.retries)
-        told = arguments(_text(event.get("args")), _text(event.get("kwargs")), self._shown)
+        task.name = name_of(event.get("name")) or task.name
+        task.retries = count_of(event.get("retries")) or task.retries
+        told = arguments(text_of(event.get("args")), text_of(event.get("kwargs")), self._shown)
         task.arguments = told or task.arguments
         return task
+
+    def _forget(self, task_id: str) -> None:
+        """It was heard of longest ago: what waits so long has been begun, and nobody said so."""
+        task = self._tasks.pop(task_id)
+        if (pool := self.pools.get(task.worker)) is not None:
+            pool.waiting.discard(task_id)
 
 
 def recent(samples: deque[TaskTime], now: float) -> list[float]:
     """Of the last SAMPLE_SECONDS; where that are few, the last FEW."""
     found = [each.seconds for each in samples if now - each.at <= SAMPLE_SECONDS]
     return found if len(found) >= FEW else [each.seconds for each in list(samples)[-FEW:]]
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if is_number(value) else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -56,7 +56,7 @@ class FakeCelery:
         self.listener, self.noted = FarListener(), MemoryOrders()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.unacknowledged_now = 0
-        self.asked = []
+        self.asked, self.reserved = [], []
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -103,7 +103,7 @@ class FakeCelery:
         if command == "active":
             return [{"id": str(number)} for number in range(self.busy[worker])]
         if command == "reserved":
-            return []
+            return self.reserved
         if command == "registered":
             return ["shop.work", "shop.mail [rate_limit=10/m]"]
         if command == "enable_events":

@@ -79,6 +79,21 @@ def test_without_events_run_times_follow_from_little_s_law(far):
     assert "enable_events" not in far.asked
 
 
+@pytest.mark.parametrize("events", ["ask", "listen"])
+def test_what_waits_only_for_its_rate_limit_does_not_wait_for_a_process(far, events):
+    far.reserved = [{"name": "shop.mail"}] * 4 + [{"name": "shop.work"}]
+    plant = far.plant(events=events)
+    plant.topology()
+    plant.sections()  # where the limits are asked for
+    far.now += 1.0
+    if events == "ask":
+        for number in range(5):
+            task(far, number, "received", name="shop.work" if number == 4 else "shop.mail")
+    plant.topology()
+    [workers] = [each for each in plant.sections() if each.title == "Workers"]
+    assert workers.rows[0][workers.columns.index("Waiting")] == 1
+
+
 def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_leaves(far):
     plant = far.plant()
     for _ in range(3):

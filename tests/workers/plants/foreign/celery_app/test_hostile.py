@@ -1,0 +1,124 @@
+"""What an app, its workers and whoever sends events to its broker could do to Weir."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues.stored_document import encoded
+from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from workers.plants.foreign.celery_app import task_events
+from workers.plants.foreign.celery_app.broker import MOST_QUEUES
+from workers.plants.foreign.celery_app.redaction import redacted
+from workers.plants.foreign.celery_app.remote_control import pool_of
+from workers.plants.foreign.celery_app.task_events import MOST_WORKERS, TaskEvents
+from workers.plants.foreign.watch import Lookout
+from workers.plants.models import RegisteredPlant
+
+ONE = "celery@one"
+ODD = ["<script>alert(1)</script>", "../../x", "half \ud800", "x" * 300, "", 7, None, True, [], {"a": 1}]
+JUNK = st.recursive(
+    st.sampled_from(ODD) | st.floats() | st.integers() | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("hostname", "uuid", "name", "args", "kwargs", "timestamp", "runtime", "retries", "exception", "pid")
+
+
+def event(number, kind="task-failed", **more):
+    return {"type": kind, "hostname": ONE, "uuid": str(number), "timestamp": 5.0, "name": "shop.work", **more}
+
+
+def observed(far):
+    """The plant's part of the snapshot, as it is published."""
+    lookout = Lookout(RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now)
+    lookout.observe()
+    status = lookout.status()
+    return status, encoded(status)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JUNK), st.sampled_from(["received", "started", "failed"]))
+def test_whatever_an_event_holds_it_is_passed_over_or_can_be_published(fields, kind):
+    far = FakeCelery({ONE: 2})
+    far.listener.events.apply(event(1, f"task-{kind}") | fields, far.now)
+    assert observed(far)[0].error is None
+
+
+@given(st.dictionaries(st.sampled_from(("pid", "pool", "total", "uptime", "prefetch_count")), JUNK), JUNK)
+def test_whatever_a_worker_says_of_itself_is_a_pool(stats, queues):
+    pool = pool_of(ONE, stats, queues)
+    assert 0 <= pool.processes <= 10_000
+    assert pool.begun >= 0
+    encoded({"names": [*pool.queues, *pool.total, pool.implementation]})
+
+
+def test_a_million_queues_are_not_all_asked_for_and_it_is_said():
+    far = FakeCelery({ONE: 2}, queues=[f"queue-{number}" for number in range(1_000_000)])
+    asked, lengths = [], far.lengths
+    far.lengths = lambda queues: asked.extend(queues) or lengths(queues)
+    plant = far.plant(queues="the-one")
+    topology = plant.topology()
+    assert len(topology.operators) <= MOST_QUEUES + 1
+    assert len(asked) == MOST_QUEUES and asked[0] == "the-one"
+    assert "queues are not observed" in " ".join(plant.missing())
+    status, text = observed(far)
+    assert status.error is None and len(text) < 200_000
+
+
+def test_a_pool_of_a_billion_processes_and_names_without_end_make_no_large_document():
+    far = FakeCelery({ONE: 2})
+    total = {f"task-{number}": 1 for number in range(100_000)}
+    far.stats = {"pool": {"implementation": "prefork", "max-concurrency": 10**9}, "total": total}
+    far.plant().topology()
+    status, text = observed(far)
+    assert status.error is None and len(text) < 500_000
+
+
+def test_a_traceback_of_ten_megabytes_costs_neither_time_nor_memory():
+    far, events = FakeCelery({ONE: 2}), TaskEvents()
+    far.listener.events = events
+    huge = "Traceback: password=hunter2 " + "-pass" * 2_000_000
+    begun = time.process_time()
+    for number in range(20):
+        events.apply(event(number, exception=huge, traceback=huge, args=huge), far.now)
+    assert time.process_time() - begun < 5.0
+    kept = sum(len(each.traceback) + len(each.error) + len(each.arguments) for each in events.last(1_000))
+    assert kept < 20 * 5_000
+    status, text = observed(far)
+    assert status.error is None and len(text) < 100_000 and b"hunter2" not in text
+
+
+def test_tracebacks_are_kept_of_the_last_errors_alone_and_these_stay_shown_however_many_succeed():
+    events = TaskEvents()
+    for number in range(200):
+        events.apply(event(number, exception="KeyError", traceback="a line"), 1.0)
+    for number in range(200, 1_000):
+        events.apply(event(number, "task-succeeded"), 1.0)
+    assert sum(bool(each.traceback) for each in events.last(10_000)) == task_events.MOST_ERRORS
+    assert events.errors()[0].id == "199"
+
+
+def test_of_workers_without_end_those_that_were_silent_longest_are_forgotten():
+    events = TaskEvents()
+    for number in range(2 * MOST_WORKERS):
+        worker = f"celery@{number}"
+        events.apply({"type": "worker-heartbeat", "hostname": worker, "pid": 1}, float(number))
+    assert len(events.pools) == MOST_WORKERS
+    assert f"celery@{2 * MOST_WORKERS - 1}" in events.pools and "celery@0" not in events.pools
+
+
+def test_tasks_whose_end_nobody_says_do_not_wait_and_run_for_ever(monkeypatch):
+    monkeypatch.setattr(task_events, "MOST_TASKS", 100)
+    events = TaskEvents()
+    for number in range(1_000):
+        events.apply(event(number, "task-received"), 1.0)
+        events.apply(event(f"r{number}", "task-started"), 1.0)
+    assert len(events.pools[ONE].waiting) <= 100 and len(events.pools[ONE].running) <= 100
+
+
+@pytest.mark.parametrize("cut", range(780, 830, 7))
+def test_half_a_token_at_the_end_of_what_is_read_is_hidden_too(cut):
+    token = "a1" * 60
+    text = " ".join(["note=", *["b2" * 20] * 40])[:cut] + " " + token + " " + "z" * 2_000
+    assert "a1a1" not in redacted(text)
