@@ -116,7 +116,7 @@ class Lookout:
         if len(text) > MOST_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MOST_BYTES >> 20} MiB"
             raise PlantConfused(
-                f"{self.row.name} has {size} to show, more than {most}; have its registration name less of it."
+                f"{self.row.name} has {size} to show, more than {most}; register less of it."
             )
         return _with_figures(found, topology)
 
