@@ -115,9 +115,7 @@ class Lookout:
             raise PlantConfused(f"{self.row.name} says what can't be stored ({said}).") from error
         if len(text) > MOST_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MOST_BYTES >> 20} MiB"
-            raise PlantConfused(
-                f"{self.row.name} has {size} to show, more than {most}; register less of it."
-            )
+            raise PlantConfused(f"{self.row.name} has {size} to show, more than {most}; register less of it.")
         return _with_figures(found, topology)
 
     def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
