@@ -1,0 +1,133 @@
+"""Each kind of loop ticks on a plant with one of everything: calm, overloaded, overloaded with its error budgets
+spent, and calm again. An error in any sensor, law or actuator shows here, within about a second.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from queues.topology import NodeSpec, QueueSpec, Topology
+from tests.console.conftest import sample_snapshot
+from controllers.shedding.ladder import LEVELS
+from tests.workers.snapshots import snapshot_of
+from workers.control import engine
+from workers.control.kinds.registry import KINDS
+from workers.control.loops import ensure_loops
+from workers.control.parts.present import Present
+from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry, Loop
+from workers.plants.foreign import adapters
+from workers.plants.memory import MemoryPlant
+
+START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+TOPOLOGY = Topology(
+    1,
+    {"n1": NodeSpec("n1", "redis://n1:6379/0")},
+    {
+        "alert": QueueSpec("alert", "jobs", {"n1": 1000}),
+        "telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000}),
+    },
+)
+BUDGETS = {
+    "loss": {"target": 0.999, "window_days": 30, "kind": "application", "unit": "events", "pays_for": "shed"},
+    "open": {"target": 0.999, "window_days": 30, "kind": "queue", "pays_for": "throttle"},
+}
+CALM, OVERLOAD = 0.5, 3.0
+LEFT = 3_600.0  # of an error budget, events or s: one a second for an hour
+# (load, share of the error budgets that is left)
+PHASES = ((CALM, 1.0), *[(OVERLOAD, 1.0)] * 2, (OVERLOAD, 0.0), (CALM, 0.0))
+TICK_SECONDS = 6.0
+# What these do needs real nodes (tests/workers/placement), days of history (test_parallelism_loops), or minutes
+# of measuring (tests/controllers/concurrency).
+ONLY_DECIDE = {"rebalancing", "node_scaling", "parallelism_forecast", "concurrency"}
+
+
+class OneOfEverything(Present):
+    """An application, a worker host, a queue of each kind, a foreign plant."""
+
+    applications = ("performance",)
+    hosts = {"jobs@here": {"role": "jobs", "slots": 2}}
+    plants = {"east": adapters.kinds()["flink"]}
+
+
+class ShownPlant(MemoryPlant):
+    """Shows the snapshot that it is given, and keeps what is ordered."""
+
+    def __init__(self) -> None:
+        operators = {"performance/hosts": 2, "performance/sites": 2}
+        super().__init__(START.timestamp, [("alert", "n1"), ("telemetry", "n1")], operators)
+        self.shown = Snapshot()
+        self.hosts = {"jobs@here": self.hosts["jobs@memory"]}
+
+    def observe(self) -> Snapshot:
+        return self.shown
+
+
+def plant_at(plant: ShownPlant, now: datetime, load: float, left_share: float) -> Snapshot:
+    """`load` times as much comes as can be worked off; beyond 1 what waits grows."""
+    found: dict[str, Any] = sample_snapshot()
+    seconds = (now - START).total_seconds()
+    late_seconds = max(0.0, load - 1.0) * seconds
+    for row in found["queues"].values():
+        row |= {
+            "in_per_second": 30.0 * load,
+            "out_per_second": 30.0 * min(1.0, load),
+            "wait_seconds": late_seconds,
+            "clearing_seconds": late_seconds,
+        }
+        waiting = 10_000 if load > 1 else 12
+        row["containers"]["n1"] |= {"waiting_events": waiting, "inserted_events": 1_000 + waiting}
+    done = {"seq": round(seconds), "recent_seconds": [0.1] * 30, "full_seconds": seconds, "per_second": 10.0}
+    found["hosts"] = {"jobs@here": {**plant.hosts["jobs@here"], "done": done}}
+    application = found["pipeline"]["applications"]["performance"]
+    application["patterns"]["load-rises"] |= {"seconds": 0.045, "out_per_second": 4.0}
+    application["result_queue"]["used_bytes"] = 0
+    application["patterns"]["outage"]["types"] = {"load-rises": 4.0}
+    found["producers"]["api"] = {"in_per_second": 50.0, "queues": {"alert": 50.0, "telemetry": 50.0}}
+    found["plants"] = {"east": {"kind": "flink", "state": "seen", "topology": plant.topology().to_document()}}
+    found["objectives"] = {
+        name: {**row, "left": LEFT * left_share, "left_share": left_share} for name, row in BUDGETS.items()
+    }
+    # What the shedding law asks for: the ladder of what the application reads is on its last level.
+    found["loops"] = {
+        "ladder/telemetry": {
+            "id": 1,
+            "law": "ladder",
+            "mode": "auto",
+            "target": {"queue": "telemetry"},
+            "terms": {"rung": len(LEVELS) if load > 1 else 0},
+        }
+    }
+    return snapshot_of({**found, "at": now.timestamp()})
+
+
+def ticks(control: redis.Redis) -> dict[str, list[LedgerEntry]]:
+    """Law → what its loops decided; those of our own plant on auto."""
+    plant, now = ShownPlant(), START
+    plant.shown = plant_at(plant, now, CALM, 1.0)
+    for loop in ensure_loops(OneOfEverything(TOPOLOGY, control, plant.shown)):
+        if "plant" not in loop.target:
+            Loop.objects.filter(pk=loop.pk).update(mode=Loop.Mode.AUTO)
+    entries: dict[str, list[LedgerEntry]] = {name: [] for name in KINDS}
+    for load, left_share in PHASES:
+        now += timedelta(seconds=TICK_SECONDS)
+        plant.shown = plant_at(plant, now, load, left_share)
+        for loop in Loop.objects.all():
+            entry = engine.tick(loop, plant, now, control)
+            assert entry is not None, loop.name
+            entries[loop.law].append(entry)
+    return entries
+
+
+@pytest.mark.django_db
+def test_every_kind_of_loop_decides_on_a_valid_measurement_and_carries_out_what_it_decides(control):
+    found = ticks(control)
+    every = [entry for entries in found.values() for entry in entries]
+    assert [entry.error for entry in every if entry.error] == []
+    own = [entry for entry in every if "plant" not in entry.loop.target]
+    assert {entry.observation["unfit"] for entry in own} == {None}
+    acted = {entry.loop.law for entry in own if entry.action is not None and entry.applied}
+    assert acted == KINDS.keys() - ONLY_DECIDE
+    assert {entry.limited_by for entry in found["shedding"]} >= {"error budget"}
