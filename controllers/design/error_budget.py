@@ -55,6 +55,7 @@ class MinuteCounts:
         self._bad: Floats = np.zeros(minutes)
         self._total: Floats = np.zeros(minutes)
         self._now_minute = now_minute
+        self._ended: dict[int, Counted] = {}  # window → what was counted in it before the running minute
 
     def advance(self, minute: int) -> None:
         """The running minute is this one; what falls out of the window is forgotten."""
@@ -64,6 +65,7 @@ class MinuteCounts:
         places = np.arange(minute - min(passed, self._bad.size) + 1, minute + 1) % self._bad.size
         self._bad[places] = self._total[places] = 0.0
         self._now_minute = minute
+        self._ended.clear()
 
     def add(self, minute: int, bad: float, total: float) -> None:
         """Count in a minute; one that is older than the window is not counted."""
@@ -71,6 +73,8 @@ class MinuteCounts:
         if self._has(minute):
             self._bad[minute % self._bad.size] += bad
             self._total[minute % self._bad.size] += total
+            if minute != self._now_minute:
+                self._ended.clear()
 
     def of(self, minute: int) -> tuple[float, float]:
         """(bad, total) of a minute; (0, 0) of one that is not in the window."""
@@ -81,8 +85,15 @@ class MinuteCounts:
 
     def over(self, minutes: int) -> Counted:
         """Of the newest minutes, the running one included; no more than the window has."""
-        size = self._bad.size
-        places = np.arange(self._now_minute - min(minutes, size) + 1, self._now_minute + 1) % size
+        minutes = min(minutes, self._bad.size)
+        if minutes not in self._ended:
+            self._ended[minutes] = self._summed(minutes)
+        ended, (bad, total) = self._ended[minutes], self.of(self._now_minute)
+        return Counted(ended.bad + bad, ended.total + total, ended.minutes + (total > 0))
+
+    def _summed(self, minutes: int) -> Counted:
+        """Of all but the running one: it is asked for each second, and they change once a minute."""
+        places = np.arange(self._now_minute - minutes + 1, self._now_minute) % self._bad.size
         bad, total = self._bad[places], self._total[places]
         return Counted(float(bad.sum()), float(total.sum()), int(np.count_nonzero(total)))
 

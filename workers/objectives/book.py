@@ -1,7 +1,11 @@
 """Counts, each second, what of the objectives was kept, and knows what is left of their budgets.
 
 One process counts: the observer that publishes. Each snapshot counts for the time since the one before; after
-a pause of more than `GAP_SECONDS` only for a second, so that a time that nobody watched counts neither way.
+a pause of more than `GAP_SECONDS` only for a second, so that a time that nobody watched counts neither way. But
+what a counter says was lost meanwhile is lost (`workers.objectives.figures`).
+
+Lost events are counted in bursts, as batches end; what is lost beyond what is offered in that second counts in
+the next ones, up to what is offered in `CARRIED_SECONDS`.
 A minute is written when it is over, and when the process ends; what a killed one had counted of the running
 minute is lost, and counts neither way. A minute is written whole, so that writing it twice is once.
 """
@@ -16,15 +20,16 @@ from django.db import DatabaseError
 from controllers.design.error_budget import PAIRS, MinuteCounts, allowed, left_share, pair_rate
 from queues.errors import BadInput
 from workers.documents.objectives import ObjectiveStatus
-from workers.documents.snapshot import Snapshot
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.objectives.definitions import is_another, measure_of
-from workers.objectives.figures import subjects
-from workers.objectives.measure import Measure
+from workers.objectives.figures import PlantFigures
+from workers.objectives.measure import Measure, Rates
 from workers.objectives.models import Objective, ObjectiveMinute
 
 logger = logging.getLogger(__name__)
 GAP_SECONDS, MINUTE_SECONDS, MINUTES_PER_DAY = 5.0, 60, 1_440
 TRIM_MINUTES = 60
+CARRIED_SECONDS = 600.0
 MOST_SUBJECTS = 10  # of those that burnt most in a minute
 DIGITS = 3
 
@@ -37,7 +42,8 @@ class ObjectiveTally:
     measure: Measure
     counts: MinuteCounts
     unwritten: dict[int, dict[str, float]] = field(default_factory=dict)
-    now: tuple[float, float] | None = None  # (bad, counted) per second
+    now: Rates = None
+    carried: float = 0.0  # bad, and not counted yet
 
     @classmethod
     def of(cls, objective: Objective, minute: int) -> "ObjectiveTally":
@@ -49,20 +55,22 @@ class ObjectiveTally:
             counts.add(int(each[0]), float(each[1]), float(each[2]))
         return cls(objective, measure_of(objective), counts)
 
-    def count(self, snapshot: Snapshot, minute: int, seconds: float) -> None:
-        """Count what the snapshot shows for so long."""
+    def count(self, figures: PlantFigures, minute: int) -> None:
+        """Count what the snapshot shows."""
         self.counts.advance(minute)
-        found = subjects(self.objective.kind, self.objective.subject, snapshot)
-        rates = {name: self.measure.rates(figures) for name, figures in found.items()}
-        known = {name: each for name, each in rates.items() if each is not None}
+        found, seconds = figures.of(self.objective.kind, self.objective.subject), figures.seconds
+        rates = zip(found, self.measure.rates(list(found.values())), strict=True)
+        known = {name: each for name, each in rates if each is not None}
         self.now = _summed(known.values()) if known else None
-        if self.now is None or self.now[1] <= 0:
+        if self.now is None:
             return
-        self.counts.add(minute, self.now[0] * seconds, self.now[1] * seconds)
-        burnt = self.unwritten.setdefault(minute, {})
-        for name, (bad, _) in known.items():
-            if bad > 0 and name != self.objective.subject:
-                burnt[name] = burnt.get(name, 0.0) + bad * seconds
+        bad, total = self.carried + self.now[0] * seconds, self.now[1] * seconds
+        self.carried = min(max(0.0, bad - total), self.now[1] * CARRIED_SECONDS)
+        burnt = self.unwritten.setdefault(minute, {}) if total > 0 else {}
+        self.counts.add(minute, min(bad, total), total)
+        for name, (lost, _) in known.items():
+            if lost > 0 and name != self.objective.subject:
+                burnt[name] = burnt.get(name, 0.0) + lost * seconds
 
     def status(self) -> ObjectiveStatus:
         """As the snapshot has it."""
@@ -118,21 +126,25 @@ class ObjectiveBook:
     def __init__(self) -> None:
         self._tallies: dict[int, ObjectiveTally] = {}
         self._refused: dict[int, tuple[int, str]] = {}  # objective → (revision, why it can't be read)
-        self._at: float | None = None
+        self._before = NOTHING_SEEN  # what was counted last
         self._minute: int | None = None
         self._written: int | None = None  # the minute in which those before it were written
         self._fails = False
 
-    def step(self, snapshot: Snapshot) -> dict[str, ObjectiveStatus]:
-        """Count this snapshot; name → how the objective stands. Raises what the database raises."""
+    def step(self, snapshot: Snapshot, published: Snapshot | None = None) -> dict[str, ObjectiveStatus]:
+        """Count this snapshot; name → how the objective stands. published: the one before, by whomever: who
+        takes over goes on from there. Raises what the database raises.
+        """
         at = snapshot.at or 0.0
-        minute, passed = int(at // MINUTE_SECONDS), 1.0 if self._at is None else at - self._at
+        before = self._before if self._before.at is not None else published or NOTHING_SEEN
+        minute, passed = int(at // MINUTE_SECONDS), 1.0 if before.at is None else at - before.at
         seconds = 1.0 if passed > GAP_SECONDS else max(0.0, passed)
         objectives = list(Objective.objects.order_by("name"))
         self._follow(objectives, minute)
-        self._at = at
+        figures = PlantFigures(snapshot, before, seconds)
+        self._before = snapshot
         for tally in self._tallies.values():
-            tally.count(snapshot, minute, seconds)
+            tally.count(figures, minute)
         self._minute = minute
         return {each.name: self._status(each) for each in objectives}
 
@@ -147,7 +159,7 @@ class ObjectiveBook:
 
     def rest(self) -> None:
         """Another counts: what this one knows is of the past, and is read again when it counts again."""
-        self._tallies, self._at, self._minute, self._written = {}, None, None, None
+        self._tallies, self._before, self._minute, self._written = {}, NOTHING_SEEN, None, None
 
     def close(self) -> None:
         """Write what was counted of the running minute."""

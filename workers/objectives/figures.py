@@ -10,16 +10,22 @@ They are those of the plant's history (`workers.history.metrics`), and besides:
 | `throttled_share` | queue | share of the time that producers over HTTP are asked to wait |
 | `late_per_second` | application | events/s that came after their window had passed |
 
-A pipeline that does not report has no figures: what it last said is not how it is.
+What is shed or late is counted exactly: by how much its counter has grown since the snapshot before, whatever
+the rate of ten seconds says. An application that was not there before, or whose counter fell, has its rate.
+
+A pipeline that does not report has no figures: what it last said is not how it is. But `latency_p95_seconds`
+is known as long as anything waits: while nothing is handled it is at least what the oldest event has waited, so
+that an outage is no good time. With nothing waiting, either, it is unknown.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from controllers.shedding import ladder
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.queues import QueueStatus
-from workers.documents.snapshot import Snapshot
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history import metrics
 from workers.models import Loop
 
@@ -33,47 +39,92 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 SILENT = ("offline", None)
 
 
-def subjects(kind: str, subject: str, snapshot: Snapshot) -> dict[str, Figures]:
-    """Name → figures, of the one subject or of each of its kind; none where it is not there."""
-    if kind == "plant":
-        return {"": _plant(snapshot)}
-    rows: Mapping[str, Any] = snapshot.queues if kind == "queue" else snapshot.pipeline.applications
-    read: Callable[[str, Any, Snapshot], Figures] = _queue if kind == "queue" else _application
-    return {name: read(name, row, snapshot) for name, row in rows.items() if subject in ("", name)}
+@dataclass(frozen=True)
+class PlantFigures:
+    """The figures of all subjects in a snapshot. before: the snapshot counted before it; seconds: between both
+    that are counted. Each kind is read when it is first asked for, and once.
+    """
+
+    snapshot: Snapshot
+    before: Snapshot = NOTHING_SEEN
+    seconds: float = 1.0
+
+    def of(self, kind: str, subject: str) -> Mapping[str, Figures]:
+        """Name → figures, of the one subject or of each of its kind; none where it is not there."""
+        found: Mapping[str, Figures] = getattr(self, f"_{kind}s")
+        if kind == "plant" or not subject:
+            return found
+        return {subject: found[subject]} if subject in found else {}
+
+    @cached_property
+    def _plants(self) -> Mapping[str, Figures]:
+        totals = {name: getattr(self.snapshot.totals, name) for name in metrics.TOTALS}
+        latency = _latency(totals["latency_p95_seconds"], self.snapshot.queues.values())
+        shedding = self._shedding(self.snapshot.pipeline.applications)
+        return {"": {**totals, "latency_p95_seconds": latency, **shedding}}
+
+    @cached_property
+    def _queues(self) -> Mapping[str, Figures]:
+        return {name: self._queue(name, row) for name, row in self.snapshot.queues.items()}
+
+    @cached_property
+    def _applications(self) -> Mapping[str, Figures]:
+        rows = self.snapshot.pipeline.applications
+        return {name: self._application(name, row) for name, row in rows.items()}
+
+    @property
+    def _is_silent(self) -> bool:
+        return self.snapshot.pipeline.state in SILENT
+
+    def _queue(self, name: str, row: QueueStatus) -> Figures:
+        applications = self.snapshot.pipeline.applications
+        readers = [reader for reader, each in applications.items() if name in each.queues]
+        dead = [each.dead_per_second for each in row.containers.values() if each.dead_per_second is not None]
+        return {
+            **{each: getattr(row, each) for each in metrics.PER_KIND["queues"]},
+            "latency_p95_seconds": _latency(row.latency_p95_seconds, [row]),
+            **self._shedding(readers),
+            "dead_per_second": sum(dead) if dead else None,
+            "throttled_share": _throttled_share(name, self.snapshot),
+        }
+
+    def _application(self, name: str, row: ApplicationStatus) -> Figures:
+        read = [self.snapshot.queues[each] for each in row.queues if each in self.snapshot.queues]
+        if self._is_silent:
+            return {**dict.fromkeys(NAMES["application"]), "latency_p95_seconds": _latency(None, read)}
+        late = sum(each.late_per_second for each in row.operators.values())
+        return {
+            **{each: getattr(row, each) for each in metrics.APPLICATION},
+            "latency_p95_seconds": _latency(row.latency_p95_seconds, read),
+            **self._shedding([name]),
+            "late_per_second": self._counted(name, "late_events", late),
+        }
+
+    def _shedding(self, names: Iterable[str]) -> Figures:
+        """Of these applications together; of none, nothing is offered and nothing shed."""
+        rows = {name: self.snapshot.pipeline.applications[name] for name in names}
+        if rows and self._is_silent:
+            return dict.fromkeys(SHEDDING)
+        offered = sum(row.offered_per_second or 0.0 for row in rows.values())
+        shed = sum(
+            self._counted(name, "shed_events", row.shed_per_second or 0.0) for name, row in rows.items()
+        )
+        return dict(zip(SHEDDING, (offered, shed), strict=True))
+
+    def _counted(self, application: str, counter: str, rate_per_second: float) -> float:
+        """By how much a counter has grown, per second that is counted; the rate where that is not known."""
+        rows = [each.pipeline.applications.get(application) for each in (self.before, self.snapshot)]
+        before, now = (None if row is None else int(getattr(row, counter)) for row in rows)
+        if before is None or now is None or now < before or self.seconds <= 0:
+            return rate_per_second
+        return (now - before) / self.seconds
 
 
-def _plant(snapshot: Snapshot) -> Figures:
-    totals = {name: getattr(snapshot.totals, name) for name in metrics.TOTALS}
-    return {**totals, **_shedding(snapshot.pipeline.applications.values(), snapshot)}
-
-
-def _queue(name: str, row: QueueStatus, snapshot: Snapshot) -> Figures:
-    readers = [each for each in snapshot.pipeline.applications.values() if name in each.queues]
-    dead = [each.dead_per_second for each in row.containers.values() if each.dead_per_second is not None]
-    return {
-        **{each: getattr(row, each) for each in metrics.PER_KIND["queues"]},
-        **_shedding(readers, snapshot),
-        "dead_per_second": sum(dead) if dead else None,
-        "throttled_share": _throttled_share(name, snapshot),
-    }
-
-
-def _application(name: str, row: ApplicationStatus, snapshot: Snapshot) -> Figures:
-    if snapshot.pipeline.state in SILENT:
-        return dict.fromkeys(NAMES["application"])
-    return {
-        **{each: getattr(row, each) for each in metrics.APPLICATION},
-        **_shedding([row], snapshot),
-        "late_per_second": sum(each.late_per_second for each in row.operators.values()),
-    }
-
-
-def _shedding(rows: Iterable[ApplicationStatus], snapshot: Snapshot) -> Figures:
-    """Of these applications together; of none, nothing is offered and nothing shed."""
-    found = list(rows)
-    if found and snapshot.pipeline.state in SILENT:
-        return dict.fromkeys(SHEDDING)
-    return {name: sum(getattr(each, name) or 0.0 for each in found) for name in SHEDDING}
+def _latency(handled_seconds: float | None, queues: Iterable[QueueStatus]) -> float | None:
+    """Of what is handled; where nothing is, so long has the oldest event of these queues waited."""
+    if handled_seconds is not None:
+        return handled_seconds
+    return max((row.wait_seconds for row in queues if row.wait_seconds), default=None)
 
 
 def _throttled_share(queue: str, snapshot: Snapshot) -> float | None:

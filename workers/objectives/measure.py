@@ -6,7 +6,8 @@ is unknown, and counts neither way; `wait_seconds <= 30` that is false makes the
 the other says.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from workers.objectives.figures import NAMES, Figures
 from workers.pipeline.patterns.predicate import Predicate, Quantity, parse, parse_quantity
 
 SECONDS, EVENTS = "s", "events"
+Rates = tuple[float, float] | None  # (bad, counted) per second; None while that is not known
 
 
 @dataclass(frozen=True)
@@ -32,25 +34,33 @@ class Measure:
         """What is counted: seconds, unless a figure says how much there is of something else."""
         return EVENTS if self.of is not None and self.of.columns else SECONDS
 
-    def rates(self, figures: Figures) -> tuple[float, float] | None:
-        """(bad, counted) per second; None while that is not known. No more is bad than there is."""
-        columns = {name: pa.array([value], pa.float64()) for name, value in figures.items()}
-        total = 1.0 if self.of is None else _first(self.of.values(columns, 1))
+    @property
+    def names(self) -> frozenset[str]:
+        """The figures that it reads."""
+        read = (self.condition, self.lost, self.of)
+        return frozenset[str]().union(*(each.columns for each in read if each is not None))
+
+    def rates(self, subjects: Sequence[Figures]) -> list[Rates]:
+        """Of each subject; all at once, since there may be many."""
+        count = len(subjects)
+        columns = {
+            name: pa.array([figures[name] for figures in subjects], pa.float64()) for name in self.names
+        }
+        totals = [1.0] * count if self.of is None else self.of.values(columns, count).to_pylist()
         if self.lost is not None:
-            bad = _first(self.lost.values(columns, 1))
-        else:
-            assert self.condition is not None
-            good = self.condition.truth(columns, 1)[0].as_py()
-            bad = None if good is None or total is None else (0.0 if good else total)
-        if bad is None or total is None or not total >= 0:
-            return None
-        return min(max(bad, 0.0), total), total
+            found = zip(self.lost.values(columns, count).to_pylist(), totals, strict=True)
+            return [_known(bad, total) for bad, total in found]
+        assert self.condition is not None
+        good = self.condition.truth(columns, count).to_pylist()
+        pairs = zip(good, totals, strict=True)
+        return [_known(None if kept is None else 0.0 if kept else total, total) for kept, total in pairs]
 
 
-def _first(column: pa.DoubleArray) -> float | None:
-    value = column[0].as_py()
-    # A share of nothing is no number, and says as little as what is not known.
-    return value if value is not None and abs(value) < float("inf") else None
+def _known(bad: float | None, total: float | None) -> Rates:
+    """A share of nothing is no number, and says as little as what is not known."""
+    if bad is None or total is None or not (math.isfinite(bad) and math.isfinite(total)) or total < 0:
+        return None
+    return max(bad, 0.0), total
 
 
 def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
@@ -68,6 +78,8 @@ def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     )
     for field in ("condition", "lost", "of"):
         _check_names(kind, getattr(found, field), field)
+    if found.of is not None and not found.of.columns and not found.of.values({}, 1)[0].as_py() > 0:
+        raise BadInput("of", "takes how much there is: a figure, or a number above 0, such as 1.")
     return found
 
 
@@ -87,4 +99,6 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
             else expression.values(columns, 1)
         )
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
-        raise BadInput(field, "compares or calculates with a text; every figure is a number.") from None
+        raise BadInput(
+            field, "can't be calculated: every figure is a number, and so is what it is compared with."
+        ) from None

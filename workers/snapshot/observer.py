@@ -79,7 +79,7 @@ class Observer:
             return None
         snapshot = changed(snapshot, seq=self._before.seq + 1 if self._before else 1)
         if self._objectives is not None:
-            snapshot = changed(snapshot, objectives=self._objectives.step(snapshot))
+            snapshot = changed(snapshot, objectives=self._objectives.step(snapshot, self._before))
         stored = snapshot.to_json()
         patch = None if self._before is None else document_difference(self._before, snapshot)
         with self._control.pipeline(transaction=True) as pipe:

@@ -1,6 +1,7 @@
 """What a second of the plant counts for an objective, and what is kept of each minute."""
 
 from datetime import UTC, datetime
+from time import process_time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from queues.stored_document import changed
 from tests.workers.snapshots import snapshot_of
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.definitions import MOST_OBJECTIVES, define, document, measure_of
-from workers.objectives.figures import subjects
+from workers.objectives.figures import PlantFigures
 from workers.objectives.measure import measure
 from workers.objectives.models import Objective, ObjectiveMinute
 
@@ -29,9 +30,14 @@ LOST = {
 
 
 def plant(at: float, wait_seconds: float | None = 1.0, **shed: float) -> Any:
-    """A plant of two queues; shed: application → events/s of the 100 that it is offered."""
+    """A plant of two queues; shed: application → events/s of the 100 that it is offered, and its counter."""
     rows = {
-        name: {"queues": ["alert"], "offered_per_second": 100.0, "shed_per_second": rate}
+        name: {
+            "queues": ["alert"],
+            "offered_per_second": 100.0,
+            "shed_per_second": rate,
+            "shed_events": round(rate * (at - START)),
+        }
         for name, rate in shed.items()
     }
     return snapshot_of(
@@ -120,12 +126,47 @@ def test_shed_events_are_booked_on_the_objective_and_each_application_says_what_
     assert ObjectiveMinute.objects.get().burnt == {"b": 120.0}
 
 
+def shedding(at: float, shed_events: int) -> Any:
+    """An application whose counter says so, whatever its rate of the last ten seconds says."""
+    snapshot = plant(at, a=7.0)
+    row = changed(snapshot.pipeline.applications["a"], shed_events=shed_events)
+    return changed(snapshot, pipeline=changed(snapshot.pipeline, applications={"a": row}))
+
+
 @pytest.mark.django_db
-def test_a_pipeline_that_does_not_report_has_no_figures():
+def test_each_shed_event_is_booked_once_however_they_come():
     define("loss", LOST, None, NOW)
-    silent = plant(START, a=1.0)
+    book, before = ObjectiveBook(), shedding(START - 1, 1_000)
+    # A batch of ten seconds at once, more than is offered in that second; a pause; a batch while nobody counted.
+    for second, shed_events in ((0, 1_000), (1, 1_350), (2, 1_350), (3, 1_351), (4, 1_351), (300, 1_400)):
+        said = book.step(shedding(START + second, shed_events), before)["loss"]
+    assert (said.bad, said.total) == (400.0, 600.0)
+    # Another that takes over goes on from what was published; a counter that fell counts by its rate.
+    other = ObjectiveBook()
+    assert other.step(shedding(START + 301, 1_410), shedding(START + 300, 1_400))["loss"].bad == 10.0
+    assert other.step(shedding(START + 302, 3))["loss"].bad == 17.0
+
+
+@pytest.mark.django_db
+def test_a_pipeline_that_does_not_report_has_no_figures_but_the_wait_of_what_it_reads():
+    define("loss", LOST, None, NOW)
+    late = {"kind": "application", "condition": "latency_p95_seconds <= 15", "target": 0.99}
+    define("late", late, None, NOW)
+    silent = plant(START, wait_seconds=20.0, a=1.0)
     silent = changed(silent, pipeline=changed(silent.pipeline, state="offline"))
-    assert ObjectiveBook().step(silent)["loss"].total == 0.0
+    said = ObjectiveBook().step(silent)
+    assert said["loss"].total == 0.0
+    assert (said["late"].bad, said["late"].total) == (1.0, 1.0)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("about", [{"kind": "queue", "subject": "alert"}, {"kind": "plant"}])
+def test_while_nothing_is_handled_the_latency_is_what_the_oldest_event_has_waited(about):
+    define("late", {**about, "condition": "latency_p95_seconds <= 15", "target": 0.99}, None, NOW)
+    said = []
+    for wait_seconds in (0.0, 3.0, 16.0):
+        said.append(ObjectiveBook().step(plant(START, wait_seconds))["late"])
+    assert [(each.bad, each.total) for each in said] == [(0.0, 0.0), (0.0, 1.0), (1.0, 1.0)]
 
 
 @pytest.mark.django_db
@@ -182,6 +223,7 @@ def test_an_objective_that_can_t_be_read_says_so_and_the_others_are_counted():
         ({**LATENCY, "pays_for": "shed"}, "pays_for"),
         ({**LOST, "pays_for": "throttle"}, "pays_for"),
         ({**LOST, "of": ""}, "of"),
+        ({**LOST, "of": "0", "pays_for": ""}, "of"),
         ({**LOST, "lost": "shed_per_second > 1"}, "lost"),
     ],
 )
@@ -215,27 +257,68 @@ def test_a_condition_is_true_false_or_unknown_as_sql_has_it(wait, latency, bound
     found = measure("queue", f"wait_seconds <= {bound} and latency_p95_seconds <= {bound}", "", "")
     parts = [None if each is None else each <= bound for each in (wait, latency)]
     expected = False if False in parts else None if None in parts else True
-    rates = found.rates({"wait_seconds": wait, "latency_p95_seconds": latency})
-    assert rates == (None if expected is None else (0.0 if expected else 1.0, 1.0))
+    rates = found.rates([{"wait_seconds": wait, "latency_p95_seconds": latency}] * 2)
+    assert rates == 2 * [None if expected is None else (0.0 if expected else 1.0, 1.0)]
 
 
 @given(st.floats(-10, 1e6), st.floats(-10, 1e6))
-def test_no_more_is_bad_than_there_is(shed, offered):
+def test_less_than_nothing_is_not_lost_and_of_less_than_nothing_it_is_not_known(shed, offered):
     found = measure("plant", "", "shed_per_second", "offered_per_second")
-    rates = found.rates({"shed_per_second": shed, "offered_per_second": offered})
-    assert rates is None if offered < 0 else rates == (min(max(shed, 0.0), offered), offered)
+    rates = found.rates([{"shed_per_second": shed, "offered_per_second": offered}])
+    assert rates == [None if offered < 0 else (max(shed, 0.0), offered)]
 
 
 def test_a_share_of_nothing_is_unknown():
-    found = measure("plant", "", "shed_per_second / offered_per_second", "1")
-    assert found.rates({"shed_per_second": 0.0, "offered_per_second": 0.0}) is None
+    nothing = {"shed_per_second": 0.0, "offered_per_second": 0.0}
+    assert measure("plant", "", "shed_per_second / offered_per_second", "1").rates([nothing]) == [None]
+    for condition in ("shed_per_second / offered_per_second <= 0.1", "not shed_per_second in (1, 2)"):
+        unknown = {**nothing, "shed_per_second": None} if " in " in condition else nothing
+        assert measure("plant", condition, "", "").rates([unknown]) == [None]
+
+
+# (expression, whether it is taken): what somebody might try to run, to exhaust, or to read.
+ATTACKS = [
+    ("(" * 13 + "wait_seconds" + ")" * 13 + " <= 3", False),
+    ("(" * 100_000 + "wait_seconds <= 3" + ")" * 100_000, False),
+    ("not " * 300 + "(wait_seconds <= 3)", False),
+    ("wait_seconds <= " + "-" * 1_900 + "1", False),
+    ("wait_seconds <= " + "+".join(["1"] * 900), False),
+    ("wait_seconds <= 9 ** 9 ** 9", False),
+    ("wait_seconds <= 1e400", False),
+    ("wait_seconds <= " + "9" * 50, False),
+    ("wait_seconds <= " + "*".join(["9999999999999999999"] * 19), True),
+    ("wait_seconds / 0 <= 3", True),
+    ("wait_seconds <= 3" + "\0", False),
+    ("'a' * 99999999 == wait_seconds", False),
+    ("wait_seconds.__class__ == 1", False),
+    ("(lambda: 1)() > 0", False),
+    ('f"{1}" == wait_seconds', False),
+    ("../../etc/passwd == 1", False),
+    ("queues.alert.wait_seconds <= 3", False),
+    ("wait_seconds in (" + ",".join(["1"] * 900) + ")", True),
+    ("'" * 1_999, False),
+]
+
+
+@pytest.mark.parametrize(("text", "is_taken"), ATTACKS, ids=[text[:24] for text, _ in ATTACKS])
+def test_an_expression_is_never_code_and_takes_bounded_time(text, is_taken):
+    began = process_time()
+    if is_taken:
+        found = measure("queue", text, "", "")
+        for value in (None, 0.0, 1e308):
+            found.rates([dict.fromkeys(found.names, value)])
+    else:
+        with pytest.raises(BadInput) as refused:
+            measure("queue", text, "", "")
+        assert len(str(refused.value)) < 500
+    assert process_time() - began < 5.0, "a bound far above what any takes"
 
 
 def test_throttling_counts_where_the_ladder_acts_and_not_where_it_advises():
     def share(mode: str, level: int, closed: float | None) -> float | None:
         loop = {"mode": mode, "actuator": level, "terms": {"closed_share": closed}}
         snapshot = snapshot_of({"queues": {"alert": {}}, "loops": {"ladder/alert": loop}})
-        return subjects("queue", "alert", snapshot)["alert"]["throttled_share"]
+        return PlantFigures(snapshot).of("queue", "alert")["alert"]["throttled_share"]
 
     assert share("auto", 4, 0.25) == 0.25
     assert share("auto", 3, 0.25) == 0.0

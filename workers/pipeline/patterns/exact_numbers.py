@@ -5,7 +5,7 @@ whole numbers take part, rows are worked one by one:
 
     whole with whole     compared, added, subtracted and multiplied exactly
     whole with double    compared exactly; what is calculated of the two is a double
-    divided              a double; by 0 infinite, or NaN, which equals nothing
+    divided              a double; by 0 infinite, and 0 by 0 unknown
 
 Unknown is None, and so is what is calculated of it or compared with it.
 """
@@ -91,7 +91,12 @@ def calculated(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
     if is_number(left) and is_number(right):
         number: int | float = of(left, right)
         return number
-    return Worked(None if None in pair else of(*pair) for pair in _pairs(left, right))
+    return Worked(None if None in pair else _defined(of(*pair)) for pair in _pairs(left, right))
+
+
+def _defined(number: int | float) -> Number:
+    """None of what is no number."""
+    return number if number == number else None
 
 
 def negated(value: Any) -> Worked | int | float:

@@ -3,7 +3,7 @@
 `value > 80 and key == "total"` — comparisons (`==  !=  <  <=  >  >=  in  not in`, also `=` and `<>`), `and`,
 `or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`; `"text" in column` searches for a
 part of a text; `prev(column)` is the column of the previous event of the same key. A comparison with an
-unknown (null, and prev() at the first event) is not true, nor is its `not`, as in SQL. One predicate is
+unknown (null, prev() at the first event, and 0 / 0) is not true, nor is its `not`, as in SQL. One predicate is
 evaluated over a whole Arrow batch at once. Whole numbers are exact (`exact_numbers`).
 """
 
@@ -33,7 +33,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: pc.add,
     ast.Sub: pc.subtract,
     ast.Mult: pc.multiply,
-    ast.Div: lambda left, right: pc.divide(_real(left), _real(right)),
+    ast.Div: lambda left, right: _quotient(_real(left), _real(right)),
 }
 _WORDS = {"true": True, "false": False}
 _PREVIOUS = "prev"
@@ -340,8 +340,15 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
     if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], str):
         held = exact_numbers.among(left, members)
         return held if isinstance(op, ast.In) else pc.invert(held)
-    present = pc.and_kleene(pc.is_in(left, value_set=pa.array(members)), pc.is_valid(left))
-    return present if isinstance(op, ast.In) else pc.and_kleene(pc.invert(present), pc.is_valid(left))
+    # Of null, is_in says false; whether it is among them is unknown.
+    held = pc.if_else(pc.is_valid(left), pc.is_in(left, value_set=pa.array(members)), None)
+    return held if isinstance(op, ast.In) else pc.invert(held)
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    """By 0 infinite; of nothing by nothing it is unknown."""
+    found = pc.divide(left, right)
+    return pc.if_else(pc.is_nan(found), None, found)
 
 
 def _real(value: Any) -> Any:
