@@ -3,7 +3,7 @@
 `value > 80 and key == "total"` — comparisons (`==  !=  <  <=  >  >=  in  not in`, also `=` and `<>`), `and`,
 `or`, `not`, arithmetic (`+ - * /`), numbers, strings, `true` and `false`; `"text" in column` searches for a
 part of a text; `prev(column)` is the column of the previous event of the same key. A comparison with an
-unknown (null, prev() at the first event, and 0 / 0) is not true, nor is its `not`, as in SQL. One predicate is
+unknown (null, prev() at the first event, 0 / 0) is not true, nor is its `not`, as in SQL. One predicate is
 evaluated over a whole Arrow batch at once. Whole numbers are exact (`exact_numbers`).
 """
 
