@@ -41,8 +41,8 @@ SILENT = ("offline", None)
 
 @dataclass(frozen=True)
 class PlantFigures:
-    """The figures of all subjects in a snapshot. before: the snapshot counted before it; seconds: between both
-    that are counted. Each kind is read when it is first asked for, and once.
+    """The figures of all subjects in a snapshot. before: the snapshot counted before it; seconds: between
+    both that are counted. Each kind is read when it is first asked for, and once.
     """
 
     snapshot: Snapshot
