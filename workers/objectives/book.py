@@ -1,8 +1,8 @@
 """Counts, each second, what of the objectives was kept, and knows what is left of their budgets.
 
-One process counts: the observer that publishes. Each snapshot counts for the time since the one before; after
-a pause of more than `GAP_SECONDS` only for a second, so that a time that nobody watched counts neither way. But
-what a counter says was lost meanwhile is lost (`workers.objectives.figures`).
+One process counts: the observer that publishes. Each snapshot counts for the time since the one before;
+after a pause of more than `GAP_SECONDS` only for a second, so that a time that nobody watched counts neither
+way. But what a counter says was lost meanwhile is lost (`workers.objectives.figures`).
 
 Lost events are counted in bursts, as batches end; what is lost beyond what is offered in that second counts in
 the next ones, up to what is offered in `CARRIED_SECONDS`.

@@ -14,8 +14,8 @@ What is shed or late is counted exactly: by how much its counter has grown since
 the rate of ten seconds says. An application that was not there before, or whose counter fell, has its rate.
 
 A pipeline that does not report has no figures: what it last said is not how it is. But `latency_p95_seconds`
-is known as long as anything waits: while nothing is handled it is at least what the oldest event has waited, so
-that an outage is no good time. With nothing waiting, either, it is unknown.
+is known as long as anything waits: while nothing is handled it is at least what the oldest event has waited,
+so that an outage is no good time. With nothing waiting, either, it is unknown.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Each kind of loop ticks on a plant with one of everything: calm, overloaded, overloaded with its error budgets
+"""Each kind of loop ticks on a plant with one of everything: calm, overloaded, overloaded with budgets
 spent, and calm again. An error in any sensor, law or actuator shows here, within about a second.
 """
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 
+from controllers.shedding.ladder import LEVELS
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
-from controllers.shedding.ladder import LEVELS
 from tests.workers.snapshots import snapshot_of
 from workers.control import engine
 from workers.control.kinds.registry import KINDS
@@ -39,8 +39,8 @@ LEFT = 3_600.0  # of an error budget, events or s: one a second for an hour
 # (load, share of the error budgets that is left)
 PHASES = ((CALM, 1.0), *[(OVERLOAD, 1.0)] * 2, (OVERLOAD, 0.0), (CALM, 0.0))
 TICK_SECONDS = 6.0
-# What these do needs real nodes (tests/workers/placement), days of history (test_parallelism_loops), or minutes
-# of measuring (tests/controllers/concurrency).
+# What these do needs real nodes (tests/workers/placement), days of history (test_parallelism_loops), or
+# minutes of measuring (tests/controllers/concurrency).
 ONLY_DECIDE = {"rebalancing", "node_scaling", "parallelism_forecast", "concurrency"}
 
 

@@ -137,7 +137,7 @@ def shedding(at: float, shed_events: int) -> Any:
 def test_each_shed_event_is_booked_once_however_they_come():
     define("loss", LOST, None, NOW)
     book, before = ObjectiveBook(), shedding(START - 1, 1_000)
-    # A batch of ten seconds at once, more than is offered in that second; a pause; a batch while nobody counted.
+    # A batch of ten seconds at once, more than is offered in it; a pause; a batch while nobody counted.
     for second, shed_events in ((0, 1_000), (1, 1_350), (2, 1_350), (3, 1_351), (4, 1_351), (300, 1_400)):
         said = book.step(shedding(START + second, shed_events), before)["loss"]
     assert (said.bad, said.total) == (400.0, 600.0)
