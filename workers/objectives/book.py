@@ -5,9 +5,9 @@ after a pause of more than `GAP_SECONDS` only for a second, so that a time that 
 way. But what a counter says was lost meanwhile is lost (`workers.objectives.figures`).
 
 Lost events are counted in bursts, as batches end; what is lost beyond what is offered in that second counts
-in the next ones, up to what is offered in `CARRIED_SECONDS`. A minute is written when it is over, and when the
-process ends; what a killed one had counted of the running minute is lost, and counts neither way. A minute is
-written whole, so that writing it twice is once.
+in the next ones, up to what is offered in `CARRIED_SECONDS`. A minute is written when it is over, and when
+the process ends; what a killed one had counted of the running minute is lost, and counts neither way. A
+minute is written whole, so that writing it twice is once.
 """
 
 import logging
