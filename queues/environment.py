@@ -324,8 +324,8 @@ PIPELINE_STUCK_SECONDS = Seconds(
 HERON = Variable("WEIR_HERON", "the command that scales a Heron topology", "heron")
 PLANT_COMMANDS = Variable(
     "WEIR_PLANT_COMMANDS",
-    "commands that declared plants may call, separated by ;, each the words that a call must begin with:"
-    " /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
+    "commands that declared plants may call, separated by ;, each the words that a call must begin with, its"
+    " options among them: /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
     unset="none",
 )
 PLANT_FILES = Variable(

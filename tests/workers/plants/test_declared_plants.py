@@ -331,8 +331,9 @@ def database(tmp_path, *statements):
         ("SELECT count(*) FROM jobs", 2.0, ""),
         ("WITH some AS (SELECT n FROM jobs) SELECT sum(n) FROM some", 3.0, ""),
         ("SELECT max(n) FROM jobs WHERE n > 9", None, ""),
-        ("SELECT n FROM jobs", None, "2 rows of 1 values"),
-        ("SELECT 1, 2", None, "1 rows of 2 values"),
+        ("SELECT n FROM jobs WHERE n > 9", None, ""),
+        ("SELECT n FROM jobs", None, "several rows"),
+        ("SELECT 1, 2", None, "a row of 2 values"),
         ("SELECT absent FROM jobs", None, "no such column"),
         ("WITH x AS (SELECT 1) DELETE FROM jobs", None, "not authorized"),
         ("SELECT load_extension(''/tmp/x'')", None, "not authorized"),
@@ -371,7 +372,7 @@ def command(tmp_path, monkeypatch, body, allowed="", timeout=None):
     script.write_text(f"#!/bin/sh\n{body}\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     (tmp_path / "now").write_text("2")
-    monkeypatch.setenv("WEIR_PLANT_COMMANDS", allowed or str(script))
+    monkeypatch.setenv("WEIR_PLANT_COMMANDS", allowed or f"{script} --to")
     monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
     text = f"""name: local
 sensors:

@@ -6,7 +6,9 @@ a number. A command is a list of arguments and never goes through a shell; it mu
 allows it (WEIR_PLANT_COMMANDS), gets no secret of ours in its environment, and ends after COMMAND_SECONDS.
 """
 
+import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -127,7 +129,7 @@ Call = HttpCall | CommandCall
 
 def check_allowed(arguments: Sequence[str], where: str) -> None:
     """Raise Forbidden unless an administrator allows what begins so. The last word that is allowed may be the
-    beginning of an argument, such as worker@.
+    beginning of an argument, such as worker@. What follows is no option: one may turn a command into another.
     """
     allowed = [each.split() for each in variables.PLANT_COMMANDS.text().split(";") if each.strip()]
     if not any(_begins(arguments, words) for words in allowed):
@@ -142,6 +144,8 @@ def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:
     *first, last = words
     given = list(arguments[: len(words)])
     if len(given) < len(words) or given[:-1] != first:
+        return False
+    if any(each.startswith("-") for each in arguments[len(words) :]):
         return False
     return given[-1] == last or (len(words) > 1 and last[-1:] in "@=:/-" and given[-1].startswith(last))
 
@@ -160,7 +164,7 @@ def _run(arguments: Sequence[str]) -> tuple[int, str]:
         try:
             status = process.wait(COMMAND_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # with what it has started
             process.wait()
             raise
         said.seek(0)
@@ -209,5 +213,10 @@ def _command(document: Any, where: str) -> CommandCall:
     ]
     if not PurePosixPath(arguments[0]).is_absolute() or PLACE.search(arguments[0]):
         raise BadInput(f"{where}[0]", "takes the whole path of a program, such as /usr/bin/systemctl")
+    for place, each in enumerate(arguments):
+        if each.startswith("$change"):
+            raise BadInput(
+                f"{where}[{place}]", "takes $change behind a word, as --by=$change: it may be negative"
+            )
     check_allowed(arguments, where)
     return CommandCall(tuple(arguments))

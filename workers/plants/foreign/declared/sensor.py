@@ -3,7 +3,7 @@
 | source | keys | the number |
 |---|---|---|
 | PromQL | `promql`, `prometheus` (where not the plant's) | of a scalar or the only series; NaN: not known |
-| SQL | `sql`, `database` (variable with the address) | the only value of the only row; NULL: not known |
+| SQL | `sql`, `database` (variable with the address) | the only value of the only row; none, NULL: not known |
 | JSON over HTTP | `url`, `json` (JMESPath) | what the path leads to; null: not known |
 | a file | `file`, `json` (JMESPath; without it the file is the number) | likewise |
 
@@ -14,12 +14,8 @@ HTTP sources take `secret_environment` and `secret_as`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import jmespath
-from jmespath.exceptions import JMESPathError
 
 from queues import checks
 from queues import environment as variables
@@ -27,6 +23,7 @@ from queues.errors import BadInput, Forbidden
 from workers.host import egress
 from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared import login
+from workers.plants.foreign.declared.json_path import JsonPath, read_path
 from workers.plants.foreign.declared.login import Login, read_login
 
 LONGEST_QUERY = 4_000
@@ -69,21 +66,6 @@ class SqlSource:
 
     def in_words(self) -> str:
         return f"SQL at the database of {self.database}: {self.query}"
-
-
-@dataclass(frozen=True)
-class JsonPath:
-    """A JMESPath expression; the empty one is the document itself."""
-
-    text: str = ""
-
-    @cached_property
-    def _compiled(self) -> Any:
-        return jmespath.compile(self.text)
-
-    def of(self, document: Any) -> Any:
-        """What it leads to. Raises JMESPathError where a function of it is given what it does not take."""
-        return self._compiled.search(document) if self.text else document
 
 
 @dataclass(frozen=True)
@@ -146,24 +128,17 @@ def read_sensor(name: str, document: Any, where: str, server: Server | None) -> 
     )
 
 
-def check_file(name: str, where: str) -> None:
-    """Raise Forbidden for a file outside of the folders that an administrator allows."""
+def checked_file(name: str, where: str) -> Path:
+    """Where it stands, every link followed. Raises Forbidden for a file outside of the folders that an
+    administrator allows.
+    """
     folders = [Path(each).resolve() for each in variables.PLANT_FILES.words()]
-    path = Path(name)
-    if not path.is_absolute() or not any(path.resolve().is_relative_to(each) for each in folders):
+    path = Path(name).resolve()
+    if not Path(name).is_absolute() or not any(path.is_relative_to(each) for each in folders):
         allowed = ", ".join(str(each) for each in folders) or "none"
         raise Forbidden(
             where, f"takes a file in a folder of {variables.PLANT_FILES.name} ({allowed}), not {name[:200]!r}"
         )
-
-
-def read_path(text: Any, where: str) -> JsonPath:
-    """A JMESPath expression. Raises BadInput saying where it is wrong."""
-    path = JsonPath(fields.text(text, where, LONGEST_QUERY))
-    try:
-        jmespath.compile(path.text)
-    except JMESPathError as error:
-        raise BadInput(where, f"is no JMESPath: {str(error).splitlines()[0][:200]}") from None
     return path
 
 
@@ -195,7 +170,7 @@ def _http(document: Mapping[str, Any], where: str, server: Server | None) -> Htt
 
 def _file(document: Mapping[str, Any], where: str, server: Server | None) -> FileSource:
     name = fields.text(document["file"], f"{where}.file", 1_000)
-    check_file(name, f"{where}.file")
+    checked_file(name, f"{where}.file")
     path = read_path(document["json"], f"{where}.json") if "json" in document else JsonPath()
     return FileSource(name, path)
 

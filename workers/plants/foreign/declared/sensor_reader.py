@@ -5,17 +5,17 @@ PlantConfused, with the sensor's name; it keeps no other sensor waiting.
 """
 
 import math
+import os
+import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import orjson
-from jmespath.exceptions import JMESPathError
 
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
@@ -27,7 +27,7 @@ from workers.plants.foreign.declared.sensor import (
     HttpSource,
     PromqlSource,
     SqlSource,
-    check_file,
+    checked_file,
 )
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -175,7 +175,7 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
 
 def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     source = sensor.source
-    found = _at_path(source, answer) if isinstance(source, HttpSource | FileSource) else answer
+    found = source.path.of(answer) if isinstance(source, HttpSource | FileSource) else answer
     if found is None:
         return None
     if isinstance(found, bool | list | dict):
@@ -195,9 +195,12 @@ def _of_database(source: SqlSource, environment: Mapping[str, str]) -> Any:
 
 
 def _of_file(source: FileSource) -> Any:
-    check_file(source.file, "file")  # again: a link may have come meanwhile
+    path = checked_file(source.file, "file")  # again: a link may have come meanwhile
     try:
-        with Path(source.file).open("rb") as file:
+        # A link that comes from now on is not followed, and a pipe without a writer keeps nobody.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise PlantConfused(f"{source.file} is no file of bytes")
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
         raise PlantSilent(f"{source.file} can't be read: {error.strerror}") from None
@@ -209,11 +212,3 @@ def _of_file(source: FileSource) -> Any:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
         raise PlantConfused(f"{source.file} holds no JSON, or only half of it") from None
-
-
-def _at_path(source: HttpSource | FileSource, document: Any) -> Any:
-    try:
-        return source.path.of(document)
-    except JMESPathError as error:
-        said = str(error).splitlines()[0][:200]
-        raise PlantConfused(f"{source.path.text[:80]} does not match what is answered: {said}") from None

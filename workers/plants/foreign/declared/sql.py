@@ -1,7 +1,9 @@
 """One number from a database, which is only read: SQLite and PostgreSQL.
 
 The transaction is read-only, one statement is taken, and it ends after SQL_SECONDS, by the database's own
-limit and by closing the connection where the database does not keep it. The address comes from the
+limit and by closing the connection where the database does not keep it. Only a short value comes here: SQLite
+makes none longer than MOST_BYTES, and PostgreSQL is asked for the beginning of the value as a text, of a
+query within the query, of which it takes a single value itself. The address comes from the
 environment: whoever sets it decides which login is used, and that login should have no more than the right to
 read.
 """
@@ -21,6 +23,8 @@ import psycopg
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SQL_SECONDS = 2.0
+MOST_BYTES = 1_000_000
+LONGEST_NUMBER = 100
 _SQLITE_STEPS = 1_000  # of its virtual machine between two looks at the clock
 _SQLITE_ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -31,8 +35,8 @@ _SQLITE_ALLOWED = {
 
 
 def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
-    """The only value of the only row. `name` stands in what is said, never the address: it holds a password.
-    Raises PlantSilent and PlantConfused.
+    """The only value of the only row; None for no row. `name` stands in what is said, never the address: it
+    holds a password. Raises PlantSilent and PlantConfused.
     """
     scheme = urlsplit(address).scheme
     if scheme == "sqlite":
@@ -41,9 +45,11 @@ def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS)
         rows = _postgres(name, address, query, seconds)
     else:
         raise PlantConfused(f"{name} holds no address that begins with postgresql:// or sqlite://.")
-    if len(rows) != 1 or len(rows[0]) != 1:
-        width = len(rows[0]) if rows else 0
-        raise PlantConfused(f"{name}: the query gives {len(rows)} rows of {width} values, not one value.")
+    if not rows:
+        return None
+    if len(rows) > 1 or len(rows[0]) != 1:
+        more = "several rows" if len(rows) > 1 else f"a row of {len(rows[0])} values"
+        raise PlantConfused(f"{name}: the query gives {more}, not one value.")
     return rows[0][0]
 
 
@@ -55,6 +61,8 @@ def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
             connection.set_authorizer(
                 lambda action, *_: sqlite3.SQLITE_OK if action in _SQLITE_ALLOWED else sqlite3.SQLITE_DENY
             )
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_NUMBER)
             connection.set_progress_handler(lambda: int(time.monotonic() > deadline), _SQLITE_STEPS)
             return connection.execute(query).fetchmany(2)
     except sqlite3.OperationalError as error:
@@ -68,17 +76,22 @@ def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
 def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     milliseconds = round(1_000 * seconds)
     options = f"-c statement_timeout={milliseconds} -c default_transaction_read_only=on -c lock_timeout=500"
+    late = PlantSilent(f"{name}: the query took over {seconds:g} s.")
+    ended = threading.Event()
     try:
         with (
             closing(psycopg.connect(address, connect_timeout=2, options=options)) as connection,
-            _ended_after(connection, 1.5 * seconds),
+            _ended_after(connection, 1.5 * seconds, ended),
         ):
             connection.read_only = True
-            # Prepared: the server then refuses more than one statement.
-            return connection.execute(query.encode(), prepare=True).fetchmany(2)
+            # Prepared: the server then refuses more than one statement. A comment ends with its line.
+            only = f"SELECT left((\n{query}\n)::text, {LONGEST_NUMBER})"
+            return connection.execute(only.encode(), prepare=True).fetchmany(2)
     except psycopg.errors.QueryCanceled:
-        raise PlantSilent(f"{name}: the query took over {seconds:g} s.") from None
+        raise late from None
     except psycopg.OperationalError as error:
+        if ended.is_set():
+            raise late from None
         raise PlantSilent(f"{name}: the database can't be asked ({_first_line(error)}).") from None
     except psycopg.Error as error:
         raise PlantConfused(f"{name}: {_first_line(error)}.") from None
@@ -89,10 +102,13 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _ended_after(connection: "psycopg.Connection[Any]", seconds: float) -> Iterator[None]:
-    """A database that stands still keeps nobody: its connection is shut."""
+def _ended_after(
+    connection: "psycopg.Connection[Any]", seconds: float, ended: threading.Event
+) -> Iterator[None]:
+    """A database that stands still keeps nobody: its connection is shut, and `ended` says so."""
 
     def shut() -> None:
+        ended.set()
         try:
             with socket.socket(fileno=os.dup(connection.fileno())) as copy:
                 copy.shutdown(socket.SHUT_RDWR)

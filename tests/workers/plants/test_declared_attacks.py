@@ -1,0 +1,308 @@
+"""What a declaration, or what it asks, can't do to the observer: grow, run on, leave its place, become code."""
+
+import os
+import socket
+import sqlite3
+import threading
+import time
+
+import httpx
+import orjson
+import psycopg
+import pytest
+
+from queues.errors import BadInput, Forbidden
+from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
+from workers.plants.foreign.declared import json_path, sql
+from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declared_plant import DeclaredPlant
+from workers.plants.foreign.declared.json_path import JsonPath, read_path
+from workers.plants.foreign.line import MOST_BYTES, PlantClient
+from workers.plants.foreign.prometheus_client import PrometheusClient
+from workers.plants.plant import PlantConfused, PlantSilent
+
+SENSOR = "name: one\nsensors:\n  it: {}\n"
+
+
+def test_a_declaration_that_grows_or_is_too_large_is_refused():
+    bomb = "name: &a [x, x]\n" + "".join(
+        f"k{n}: &k{n} [*{'a' if n == 0 else f'k{n - 1}'}, *a]\n" for n in range(9)
+    )
+    for text in (
+        bomb,
+        "name: x\ntitle: " + "x" * 200_000,
+        "name: " + "[" * 5_000,
+        "a: b\n" * 3,
+        "- " * 9_000,
+    ):
+        with pytest.raises(BadInput):
+            declaration_of_text(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("[@,@][]" + "|[@,@][]" * 30, "values of one"),
+        ("[@,@]" + "|[@,@]" * 30 + "|to_string(@)", "to_string"),
+        ("join('" + "x" * 300 + "', @)", "join"),
+        ("[" * 400, "nested too deeply"),
+        ("(" * 240 + "a" + ")" * 240 + "b", "is no JMESPath"),
+        ("a" * 501, "501"),
+        ("nothing_known(@)|", "is no JMESPath"),
+    ],
+    ids=["flatten", "share", "join", "brackets", "parentheses", "long", "half"],
+)
+def test_a_path_that_would_grow_is_refused(path, why):
+    with pytest.raises(BadInput, match=why):
+        read_path(path, "json")
+
+
+def test_a_path_that_runs_long_is_ended(monkeypatch):
+    monkeypatch.setattr(json_path, "MOST_STEPS", 10_000)
+    rows = [{"n": at} for at in range(5_000)]
+    with pytest.raises(PlantConfused, match="takes more than 10000 steps"):
+        read_path("sum([?n > `1`].n)", "json").of(rows)
+    assert read_path("sum([?n > `1`].n)", "json").of(rows[:100]) == sum(range(2, 100))
+
+
+def test_what_does_not_match_is_not_quoted():
+    with pytest.raises(PlantConfused) as refused:
+        JsonPath("sum(@)").of(["hunter2" * 1_000])
+    assert "sum() takes no str" in str(refused.value) and "hunter2" not in str(refused.value)
+
+
+# Databases
+
+
+def asked(address, query, seconds=2.0):
+    return sql.one_value("WEIR_SECRET_DB", address, query, seconds)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT zeroblob(1000000000)",
+        "SELECT randomblob(1000000000)",
+        "SELECT group_concat(printf('%.*c', 900000, 'x')) FROM (VALUES (1), (2), (3))",
+        "SELECT replace(printf('%.*c', 900000, 'x'), 'x', 'xxxx')",
+        "SELECT 1; SELECT 2",
+        "ATTACH DATABASE '/tmp/other' AS other",
+        "PRAGMA writable_schema = 1",
+        "SELECT n FROM pragma_table_info('jobs')",
+    ],
+)
+def test_sqlite_makes_nothing_large_and_does_nothing_else(tmp_path, query):
+    sqlite3.connect(tmp_path / "db").close()
+    assert asked(f"sqlite:///{tmp_path}/db", "SELECT printf('%.*c', 1000000000, 'x')") is None
+    with pytest.raises(PlantConfused):
+        asked(f"sqlite:///{tmp_path}/db", query)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("query", "value", "error"),
+    [
+        ("SELECT 7.25", "7.25", None),
+        ("WITH few AS (SELECT 3 AS n) SELECT sum(n) FROM few -- all of them", "3", None),
+        ("VALUES (4)", "4", None),
+        ("SELECT 1 WHERE false", None, None),
+        ("SELECT generate_series(1, 1000000000)", None, "more than one row"),
+        ("SELECT 1, 2", None, "only one column"),
+        ("SELECT repeat('x', 2000000)", "x" * 100, None),
+        ("SELECT 'a'), (SELECT 'b'", None, "does not exist"),
+        ("SELECT 1); DROP TABLE jobs; SELECT (2", None, "syntax error"),
+        ("WITH gone AS (DELETE FROM jobs RETURNING 1) SELECT count(*) FROM gone", None, "WITH clause"),
+        ("SELECT nextval('numbers')", None, "read-only"),
+    ],
+)
+def test_postgres_gives_one_short_value_of_one_statement(postgres_url, query, value, error):
+    with psycopg.connect(postgres_url) as database:
+        database.execute("CREATE TABLE IF NOT EXISTS jobs (n integer)")
+        database.execute("CREATE SEQUENCE IF NOT EXISTS numbers")
+    if error is None:
+        assert asked(postgres_url, query) == value
+    else:
+        with pytest.raises(PlantConfused, match=error):
+            asked(postgres_url, query)
+    with psycopg.connect(postgres_url) as database:
+        assert database.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
+
+
+@pytest.mark.slow
+def test_postgres_that_takes_too_long_is_ended(postgres_url):
+    with pytest.raises(PlantSilent, match=r"took over 0\.2 s"):
+        asked(postgres_url, "SELECT count(*) FROM generate_series(1, 1000000000)", 0.2)
+
+
+# Files
+
+
+def test_a_file_is_one_of_bytes_where_its_links_lead(tmp_path, monkeypatch):
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    allowed.mkdir()
+    other.mkdir()
+    (other / "secret").write_text("1")
+    (allowed / "n").write_text("2")
+    (allowed / "inner").symlink_to(allowed / "n")
+    (allowed / "out").symlink_to(other)
+    os.mkfifo(allowed / "pipe")
+    monkeypatch.setenv("WEIR_PLANT_FILES", str(allowed))
+
+    def said(name):
+        plant = DeclaredPlant(declaration_of_text(SENSOR.replace("{}", f"{{file: {allowed}/{name}}}")), {})
+        plant.topology()
+        plant.close()
+        return plant.readings()["it"]
+
+    assert said("inner").value == 2.0
+    began = time.monotonic()
+    assert "is no file of bytes" in str(said("pipe").error)
+    assert time.monotonic() - began < 2.0  # it was not waited for
+    for name in ("out/secret", "../other/secret", "inner/../../other/secret"):
+        with pytest.raises(Forbidden, match="takes a file in a folder"):
+            said(name)
+
+
+# Commands
+
+
+def command(monkeypatch, allowed, arguments):
+    monkeypatch.setenv("WEIR_PLANT_COMMANDS", allowed)
+    return declaration_of_text(
+        "name: one\nsensors: {n: {url: 'http://x/n', json: n}}\noperators:\n"
+        f"  - {{name: work, tasks: n, maximum: 9, set: {{command: [{', '.join(arguments)}]}}}}\n"
+    )
+
+
+def test_an_option_is_allowed_by_name_or_not_at_all(monkeypatch):
+    allowed = "/usr/bin/systemctl start worker@; /usr/bin/scale --to="
+    command(monkeypatch, allowed, ["/usr/bin/systemctl", "start", "worker@$tasks", "'worker@9'"])
+    command(monkeypatch, allowed, ["/usr/bin/scale", "--to=$tasks"])
+    for arguments in (
+        ["/usr/bin/systemctl", "start", "worker@$tasks", "--host=root@elsewhere"],
+        ["/usr/bin/systemctl", "--host=root@elsewhere", "start", "worker@$tasks"],
+        ["/usr/bin/scale", "--to=$tasks", "-f"],
+    ):
+        with pytest.raises(Forbidden, match="WEIR_PLANT_COMMANDS"):
+            command(monkeypatch, allowed, arguments)
+    with pytest.raises(BadInput, match=r"command\[1\]: takes \$change behind a word"):
+        command(monkeypatch, "/usr/bin/scale", ["/usr/bin/scale", "$change", "$tasks"])
+
+
+# Servers
+
+
+def test_a_redirect_is_followed_nowhere():
+    asked = []
+
+    def answer(request):
+        asked.append(str(request.url))
+        where = "http://169.254.169.254/latest" if len(asked) % 2 else "http://127.0.0.1/"
+        return httpx.Response(302, headers={"Location": where})
+
+    text = SENSOR.replace("{}", "{url: 'http://x/n', json: n}")
+    plant = DeclaredPlant(declaration_of_text(text), {}, httpx.MockTransport(answer))
+    for _ in range(2):
+        plant.topology()
+        assert "answers 302" in str(plant.readings()["it"].error)
+    assert asked == ["http://x/n"] * 2
+    client = PrometheusClient(PlantClient("p", "http://p", transport=httpx.MockTransport(answer)))
+    with pytest.raises(PlantConfused):
+        client.value("up")
+
+
+@pytest.fixture
+def wicked():
+    """A real server: `wicked.parts` are the chunks of what it answers, sent until nobody takes them."""
+
+    class Server:
+        parts = ()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    try:
+                        connection.recv(65_536)
+                        for part in Server.parts:
+                            connection.sendall(part)
+                    except OSError:
+                        pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        Server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield Server
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def endless(part, ended, seconds=0.0):
+    while not ended.wait(seconds):
+        yield part
+
+
+TOO_MUCH = (PlantConfused, PlantSilent)  # whichever comes first
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "part", "pause", "error", "said"),
+    [
+        (
+            HEAD + b"Content-Length: 100000000\r\n\r\n",
+            b"[" * 65_536,
+            0.0,
+            TOO_MUCH,
+            f"more than {MOST_BYTES}|did not end",
+        ),
+        (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, f"more than {MOST_BYTES}|did not end"),
+        (HEAD + b"\r\n", b" ", 0.02, PlantSilent, r"0\.3 s"),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantSilent, "did not answer within"),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: " + b"b" * 60_000 + b"\r\n", 0.0, PlantSilent, "can't be reached"),
+        (
+            HEAD + b"Content-Encoding: gzip\r\n\r\n",
+            b"\x1f\x8b" * 100,
+            0.0,
+            PlantConfused,
+            "can't be unpacked",
+        ),
+    ],
+    ids=["100 MB", "endless", "drop by drop", "endless headers", "large headers", "packed"],
+)
+def test_a_prometheus_that_never_ends_is_left(wicked, settings, begin, part, pause, error, said):
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+    ended = threading.Event()
+    wicked.parts = (each for source in ((begin,), endless(part, ended, pause)) for each in source)
+    line = PlantClient("prometheus", wicked.url, timeout_seconds=0.3)
+    began = time.monotonic()
+    with pytest.raises(error, match=said):
+        PrometheusClient(line).value("up")
+    ended.set()
+    assert time.monotonic() - began < 20 * 0.3
+    line.close()
+
+
+def test_a_page_of_ten_megabytes_is_no_sensor():
+    page = orjson.dumps({"n": 1, "more": "x" * 10_000_000})
+    text = SENSOR.replace("{}", "{url: 'http://x/n', json: n}")
+    plant = DeclaredPlant(
+        declaration_of_text(text), {}, httpx.MockTransport(lambda _: httpx.Response(200, content=page))
+    )
+    plant.topology()
+    assert f"more than {MOST_BYTES} bytes" in str(plant.readings()["it"].error)
+
+
+@pytest.mark.parametrize("address", ["http://me:word@prometheus", "http://me@prometheus", "http://:w@p/api"])
+def test_an_address_with_a_password_is_refused(address):
+    for text in (
+        f"name: one\nprometheus: '{address}'\nsensors: {{it: {{promql: up}}}}\n",
+        SENSOR.replace("{}", f"{{url: '{address}', json: n}}"),
+        "name: one\nsensors: {n: {url: 'http://x/n', json: n}}\noperators:\n"
+        f"  - {{name: work, tasks: n, maximum: 9, set: {{http: {{url: '{address}/$tasks'}}}}}}\n",
+    ):
+        with pytest.raises(BadInput, match="without user and password"):
+            declaration_of_text(text)

@@ -1,0 +1,97 @@
+"""A path into JSON, as declarations have it: a JMESPath expression that can neither run long nor grow.
+
+Both the expression and the document come from outside. So an expression has at most LONGEST_PATH characters,
+its lists and objects make at most MOST_GROWTH values of one, it joins no texts (a sensor is a number), and it
+ends after MOST_STEPS steps, where each value of a list, an object or a text that it makes is a step.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from jmespath.visitor import TreeInterpreter
+
+from queues.errors import BadInput
+from workers.pipeline.declaration import fields
+from workers.plants.plant import PlantConfused
+
+LONGEST_PATH = 500
+MOST_GROWTH = 16
+MOST_STEPS = 1_000_000
+MAKES_TEXT = frozenset({"join", "to_string"})
+GROWS = frozenset({"multi_select_list", "multi_select_dict"})
+
+
+@dataclass(frozen=True)
+class JsonPath:
+    """The empty one is the document itself."""
+
+    text: str = ""
+
+    @cached_property
+    def _parsed(self) -> Mapping[str, Any]:
+        parsed: Mapping[str, Any] = jmespath.compile(self.text).parsed
+        return parsed
+
+    def of(self, document: Any) -> Any:
+        """What it leads to. Raises PlantConfused where it does not match what is answered."""
+        if not self.text:
+            return document
+        try:
+            return _Interpreter().visit(self._parsed, document)
+        except _TooLong:
+            raise PlantConfused(f"{self.text[:80]} takes more than {MOST_STEPS} steps") from None
+        except (JMESPathError, ArithmeticError, RecursionError, TypeError) as error:
+            # The message of such an error may quote the whole document.
+            name = getattr(error, "function_name", "")
+            what = f"{name}() takes no {error.actual_type}" if hasattr(error, "actual_type") else ""
+            said = what or type(error).__name__
+            raise PlantConfused(f"{self.text[:80]} does not match what is answered: {said}") from None
+
+
+def read_path(text: Any, where: str) -> JsonPath:
+    """Raises BadInput saying what is wrong."""
+    path = JsonPath(fields.text(text, where, LONGEST_PATH))
+    try:
+        nodes = list(_nodes(jmespath.compile(path.text).parsed))
+    except JMESPathError as error:
+        raise BadInput(where, f"is no JMESPath: {str(error).splitlines()[0][:200]}") from None
+    except RecursionError:
+        raise BadInput(where, "is no JMESPath: it is nested too deeply") from None
+    for node in nodes:
+        if node["type"] == "function_expression" and node["value"] in MAKES_TEXT:
+            raise BadInput(where, f"takes no {node['value']}(): a sensor is a number")
+    growth = prod(max(1, len(node["children"])) for node in nodes if node["type"] in GROWS)
+    if growth > MOST_GROWTH:
+        raise BadInput(where, f"makes {growth} values of one; it may make {MOST_GROWTH}")
+    return path
+
+
+def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield node
+    for child in node["children"]:
+        if isinstance(child, Mapping):
+            yield from _nodes(child)
+
+
+class _TooLong(Exception):  # noqa: N818
+    """An evaluation took MOST_STEPS."""
+
+
+class _Interpreter(TreeInterpreter):  # type: ignore[misc]
+    """Counts its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = MOST_STEPS
+
+    def visit(self, node: Any, *args: Any, **named: Any) -> Any:
+        found = super().visit(node, *args, **named)
+        self._left -= 1 + (len(found) if isinstance(found, list | dict | str) else 0)
+        if self._left < 0:
+            raise _TooLong
+        return found
