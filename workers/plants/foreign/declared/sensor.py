@@ -3,7 +3,7 @@
 | source | keys | the number |
 |---|---|---|
 | PromQL | `promql`, `prometheus` (where not the plant's) | of a scalar or the only series; NaN: not known |
-| SQL | `sql`, `database` (variable with the address) | the only value of the only row; none, NULL: not known |
+| SQL | `sql`, `database` (variable with the address) | its only value; no row, NULL: not known |
 | JSON over HTTP | `url`, `json` (JMESPath) | what the path leads to; null: not known |
 | a file | `file`, `json` (JMESPath; without it the file is the number) | likewise |
 
