@@ -1,4 +1,4 @@
-"""What a declaration, or what it asks, can't do to the observer: grow, run on, leave its place, become code."""
+"""What a declaration, or what it asks, can't do to the observer: grow, run on, leave its place, be code."""
 
 import os
 import socket
