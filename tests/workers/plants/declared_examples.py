@@ -20,7 +20,8 @@ from workers.plants.foreign.declared.sensor import PromqlSource
 
 COMMANDS = (
     "/usr/bin/systemctl start resize@; /usr/bin/systemctl stop resize@; /usr/bin/systemctl start publish@;"
-    "/usr/bin/systemctl stop publish@; /usr/bin/systemctl kill --kill-who=main --signal=; /usr/local/bin/scale-sidekiq;"
+    "/usr/bin/systemctl stop publish@; /usr/bin/systemctl kill --kill-who=main --signal=;"
+    "/usr/local/bin/scale-sidekiq;"
     "/usr/bin/docker service scale --detach; /usr/local/bin/job-workers; /usr/local/bin/scan-workers --"
 )
 SECRETS = {
