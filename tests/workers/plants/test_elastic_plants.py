@@ -19,8 +19,8 @@ from queues import keys
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
-from tests.workers.plants.declared_examples import DeclaredRig
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from tests.workers.plants.foreign.declared.examples import DeclaredRig
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
 from workers.plants.foreign.declared.examples import EXAMPLES
