@@ -82,7 +82,7 @@ class _TooLong(Exception):  # noqa: N818
     """An evaluation took MOST_STEPS."""
 
 
-class _Interpreter(TreeInterpreter):  # type: ignore[misc]
+class _Interpreter(TreeInterpreter):
     """Counts its steps."""
 
     def __init__(self) -> None:

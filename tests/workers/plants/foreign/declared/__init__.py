@@ -1,0 +1,1 @@
+"""Declared plants: read, steered, and attacked."""
