@@ -6,7 +6,7 @@ A change names the parts that it touches as `workers.plants.influences` names th
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,19 @@ class FoundChange:
     ref: str = ""
 
 
-def found_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
-    """Of all sources."""
-    rows = [*recorded_changes(since, until, data), *_appeared(since, until, data)]
-    return [row for row in rows if since <= row.at <= until]
+def found_changes(
+    since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)
+) -> list[FoundChange]:
+    """Of all sources; those of people and of other hosts, whose clocks differ, as much as `slack` later."""
+    late = until + slack
+    rows = [*recorded_changes(since, late, data), *_appeared(since, late, data), *_loop_actions(since, until)]
+    return [row for row in rows if since <= row.at <= late]
 
 
 def recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
-    """Of all but the snapshots, which take some seconds to read."""
+    """What people and parts did; without the snapshots, which take some seconds to read, and without loops,
+    whose actions stand with their effect.
+    """
     rows = [
         *_overrides(since, until),
         *_plans(since, until),
@@ -73,7 +78,6 @@ def recorded_changes(since: datetime, until: datetime, data: Path) -> list[Found
         *_audited(since, until),
         *_marks(since, until),
         *_restarts(since, until, data),
-        *_loop_actions(since, until),
     ]
     return [row for row in rows if since <= row.at <= until]
 
@@ -126,6 +130,8 @@ def _override_words(override: Override) -> str:
 
 def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
     for plan in Plan.objects.filter(started_at__range=(since, until)).select_related("owner")[:MOST_ROWS]:
+        if plan.owner is None and not plan.law:
+            continue  # a recovery: it answers the loss of a node, which is found by itself
         assert plan.started_at is not None
         nodes = {move[end] for move in plan.moves for end in ("from", "to")} | {plan.empties}
         parts = {f"node/{name}" for name in nodes if name} | {f"queue/{move['queue']}" for move in plan.moves}
@@ -134,7 +140,7 @@ def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
             at=plan.started_at,
             parts=frozenset(parts),
             words=f"Plan {plan.pk} began: {plan.title}",
-            by=plan.owner.get_username() if plan.owner else plan.law or "recovery",
+            by=plan.owner.get_username() if plan.owner else plan.law,
             ref=f"plan:{plan.pk}",
         )
 

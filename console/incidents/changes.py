@@ -20,6 +20,7 @@ from console.models import AuditEntry, Mark
 from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
 from controllers.diagnosis.influence import distances
 from queues.stored_document import BadDocument
+from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.models import Alert, Incident
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history.snapshot_archive import snapshot_at
@@ -35,6 +36,7 @@ MOST_INCIDENTS = 200  # that a record rests on
 # assumed. Rates change each day; a node, a host or a producer comes or goes less than once a week.
 APPEARANCE_CHANCES = {"rose": 0.15, "fell": 0.15}
 APPEARANCE_CHANCE = 0.04
+GONE = " left"  # the end of an appearance's kind
 YOUNG = timedelta(minutes=30)  # while it is so young
 SEARCH_EVERY = timedelta(minutes=2)
 
@@ -87,14 +89,28 @@ def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange
 
 def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     """All of the REACH before its onset, the likeliest cause first; nothing is kept."""
-    onset, until = alert.began_at, alert.began_at + timedelta(seconds=SLACK_SECONDS)
-    found = found_changes(onset - REACH, until, data)
+    onset = onset_of(alert)
+    around = found_changes(onset - REACH, onset, data, timedelta(seconds=SLACK_SECONDS))
+    found = [each for each in around if not is_the_incident(each, alert)]
     snapshot = _snapshot(data, onset)
     steps = steps_upstream(alert, snapshot)
     records = kind_records(alert.condition, {each.kind for each in found}, alert.pk, onset)
     plain = [PlantChange(each.kind, each.at.timestamp(), each.parts) for each in found]
     rows = ranked(plain, onset.timestamp(), steps, records)
     return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
+
+
+def onset_of(alert: Alert) -> datetime:
+    """When its subject's trouble began: of a silence a threshold before its condition was true."""
+    condition = CONDITIONS.get(alert.condition)
+    if condition is None or not condition.elapses:
+        return alert.began_at
+    return alert.began_at - timedelta(seconds=alert.threshold)
+
+
+def is_the_incident(change: FoundChange, alert: Alert) -> bool:
+    """That its subject is gone is what is to be explained, and no cause."""
+    return change.kind.endswith(GONE) and not change.parts.isdisjoint(parts_of_labels(alert.labels))
 
 
 def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:

@@ -18,7 +18,6 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent
 
 MOST_BEFORE, MOST_MEANWHILE, MOST_EVENTS = 5, 60, 200
 Kind = AlertEvent.Kind
-OF_LOOPS = ("loop ", "harmful ")  # kinds of changes that loops made: they stand with their effect
 WORDS = {Kind.NOTIFIED: "Notified"}  # as it is stored is an older word
 
 
@@ -84,6 +83,5 @@ def _people(alert: Alert, data: Path) -> Iterator[IncidentEvent]:
     until = alert.resolved_at or timezone.now()
     if until <= since:
         return
-    found = [each for each in recorded_changes(since, until, data) if not each.kind.startswith(OF_LOOPS)]
-    for each in found[:MOST_MEANWHILE]:
+    for each in recorded_changes(since, until, data)[:MOST_MEANWHILE]:
         yield IncidentEvent(each.at, "person" if each.by else "change", each.words, each.by)

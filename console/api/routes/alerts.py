@@ -240,7 +240,7 @@ def get_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)
     return {
         "alert": found.pk,
-        "onset": found.began_at,
+        "onset": changes.onset_of(found),
         "reach_seconds": changes.REACH.total_seconds(),
         "changes": [
             {**each.change.document(), "url": each.url, "undo": each.undo.words if each.undo else ""}

@@ -322,7 +322,7 @@ CAUSES: dict[str, Cause] = {
         ((WAITS, {"queue": "alert"}), ("queue_latency", {"queue": "alert"})),
     ),
     "a dying node": Cause(
-        _node_dies, "node left", (10, 60), ((WAITS, {"queue": "orders"}), ("node_lost", {"node": "n2"}))
+        _node_dies, "node left", (10, 60), ((WAITS, {"queue": "orders"}),)
     ),
     "a wrong override": Cause(
         lambda world, at: override(world, at, "worker_rate/alert/n1"), "override start", (20, 600),

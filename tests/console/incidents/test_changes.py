@@ -83,7 +83,7 @@ def test_each_record_is_a_source(people, loop, tmp_path: Path):
         application="flow", number=2, text="", reason="wider", owner=owner, created_at=NOW - MINUTE
     )
     Plan.objects.create(
-        kind="rebalance", title="t", reason="",
+        kind="rebalance", title="t", reason="", law="rebalancing",
         moves=[{"queue": "alert", "from": "n1", "to": "n2", "points": 9}],
         base={}, base_revision=1, hash="", started_at=NOW - MINUTE, expires_at=NOW,
     )  # fmt: skip
@@ -128,6 +128,29 @@ def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_pat
     rows = changes.search_changes(an_alert(), tmp_path)
     assert [(row.kind, row.steps) for row in rows] == [("override upper_limit", 1), ("producer rose", 3)]
     assert 80 <= rows[1].delay_seconds <= 95
+
+
+def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_before_it_is(
+    people, loop, tmp_path: Path
+):
+    """The node fell silent a threshold before its alert began."""
+    recorder, silent = Recorder(tmp_path), NOW - MINUTE - timedelta(seconds=30)
+    for step in range(10 * 60 // 5):
+        at = (NOW - 10 * MINUTE).timestamp() + 5 * step
+        lost = {} if at < silent.timestamp() else {"state": "OFFLINE", "stale": True}
+        recorder.add(at, snapshot_of(plant(at=at, nodes={"n1": node(), "n2": node() | lost})).to_json())
+    plan = {"title": "t", "reason": "", "base": {}, "base_revision": 1, "hash": "", "expires_at": NOW}
+    moves = [{"queue": "telemetry", "from": "n2", "to": "n1", "points": 9}]
+    Plan.objects.create(kind="restore", moves=moves, started_at=silent + MINUTE / 6, **plan)
+    LedgerEntry.objects.create(
+        loop=loop, at=silent + MINUTE / 10, mode="auto", parameters={}, action={"start": 1}, reason="Start 1"
+    )
+    override = an_override(people["operator"], loop, NOW - silent + MINUTE)
+    alert = an_alert(condition="node_lost", labels={"node": "n2"}, threshold=30.0)
+    assert changes.onset_of(alert) == silent
+    assert [row.ref for row in changes.search_changes(alert, tmp_path)] == [f"override:{override.pk}"]
+    beside = an_alert(labels={"queue": "telemetry"})
+    assert "part:node/n2" in [row.ref for row in changes.search_changes(beside, tmp_path)]
 
 
 def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: Path):

@@ -30,7 +30,8 @@ class Condition:
     for the whole plant). `series`: what of the metrics it reads, with the subject in braces; these are
     charted, and a preview is computed from them. `source`: what it reads; what comes from the snapshot is
     unknown while nobody observes. `counts`: whether it counts over a window. `waits`: unknown while a part
-    that its subject depends on is starting (`workers.alerts.conditions.starting`).
+    that its subject depends on is starting (`workers.alerts.conditions.starting`). `elapses`: its value is
+    how long its subject has been silent (s): the trouble began a threshold before the condition was true.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Condition:
     scale: float | None = 1.0  # its series times this is the value; None: the value is made of more
     counts: bool = False
     waits: bool = False
+    elapses: bool = False
     maximum: float = 1e9
 
     @property

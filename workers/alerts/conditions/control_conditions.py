@@ -296,6 +296,7 @@ CONDITIONS = (
         _stale,
         source="ledger",
         waits=True,
+        elapses=True,
     ),
     Condition(
         "loop_silent",
@@ -318,7 +319,14 @@ CONDITIONS = (
         "audit_unchecked", "How long ago the audit was checked.", "s", "", _audit_unchecked, source="records"
     ),
     Condition(
-        "loops_stopped", "How long no loop has ticked.", "s", "", _stopped, source="records", waits=True
+        "loops_stopped",
+        "How long no loop has ticked.",
+        "s",
+        "",
+        _stopped,
+        source="records",
+        waits=True,
+        elapses=True,
     ),
     Condition(
         "host_overloaded",

@@ -207,6 +207,7 @@ CONDITIONS = (
         _node_lost,
         series=("nodes.{node}.age_seconds",),
         waits=True,
+        elapses=True,
     ),
     Condition(
         "node_toobusy",
@@ -235,6 +236,7 @@ CONDITIONS = (
         _producer_silent,
         source="records",
         waits=True,
+        elapses=True,
     ),
     Condition(
         "workers_missing",
@@ -272,6 +274,7 @@ CONDITIONS = (
         _pipeline_down,
         series=("pipeline.age_seconds",),
         waits=True,
+        elapses=True,
     ),
     Condition(
         "pipeline_stalled",
@@ -323,5 +326,6 @@ CONDITIONS = (
         _observer_silent,
         source="records",
         waits=True,
+        elapses=True,
     ),
 )

@@ -61,5 +61,6 @@ CONDITIONS = (
         "s",
         "sensor",
         _silent,
+        elapses=True,
     ),
 )
