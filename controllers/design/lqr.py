@@ -101,10 +101,9 @@ def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
     with np.errstate(all="ignore"):
         for _ in range(MOST_DOUBLINGS):
             try:
-                factors = scipy.linalg.lu_factor(identity + g @ h, check_finite=False)
-            except (np.linalg.LinAlgError, ValueError):
+                solved = np.linalg.solve(identity + g @ h, np.hstack([a, g @ a.T]))
+            except np.linalg.LinAlgError:  # singular: weights so far apart that one is lost in rounding
                 return None
-            solved = scipy.linalg.lu_solve(factors, np.hstack([a, g @ a.T]), check_finite=False)
             wa, wga = solved[:, : len(a)], solved[:, len(a) :]
             grown = a.T @ h @ wa
             g, h, a = g + a @ wga, h + grown, a @ wa

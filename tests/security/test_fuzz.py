@@ -148,8 +148,10 @@ def _ask_operation(tally: Tally, callers: list[Caller], cases: Any, examples: in
             return browser.generic(case.method, address, body, kind, **caller.headers)
 
         answer = send(tally, caller, f"{case.method} {case.operation.path}", work)
+        # A 503 that is meant (`send` lets no other pass) is in the document, too.
+        checks = [each for each in CHECKS if answer.status_code != 503 or each is not not_a_server_error]
         request = requests.Request(case.method, f"http://testserver{address}", data=body).prepare()
-        case.validate_response(told(answer, request), checks=CHECKS)
+        case.validate_response(told(answer, request), checks=checks)
 
     ask()
 

@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.urls import reverse
+import redis
+from django.urls import resolve, reverse
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
 from console.pages.frame.frame import RAIL
+from tests.console.accounts.doors import DOORS
+from tests.console.browser.furnished import clear, furnish, with_objective
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
+from tests.console.pipeline_sample import DECLARATION
+from tests.console.served import Served
+from workers.pipeline.declaration.declared import Declarations, Declared
 
 pytestmark = BROWSER
 # Whatever stands on the rail, and pages behind it.
@@ -34,6 +40,7 @@ PAGES = (
     "/settings/users/",
     "/alerts/review/",
     "/alerts/silences/",
+    "/alerts/rules/",
     "/alerts/rules/node-lost/",
     "/alerts/receivers/",
     "/tasks/retention/",
@@ -42,6 +49,32 @@ PAGES = (
     "/help/reference/laws/flow/",
     "/help/?q=override",
 )
+# Pages of single things, of which the console is given one each.
+SINGLE_PAGES = (
+    "/alerts/{alert}/",
+    "/alerts/{alert}/incident/",
+    "/plans/{plan}/",
+    "/service-levels/{objective}/",
+    "/service-levels/new/",
+    "/loops/{loop}/",
+    "/ledger/{entry}/",
+    "/tasks/{task}/",
+    "/runs/{run}/",
+    "/lab/{experiment}/",
+    "/pipeline/performance/",
+    "/pipeline/performance/declaration/",
+    "/plants/attach",
+    "/differences/?from=2026-11-24T02:00:00Z&to=2026-11-24T02:10:00Z",
+    "/settings/second-factor/",
+)
+# Walked where their things are: by the tests of these pages.
+WALKED_ELSEWHERE = {
+    "dead-letters/<str:queue>/<str:node>/<str:dead_id>/",
+    "pipeline/<str:name>/operators/<str:operator>/",
+    "proposals/<int:proposal_id>/",
+}
+# Nobody is logged in yet, or what is shown is somebody's own.
+OF_NOBODY = {"login/", "login/code/", "logged-out/", "confirm/", "oidc/begin/", "oidc/callback/"}
 VISITS = {"desk": (DESKTOP, "light"), "phone": (PHONE, "dark")}
 SCREENS = {"light": (DESKTOP, "light"), "dark": (DESKTOP, "dark"), "phone": (PHONE, "light")}
 PHOTOGRAPHS = os.environ.get("WEIR_SCREENSHOTS")  # a folder for the pictures of every page
@@ -70,6 +103,19 @@ def walk(tab: Page, shared: BrowserContext, session: dict[str, Any]) -> Iterator
     assert errors == []
 
 
+@pytest.fixture(scope="module")
+def things(served: Served) -> Iterator[dict[str, Any]]:
+    found = furnish(served)
+    yield found
+    clear(served, found)
+
+
+@pytest.fixture
+def declared(control: redis.Redis) -> None:
+    """The pipeline says which declaration it works by."""
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+
+
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(("path", "seen"), list(zip(PAGES, itertools.cycle(VISITS), strict=False)))
 def test_a_page_can_be_used_by_everybody_and_fits(path, seen, walk, observer):
@@ -81,6 +127,22 @@ def test_a_page_can_be_used_by_everybody_and_fits(path, seen, walk, observer):
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_can_be_used_by_everybody_on_a_desk_and_on_a_phone(path, walk, observer):
     used_by_everybody(walk, path, *VISITS.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SINGLE_PAGES)
+def test_so_can_the_page_of_a_single_thing(path, walk, observer, things, declared):
+    observer.publish(with_objective)
+    used_by_everybody(walk, path.format(**things), *VISITS.values())
+
+
+def test_every_page_is_walked():
+    """A page's address ends in "/"; those of files and of the API do not."""
+    paths = [re.sub(r"\{\w+\}", "1", path.partition("?")[0]) for path in (*PAGES, *SINGLE_PAGES)]
+    walked = {resolve(path).route for path in paths}
+    doors = {door.removeprefix("GET ") for door in DOORS if door.startswith("GET ")}
+    pages = {route for route in doors if route.endswith("/") and not route.startswith(("api/", "control/"))}
+    assert pages - walked - WALKED_ELSEWHERE - OF_NOBODY == set()
 
 
 def used_by_everybody(page: Page, path: str, *visits: tuple[dict[str, int], str]) -> None:
@@ -98,12 +160,16 @@ def used_by_everybody(page: Page, path: str, *visits: tuple[dict[str, int], str]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("screen", SCREENS)
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_photographed_whole_and_as_wide_as_its_screen(path, screen, open_page, observer, tmp_path):
+@pytest.mark.parametrize("path", (*PAGES, *SINGLE_PAGES))
+def test_a_page_is_photographed_whole_and_as_wide_as_its_screen(
+    path, screen, open_page, observer, tmp_path, things, declared
+):
     viewport, scheme = SCREENS[screen]
-    page = open_page(path, viewport=viewport, color_scheme=scheme)
+    observer.publish(with_objective)
+    page = open_page(path.format(**things), viewport=viewport, color_scheme=scheme)
     live(page, observer)
-    file = Path(PHOTOGRAPHS or tmp_path) / f"{path.strip('/').replace('/', '-') or 'overview'}-{screen}.png"
+    name = path.partition("?")[0].strip("/").replace("/", "-") or "overview"
+    file = Path(PHOTOGRAPHS or tmp_path) / f"{name}-{screen}.png"
     picture = page.screenshot(path=file, full_page=True)
     # Of a PNG: its signature, and the width in the header.
     assert picture.startswith(b"\x89PNG") and int.from_bytes(picture[16:20]) == viewport["width"]

@@ -1,0 +1,118 @@
+"""A console that has one of everything, so that pages of single things can be walked like the others."""
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from tests.console.browser.screen import Snapshot
+from tests.console.served import ROOT, Served
+
+OBJECTIVE = {
+    "target": 0.999,
+    "window_days": 30,
+    "kind": "queue",
+    "bad": 720.0,
+    "total": 3_600.0,
+    "left": -716.4,
+    "left_share": -199.0,
+    "burn": {"fast": 20.0, "medium": None, "slow": 200.0},
+}
+# On the console's own database; prints the ids by what they are of.
+FURNISH = """
+import json, os, time, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
+django.setup()
+from datetime import UTC, datetime, timedelta
+from django.contrib.auth.models import User
+from django.utils import timezone
+from workers.batch import task_definitions
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Incident
+from workers.lab.models import Experiment
+from workers.models import LedgerEntry, Loop, Override, Plan, Run
+from workers.objectives.models import Objective, ObjectiveMinute
+from console.incidents.changes import keep_changes
+from pathlib import Path
+
+now, admin = timezone.now(), User.objects.get(username="admin")
+loop = Loop.objects.get(name="worker_rate/alert/n1")
+entry = LedgerEntry.objects.create(
+    loop=loop, at=now - timedelta(minutes=9), mode="auto", parameters={}, action={"start": 2},
+    acted=True, verdict="harmful",
+    reason="Start 2 workers on n1: 4,210 events wait 36 s, and 3 workers handle 110 of 120 events/s.",
+)
+override = Override.objects.create(
+    loop=loop, name="upper_limit", value=3, owner=admin, reason="the database is being backed up",
+    created_at=now - timedelta(minutes=12), expires_at=now + timedelta(hours=1),
+)
+plan = Plan.objects.create(
+    kind="rebalance", title="Move 120 points of alert from n1 to n2", law="rebalancing",
+    reason="n1 is used to 91 %, n2 to 38 %.", base={"alert": {"n1": 700, "n2": 300}}, base_revision=1,
+    moves=[{"queue": "alert", "from": "n1", "to": "n2", "points": 120}], hash="a3" * 32,
+    before={"n1": {"utilisation": 0.91, "state": "TOOBUSY", "points": 700},
+            "n2": {"utilisation": 0.38, "state": "NORMAL", "points": 300}},
+    after={"n1": {"utilisation": 0.75, "state": "BUSY", "points": 580},
+           "n2": {"utilisation": 0.52, "state": "NORMAL", "points": 420}},
+    progress=[{"state": "pending", "points_moved": 0, "blocks": 0, "blocks_total": 0,
+               "events": 0, "bytes": 0}],
+    expires_at=now + timedelta(hours=8),
+)
+alert = Alert.objects.create(
+    rule_name="queue-behind", condition="queue_wait", fingerprint="walked", labels={"queue": "alert"},
+    severity="critical", title="Queue alert falls behind", threshold=30.0, value=36.0, worst=61.0,
+    sentence="4,210 events wait; the oldest has waited 36 s.", state="firing",
+    began_at=now - timedelta(minutes=6), fired_at=now - timedelta(minutes=5),
+)
+AlertEvent.objects.create(alert=alert, kind="fired", at=alert.fired_at)
+AlertEvent.objects.create(alert=alert, kind="note", at=now, by=admin, text="asked the owner of the database")
+keep_changes(alert, Path(os.environ["WEIR_DATA"]), now)
+objective = Objective.objects.create(
+    name="orders-in-time", kind="queue", condition="wait_seconds <= 30", target=0.999)
+begin = int(time.time() // 86_400 * 1_440) - 1_440 + 120
+for minute in range(30):
+    bad = 60.0 if minute < 12 else 0.0
+    parts = {"alert": 40.0, "telemetry": 20.0} if bad else {}
+    ObjectiveMinute.objects.create(
+        objective=objective, minute=begin + minute, bad=bad, total=120.0, burnt=parts)
+run = Run.objects.create(task=task_definitions.define("walked", "retention"), single_instance=True)
+experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
+print(json.dumps({"loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": alert.pk,
+    "override": override.pk, "objective": objective.name, "run": run.pk,
+    "experiment": experiment.pk, "task": "walked"}))
+"""
+
+
+CLEAR = """
+import json, os, sys, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
+django.setup()
+from workers.alerts.lifecycle.models import Alert
+from workers.lab.models import Experiment
+from workers.models import LedgerEntry, Override, Plan, Run
+from workers.objectives.models import Objective
+ids = json.loads(sys.argv[1])
+for kind, model in (("alert", Alert), ("plan", Plan), ("override", Override), ("entry", LedgerEntry),
+                    ("run", Run), ("experiment", Experiment)):
+    model.objects.filter(pk=ids[kind]).delete()
+Objective.objects.filter(name=ids["objective"]).delete()
+"""
+
+
+def clear(served: Served, things: dict[str, Any]) -> None:
+    """As it was: other tests have the same console."""
+    command = [sys.executable, "-c", CLEAR, json.dumps(things)]
+    subprocess.run(command, cwd=ROOT, env=served.environment, check=True)
+
+
+def furnish(served: Served) -> dict[str, Any]:
+    """What addresses are filled with, by what it is of."""
+    command = [sys.executable, "-c", FURNISH]
+    made = subprocess.run(command, cwd=ROOT, env=served.environment, stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(made.stdout.splitlines()[-1]))
+
+
+def with_objective(snapshot: Snapshot) -> None:
+    """The observer has counted it."""
+    snapshot["objectives"] = {"orders-in-time": OBJECTIVE}
+    snapshot["at"] = time.time()
