@@ -101,7 +101,7 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
 
 
 def onset_of(alert: Alert) -> datetime:
-    """When its subject's trouble began: of a silence a threshold before its condition was true."""
+    """When it really began: of a silence a threshold before its condition was true."""
     condition = CONDITIONS.get(alert.condition)
     if condition is None or not condition.elapses:
         return alert.began_at

@@ -31,7 +31,7 @@ class Condition:
     charted, and a preview is computed from them. `source`: what it reads; what comes from the snapshot is
     unknown while nobody observes. `counts`: whether it counts over a window. `waits`: unknown while a part
     that its subject depends on is starting (`workers.alerts.conditions.starting`). `elapses`: its value is
-    how long its subject has been silent (s): the trouble began a threshold before the condition was true.
+    how long its subject has been silent (s), so it began a threshold before the condition was true.
     """
 
     name: str
