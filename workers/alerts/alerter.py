@@ -44,16 +44,19 @@ class Alerter:
         assert self._lease.fence is not None
         return evaluator.check(evidence, self._lease.fence)
 
-    def deliver(self) -> int:
-        """Bundle and send; 0 while another has the lease."""
+    def deliver(self, stop: threading.Event | None = None) -> int:
+        """Bundle and send, until nothing is due or `stop`; 0 while another has the lease."""
         if not (self._dispatch_lease.renew() or self._dispatch_lease.acquire()):
             return 0
-        return dispatcher.deliver(lambda: datetime.now(UTC), self._dispatch_lease.renew)
+        stopped = stop or threading.Event()
+        return dispatcher.deliver(
+            lambda: datetime.now(UTC), lambda: not stopped.is_set() and self._dispatch_lease.renew()
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`. What fails is logged once, and tried again."""
         sending = threading.Thread(
-            target=self._repeat, args=(stop, self.deliver, DELIVER_SECONDS), daemon=True
+            target=self._repeat, args=(stop, lambda: self.deliver(stop), DELIVER_SECONDS), daemon=True
         )
         sending.start()
         self._repeat(stop, lambda: self.step(time.time(), time.monotonic()), CHECK_SECONDS)

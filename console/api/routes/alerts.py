@@ -49,6 +49,7 @@ from console.input.row_id import Id
 from console.pages.alerts.incident_changes import shown_changes
 from queues.errors import BadInput
 from workers.alerts import history, incidents, review
+from workers.alerts.delivery.notification import notification_of
 from workers.alerts.evaluation import preview
 from workers.alerts.lifecycle import on_call, reported
 from workers.alerts.lifecycle.models import (
@@ -136,7 +137,9 @@ class AlertmanagerReport(Schema):
 
 
 class NewReceiver(Given):
-    """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, browser {}."""
+    """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
+    {"secret_environment"}, browser {}.
+    """
 
     channel: str
     settings: dict[str, Any] = {}
@@ -217,6 +220,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     return {
         **_alert(found),
         "situation": on_call.situation(found).words,
+        "notification": _notification(found),
         "tried": {
             "entries": [each.pk for each in tried.entries],
             "advice": [each.pk for each in tried.advice],
@@ -230,6 +234,12 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
             _reported(each) for each in reported.beside(found, *history.span(found), timezone.now())
         ],
     }
+
+
+def _notification(alert: Alert) -> dict[str, Any]:
+    found = notification_of(alert)
+    rows = [vars(each) for each in found.notices]
+    return {"nobody": found.nobody, "reasons": found.reasons, "receivers": rows}
 
 
 @router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="What changed before an incident")

@@ -1,11 +1,12 @@
 """Answers about alerts, silences, rules and receivers; and about service levels."""
 
 from datetime import date, datetime
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
 from console.api.answer.schema import ApiAnswer, Instant, Labels, Seconds, Share, one_of
+from workers.alerts.delivery.notification import NoticeState
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Message, Receiver
 from workers.objectives.models import Objective
 
@@ -97,10 +98,29 @@ class ReportTaken(ApiAnswer):
     own: int = Field(description="That were Weir's own alerts, come back.")
 
 
+class NoticeRow(ApiAnswer):
+    """How it stands with one receiver of an alert."""
+
+    receiver: str
+    channel: str = Field(description="Empty: there is no such receiver any more.")
+    state: Annotated[str, one_of(get_args(NoticeState))]
+    words: str
+    at: datetime | None = Field(description="When it was notified, or will be.")
+
+
+class NotificationDetail(ApiAnswer):
+    """Who was notified of an alert, and why nobody was."""
+
+    nobody: bool
+    reasons: list[str] = Field(description="Why nobody was notified; none where somebody was.")
+    receivers: list[NoticeRow]
+
+
 class AlertDetail(AlertRow):
-    """One alert, what happened to it, what was tried, and what others reported meanwhile."""
+    """One alert: what happened to it, who was notified, what was tried, what others reported meanwhile."""
 
     situation: str
+    notification: NotificationDetail
     tried: LoopsTried
     events: list[AlertHappening]
     reported: list[ReportedRow] = Field(description="The likeliest to be about the same first.")
@@ -343,7 +363,9 @@ class ReceiverRow(ApiAnswer):
     channel: Annotated[str, one_of(Receiver.Channel.values)]
     addresses: list[str] = Field([], description="Of email.")
     url: str = Field("", description="Of a webhook.")
-    secret_environment: str = Field("", description="Of a webhook: the variable with its secret.")
+    secret_environment: str = Field(
+        "", description="The variable with a webhook's secret, an Alertmanager's token, or apprise's address."
+    )
     tells_resolved: bool
     enabled: bool
 

@@ -25,6 +25,7 @@ from console.pages.alerts.quick_actions import (
 from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
+from workers.alerts.delivery.notification import Notification, notification_of
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle import automaton, on_call, reported
 from workers.alerts.lifecycle.inhibition import GRAVITY
@@ -120,6 +121,7 @@ class AlertDetails:
     links: dict[str, str]
     runbook: str
     next_step: str  # whom escalating would notify; "" when no step is left
+    notification: Notification
 
 
 def listed(alerts: Sequence[Alert]) -> list[ListedAlert]:
@@ -181,6 +183,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         links=_links(alert),
         runbook=runbook.path(alert.rule) if alert.rule else "",
         next_step=_next_step(alert),
+        notification=notification_of(alert),
     )
 
 

@@ -40,6 +40,7 @@ class AlertsPage(FormPage):
     chosen: bool
     looked_at: datetime | None  # of the alerter's last check
     unwatched: bool
+    act: str  # what a link in a message asks for, which is then in focus: acknowledge, now or ""
 
 
 @require_safe
@@ -83,6 +84,7 @@ def alerts_page(
         chosen=chosen is not None,
         looked_at=looked_at,
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
+        act=request.GET.get("act", ""),
         errors=errors or {},
         submitted=submitted or {},
     )

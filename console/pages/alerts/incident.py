@@ -23,6 +23,7 @@ from console.pages.frame.action import Done, action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts import incidents
+from workers.alerts.delivery.notification import Notification, notification_of
 from workers.alerts.lifecycle.models import Alert, AlertRule, FollowUp, Incident
 
 MARKDOWN = "text/markdown; charset=utf-8"
@@ -52,6 +53,7 @@ class IncidentPage(FormPage):
     happened: list[IncidentEvent]
     review: str
     follow_ups: QuerySet[FollowUp]
+    notification: Notification
 
 
 @require_safe
@@ -77,6 +79,7 @@ def incident_page(
         happened=timeline_of(alert, settings.WEIR_DATA),
         review=review_of(alert, settings.WEIR_DATA),
         follow_ups=FollowUp.objects.filter(incident=alert.pk).order_by("done_at", "pk"),
+        notification=notification_of(alert),
         errors=errors or {},
         submitted=submitted or {},
     )

@@ -18,7 +18,7 @@ from console.input.form_values import filled_form
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from workers.alerts.delivery import receivers as kept
-from workers.alerts.delivery.channels import alertmanager, webhook
+from workers.alerts.delivery.channels import alertmanager, apprise, webhook
 from workers.alerts.delivery.channels.webhook import derived_secret
 from workers.alerts.lifecycle.models import Message, Receiver
 
@@ -26,6 +26,7 @@ MOST_MESSAGES = 30
 SETUP_ERRORS: Mapping[str, Callable[[Receiver], str]] = {
     Receiver.Channel.WEBHOOK: webhook.setup_error,
     Receiver.Channel.ALERTMANAGER: alertmanager.setup_error,
+    Receiver.Channel.APPRISE: apprise.setup_error,
 }
 
 
@@ -139,6 +140,7 @@ def change(request: HttpRequest) -> Done:
         "email": {"addresses": addresses},
         "webhook": reached,
         "alertmanager": reached,
+        "apprise": {"secret_environment": reached["secret_environment"]},
     }
     made = alerts.define_receiver(
         actor_of(request),

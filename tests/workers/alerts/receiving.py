@@ -13,12 +13,16 @@ from typing import Any
 
 @dataclass
 class WorkReporter:
-    """What has arrived. `answers`: the status codes of the next answers; 200 when there are none left."""
+    """What has arrived. `answers`: the status codes of the next answers; 200 when there are none left;
+    `paths`: of every request; `location`: where a redirect sends.
+    """
 
     port: int = 0
     mails: list[Message] = field(default_factory=list)
     posts: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    location: str = ""
 
 
 @contextmanager
@@ -68,9 +72,12 @@ class _Hook(BaseHTTPRequestHandler):
         reporter: WorkReporter = self.server.reporter
         body = self.rfile.read(int(self.headers["Content-Length"]))
         status = reporter.answers.pop(0) if reporter.answers else 200
+        reporter.paths.append(self.path)
         if status < 300:
             reporter.posts.append((dict(self.headers), body))
         self.send_response(status)
+        if reporter.location:
+            self.send_header("Location", reporter.location)
         self.send_header("Content-Length", "0")
         self.end_headers()
 

@@ -2,16 +2,17 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime
 
 from workers.alerts.delivery import outbox
-from workers.alerts.delivery.channels import alertmanager, email, webhook
+from workers.alerts.delivery.channels import alertmanager, apprise, email, webhook
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.lifecycle.models import Message, Receiver
 
 logger = logging.getLogger(__name__)
-AT_ONCE = 8
+AT_ONCE = 16
+ROUND_SECONDS = 1.0
 Send = Callable[[Message, float], None]
 
 
@@ -24,21 +25,34 @@ CHANNELS: Mapping[str, Send] = {
     Receiver.Channel.EMAIL: email.send,
     Receiver.Channel.WEBHOOK: webhook.send,
     Receiver.Channel.ALERTMANAGER: alertmanager.send,
+    Receiver.Channel.APPRISE: apprise.send,
 }
 
 
 def deliver(
     clock: Callable[[], datetime], alive: Callable[[], bool], channels: Mapping[str, Send] = CHANNELS
 ) -> int:
-    """Bundle what is owed and send what is due; returns how many messages arrived.
+    """Bundle what is owed and send what is due, until nothing is; returns how many messages arrived.
 
-    `alive` is asked before each round of sending: who has lost the lease sends nothing more.
+    What becomes due meanwhile goes out at once: a receiver that hangs keeps no other waiting. `alive` is
+    asked before each round: who has lost the lease sends nothing more.
     """
-    outbox.bundle(clock())
     arrived = 0
-    while alive() and (messages := _next_of_each(outbox.due(clock()))):
-        arrived += _send_all(messages, clock, channels)
-    return arrived
+    on_way: dict[Future[None], Message] = {}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        while alive():
+            outbox.bundle(clock())
+            busy = {message.receiver_id for message in on_way.values()}
+            for message in _next_of_each(outbox.due(clock())):
+                if message.receiver_id not in busy:
+                    send = channels[message.receiver.channel]
+                    on_way[pool.submit(send, message, clock().timestamp())] = message
+            if not on_way:
+                break
+            ended, _ = wait(on_way, ROUND_SECONDS, FIRST_COMPLETED)
+            # The database is this thread's alone: the others only send.
+            arrived += sum(_noted(on_way.pop(call), call.exception(), clock()) for call in ended)
+    return arrived + sum(_noted(message, call.exception(), clock()) for call, message in on_way.items())
 
 
 def _next_of_each(messages: list[Message]) -> list[Message]:
@@ -47,17 +61,6 @@ def _next_of_each(messages: list[Message]) -> list[Message]:
     for message in messages:
         oldest.setdefault(message.receiver_id, message)
     return list(oldest.values())
-
-
-def _send_all(messages: list[Message], clock: Callable[[], datetime], channels: Mapping[str, Send]) -> int:
-    now_seconds = clock().timestamp()
-    arrived = 0
-    with ThreadPoolExecutor(min(AT_ONCE, len(messages))) as pool:
-        calls = [(each, pool.submit(channels[each.receiver.channel], each, now_seconds)) for each in messages]
-        for message, call in calls:
-            # The database is this thread's alone: the others only send.
-            arrived += _noted(message, call.exception(), clock())
-    return arrived
 
 
 def _noted(message: Message, error: BaseException | None, now: datetime) -> bool:

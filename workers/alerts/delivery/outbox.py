@@ -158,8 +158,24 @@ def _detailed(alert: Alert) -> dict[str, Any]:
         "threshold": alert.threshold,
         "runbook": runbook.address(alert.rule) if alert.rule else "",
         "path": f"/alerts/{alert.pk}/",
+        "links": links(alert),
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
     }
+
+
+def links(alert: Alert) -> list[dict[str, str]]:
+    """Where each first act is one tap away, after a login; nothing happens by opening them."""
+    if alert.resolved_at is not None:
+        return []
+    found = [
+        {"words": "Acknowledge", "path": f"/alerts/{alert.pk}/?act=acknowledge"},
+        {"words": "Silence", "path": f"/alerts/silences/?alert={alert.pk}"},
+    ]
+    if "loop" in alert.labels:
+        found.append({"words": "Hold the loop", "path": f"/alerts/{alert.pk}/?act=now"})
+    elif alert.labels.keys() & {"queue", "pipeline", "override"}:
+        found.append({"words": "Act now", "path": f"/alerts/{alert.pk}/?act=now"})
+    return found
 
 
 def test_message(receiver: Receiver, by: str, now: datetime) -> Message:

@@ -14,7 +14,13 @@ from workers.steering.names import NAME
 MOST_ADDRESSES = 20
 LONGEST_URL = 500
 REACHED = ("url", "secret_environment")
-SETTINGS = {"browser": (), "email": ("addresses",), "webhook": REACHED, "alertmanager": REACHED}
+SETTINGS = {
+    "browser": (),
+    "email": ("addresses",),
+    "webhook": REACHED,
+    "alertmanager": REACHED,
+    "apprise": ("secret_environment",),
+}
 
 
 def define(
@@ -75,9 +81,17 @@ def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"url": url, "secret_environment": variable}
 
 
+def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The address itself is a secret: what is kept is the variable's name alone."""
+    variable = settings.get("secret_environment")
+    egress.check_secret_name(str(variable or ""), "secret_environment")
+    return {"secret_environment": variable}
+
+
 READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "browser": lambda settings: {},
     "email": _email,
     "webhook": _webhook,
     "alertmanager": _webhook,
+    "apprise": _apprise,
 }

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 class Receiver(models.Model):
     """Who is notified, and how. settings: email {"addresses": […]}, webhook and alertmanager {"url",
-    "secret_environment"}, browser {}.
+    "secret_environment"}, apprise {"secret_environment"}, browser {}.
     """
 
     class Channel(models.TextChoices):
@@ -17,6 +17,7 @@ class Receiver(models.Model):
         EMAIL = "email"
         WEBHOOK = "webhook"
         ALERTMANAGER = "alertmanager"
+        APPRISE = "apprise"  # chat and pagers
 
     name = models.CharField(max_length=60, unique=True)
     channel = models.CharField(max_length=20, choices=Channel.choices)

@@ -1,0 +1,218 @@
+"""Chat and pagers by apprise: its real services send to endpoints of this machine, by their own process."""
+
+import socket
+import threading
+import time
+
+import orjson
+import pytest
+
+from queues.errors import BadInput
+from tests.workers.alerts.checks import Looks, lost, rule
+from tests.workers.alerts.receiving import hook
+from workers.alerts.delivery import dispatcher, outbox, receivers
+from workers.alerts.delivery.channels import apprise, apprise_process, webhook
+from workers.alerts.delivery.channels.apprise_process import EgressGuard, without_secrets
+from workers.alerts.delivery.channels.channel import Failed
+from workers.alerts.lifecycle.models import Message, Receiver
+
+pytestmark = pytest.mark.django_db
+NAME = "WEIR_SECRET_CHAT"
+
+
+@pytest.fixture
+def posts():
+    with hook() as reporter:
+        yield reporter
+
+
+@pytest.fixture
+def looks(db) -> Looks:
+    return Looks()
+
+
+def chat(monkeypatch, address: str) -> Receiver:
+    monkeypatch.setenv(NAME, address)
+    made = receivers.define("chat", "apprise", {"secret_environment": NAME})
+    rule(escalation=[{"after_minutes": 0, "receivers": ["chat"]}])
+    return made
+
+
+def fire(looks: Looks) -> None:
+    looks.snapshot = lost()
+    looks.look()
+    looks.now += 6
+
+
+def deliver(looks: Looks) -> int:
+    return dispatcher.deliver(lambda: looks.at, lambda: True)
+
+
+def test_a_message_to_an_address_of_apprise_says_what_is_wrong_and_links_to_what_can_be_done(
+    looks, posts, monkeypatch, settings
+):
+    settings.WEIR_PUBLIC_URL = "https://weir.example"
+    chat(monkeypatch, f"json://127.0.0.1:{posts.port}/alerts")
+    fire(looks)
+    assert deliver(looks) == 1, Message.objects.get().error
+    ((_, body),) = posts.posts
+    document = orjson.loads(body)
+    alert = Message.objects.get().content["alerts"][0]["id"]
+    assert document["title"] == "[critical] Node n1 is lost" and document["type"] == "failure"
+    for part in (
+        "has not reported for 14 s",
+        f"Acknowledge: https://weir.example/alerts/{alert}/?act=acknowledge",
+        f"Silence: https://weir.example/alerts/silences/?alert={alert}",
+    ):
+        assert part in document["message"], part
+
+
+def test_what_a_service_refuses_is_noted_without_the_address_and_tried_again(looks, posts, monkeypatch):
+    """Mattermost's webhook: the services of Slack's kind, at an address of one's own."""
+    token = "3ccdd113474722377935511fc85d3dd4"
+    chat(monkeypatch, f"mmost://127.0.0.1:{posts.port}/{token}")
+    posts.answers = [403]
+    fire(looks)
+    assert deliver(looks) == 0
+    message = Message.objects.get()
+    assert message.state == "waiting" and "403" in message.error and "Mattermost" in message.error
+    assert token not in message.error
+    looks.now += 10
+    assert deliver(looks) == 1 and posts.paths == [f"/hooks/{token}"] * 2
+    assert "Node n1 is lost" in orjson.loads(posts.posts[0][1])["text"]
+
+
+def test_a_service_that_hangs_keeps_no_other_receiver_waiting(looks, posts, monkeypatch):
+    """What becomes due while it hangs goes out at once."""
+    silent, release = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        silent.set()
+        release.wait(20)
+        raise Failed("it hung")
+
+    receivers.define("chat", "webhook", {"url": "http://127.0.0.1:9999/"})
+    desk = receivers.define("desk", "webhook", {"url": f"http://127.0.0.1:{posts.port}/"})
+    rule(escalation=[{"after_minutes": 0, "receivers": ["chat"]}])
+    fire(looks)
+    channels = {
+        "webhook": lambda message, now: (
+            hang() if message.receiver.name == "chat" else webhook.send(message, now)
+        )
+    }
+    later = iter([None])
+
+    def alive() -> bool:
+        if silent.is_set() and next(later, True) is None:
+            outbox.test_message(desk, "operator", looks.at)
+        if posts.posts:
+            release.set()
+        return True
+
+    assert dispatcher.deliver(lambda: looks.at, alive, channels) == 1
+    assert len(posts.posts) == 1 and Message.objects.get(receiver__name="chat").error == "it hung"
+
+
+@pytest.mark.slow
+def test_an_address_that_apprise_does_not_know_is_said(looks, monkeypatch):
+    chat(monkeypatch, "bogus://x")
+    fire(looks)
+    assert deliver(looks) == 0
+    assert "none that apprise knows" in Message.objects.get().error
+
+
+def test_an_address_that_is_not_set_says_what_to_set(monkeypatch):
+    made = chat(monkeypatch, "json://x")
+    assert apprise.setup_error(made) == ""
+    with pytest.raises(Failed, match="WEIR_SECRET_CHAT is not set"):
+        apprise.address_of(made, {})
+    with pytest.raises(BadInput, match="secret_environment"):
+        receivers.define("chat", "apprise", {"secret_environment": "WEIR_SECRET_KEY"})
+    with pytest.raises(BadInput, match="secret_environment"):
+        receivers.define("chat", "apprise", {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["json", "xml", "form", "mmost", "ntfy", "gotify"])
+def test_services_of_apprise_reach_a_local_receiver(scheme, looks, posts, monkeypatch):
+    token = "3ccdd113474722377935511fc85d3dd4"
+    chat(monkeypatch, f"{scheme}://127.0.0.1:{posts.port}/{token}")
+    fire(looks)
+    assert deliver(looks) == 1, Message.objects.get().error
+    assert len(posts.posts) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "allowed", "why"),
+    [
+        ("json://127.0.0.1:{port}/", "", "loopback"),
+        ("json://[::ffff:127.0.0.1]:{port}/", "", "loopback"),
+        ("json://localhost:{port}/", "", "loopback"),
+        ("json://127.0.0.1:6379/", "127.0.0.0/8", "port"),
+        ("rsyslog://127.0.0.1:514/", "", "loopback"),
+        ("growl://127.0.0.1/", "", "loopback"),
+        ("syslog://", "127.0.0.0/8", "of this host"),
+    ],
+)
+def test_the_egress_policy_holds_for_every_service(
+    address, allowed, why, looks, posts, monkeypatch, settings
+):
+    settings.WEIR_EGRESS_ALLOW = allowed
+    chat(monkeypatch, address.format(port=posts.port))
+    fire(looks)
+    assert deliver(looks) == 0 and posts.paths == []
+    assert why in Message.objects.get().error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", ["", "?redirect=yes"])
+def test_redirects_are_not_followed_whatever_the_address_says(more, looks, posts, monkeypatch):
+    with hook() as elsewhere:
+        posts.answers, posts.location = [307], f"http://127.0.0.1:{elsewhere.port}/"
+        chat(monkeypatch, f"json://127.0.0.1:{posts.port}/{more}")
+        fire(looks)
+        assert deliver(looks) == 0 and elsewhere.paths == []
+
+
+@pytest.mark.slow
+def test_a_service_that_never_answers_is_given_up(looks, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        chat(monkeypatch, f"json://127.0.0.1:{server.getsockname()[1]}/")
+        fire(looks)
+        began = time.monotonic()
+        assert deliver(looks) == 0 and time.monotonic() - began < apprise.PROCESS_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("event", "arguments", "passes"),
+    [
+        ("socket.connect", (None, ("10.1.2.3", 443)), True),
+        ("socket.connect", (None, ("169.254.169.254", 80)), False),
+        ("socket.connect", (None, ("::1", 8080, 0, 0)), False),
+        ("socket.connect", (None, ("fe80::1%eth0", 8080, 0, 2)), False),
+        ("socket.connect", (None, ("10.1.2.3", 5432)), False),
+        ("socket.connect", (None, ("name.example", 443)), False),
+        ("socket.connect", (None, "/run/docker.sock"), False),
+        ("socket.sendto", (None, ("127.0.0.1", 5140)), False),
+        ("socket.sendmsg", (None, None), True),
+        ("subprocess.Popen", ("sh", ["sh"], None, None), False),
+        ("os.posix_spawn", ("sh", ["sh"], None), False),
+        ("open", ("/etc/hosts", "r", 0), True),
+    ],
+)
+def test_the_guard_sees_each_way_out(event, arguments, passes):
+    guard = EgressGuard("")
+    if passes:
+        guard(event, arguments)
+    else:
+        with pytest.raises(ConnectionRefusedError):
+            guard(event, arguments)
+    assert bool(guard.refusals) is not passes
+
+
+def test_an_error_holds_no_part_of_the_address():
+    address = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?footer=no"
+    said = without_secrets("POST https://hooks/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ: 404", address)
+    assert said == "POST https://hooks/…/…/…: 404"
+    assert apprise_process.LEAST_SECRET <= 4

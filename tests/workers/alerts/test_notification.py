@@ -1,0 +1,162 @@
+"""Why nobody was notified: a pure function over alert, receivers and deliveries."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers.alerts.checks import Looks, lost, rule, the_alert
+from workers.alerts.delivery import outbox
+from workers.alerts.delivery.notification import (
+    AlertFacts,
+    DeliveryFacts,
+    notification,
+    notification_of,
+)
+from workers.alerts.lifecycle.models import Message
+
+AT = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+STEPS = (
+    {"after_minutes": 0, "receivers": ["desk"]},
+    {"after_minutes": 10, "receivers": ["chief"]},
+)
+BOTH = {"desk": "email", "chief": "apprise"}
+
+
+def facts(**more) -> AlertFacts:
+    return AlertFacts(
+        **{"rule": "node-lost", "fired_at": AT, "steps": STEPS, "next_step": 1, "counted_from": AT, **more}
+    )
+
+
+def owed(message: str = "", receiver: str = "desk", state: str = "bundled", **more) -> DeliveryFacts:
+    return DeliveryFacts(receiver, more.pop("kind", "firing"), state, AT, message, **more)
+
+
+def said(found) -> str:
+    return " ".join(found.reasons)
+
+
+def test_who_was_notified_and_who_is_next():
+    sent = owed("sent", sent_at=AT + timedelta(seconds=4), tries=1)
+    found = notification(facts(), BOTH, {}, [sent])
+    assert not found.nobody
+    assert [(each.receiver, each.state) for each in found.notices] == [
+        ("desk", "notified"), ("chief", "not yet"),
+    ]  # fmt: skip
+    assert found.notices[0].words == "Notified at 03:00:04 UTC."
+    assert found.notices[1].at == AT + timedelta(minutes=10)
+
+
+def test_no_receiver_covers_it():
+    assert said(notification(facts(steps=()), BOTH, {}, [])) == (
+        "No receiver covers it: the rule node-lost names none."
+    )
+
+
+@pytest.mark.parametrize(
+    ("suppression", "words"),
+    [
+        ("silenced", "Silenced by anna until 04:00:00 UTC: a drill"),
+        ("snoozed", "Snoozed by anna until 04:00:00 UTC: a drill"),
+        ("acknowledged", "Acknowledged by anna until 04:00:00 UTC, before anybody was notified: a drill"),
+        ("explained", "Another alert explains it: a drill"),
+        ("paused", "Maintenance: a drill"),
+    ],
+)
+def test_what_suppresses_it_is_said_with_who_and_until_when(suppression, words):
+    alert = facts(
+        suppression=suppression, who="anna", until=AT + timedelta(hours=1), said="a drill", next_step=0
+    )
+    found = notification(alert, BOTH, {}, [])
+    assert found.reasons == [words] and {each.state for each in found.notices} == {"not yet"}
+
+
+def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
+    given_up = owed("failed", tries=10, error="answered 503")
+    waits = owed("waiting", receiver="chief", tries=2, error="hung", due_at=AT + timedelta(seconds=9))
+    found = notification(facts(next_step=2), BOTH, {}, [given_up, waits])
+    assert found.reasons == [
+        "desk: Not delivered, given up after 10 tries: answered 503",
+        "chief: Not delivered in 2 tries, tried again at 03:00:09 UTC: hung",
+    ]
+
+
+def test_it_still_waits_for_its_delay():
+    late = ({"after_minutes": 5, "receivers": ["desk"]},)
+    found = notification(facts(steps=late, next_step=0), BOTH, {}, [])
+    assert found.reasons == [
+        "desk: Waits for its delay: notified at 03:05:00 UTC unless somebody acknowledges."
+    ]
+
+
+def test_receivers_that_are_switched_off_gone_or_the_subject_itself_are_named():
+    steps = ({"after_minutes": 0, "receivers": ["desk", "gone", "chief"]},)
+    alert = facts(steps=steps, about_receiver="chief")
+    found = notification(alert, {"chief": "apprise"}, {"desk": "email"}, [])
+    assert found.reasons == [
+        "desk: It is switched off.",
+        "gone: There is no receiver of this name any more.",
+        "chief: The alert is about messages to this very receiver.",
+    ]
+
+
+def test_an_alert_that_ended_first_says_so():
+    ended = facts(resolved_at=AT + timedelta(seconds=1))
+    found = notification(ended, BOTH, {}, [owed(state="dropped")])
+    assert found.reasons == [
+        "desk: The alert ended before its message was sent.",
+        "chief: The alert ended before its step was due (10 min).",
+    ]
+
+
+@given(
+    suppression=st.sampled_from([None, "silenced", "snoozed", "acknowledged", "explained", "paused"]),
+    resolved=st.booleans(),
+    next_step=st.integers(0, 2),
+    counted=st.booleans(),
+    steps=st.sampled_from([(), STEPS[:1], STEPS]),
+    on=st.sets(st.sampled_from(["desk", "chief"])),
+    states=st.lists(
+        st.tuples(
+            st.sampled_from(["desk", "chief", "else"]),
+            st.sampled_from(["", "waiting", "sent", "failed"]),
+            st.sampled_from(["firing", "resolved"]),
+        )
+    ),
+)
+def test_there_is_a_reason_exactly_where_nobody_was_notified(
+    suppression, resolved, next_step, counted, steps, on, states
+):
+    alert = facts(
+        suppression=suppression,
+        resolved_at=AT if resolved else None,
+        next_step=next_step,
+        counted_from=AT if counted else None,
+        steps=steps,
+    )
+    deliveries = [
+        owed(state, receiver, kind=kind, sent_at=AT if state == "sent" else None, due_at=AT)
+        for receiver, state, kind in states
+    ]
+    off = {name: BOTH[name] for name in BOTH if name not in on}
+    found = notification(alert, {name: BOTH[name] for name in on}, off, deliveries)
+    assert found.nobody is not any(state == "sent" and kind == "firing" for _, state, kind in states)
+    assert all(each.endswith(".") or ": " in each for each in found.reasons)
+    assert len(found.notices) == len({each.receiver for each in found.notices})
+
+
+@pytest.mark.django_db
+def test_it_follows_what_really_happens_to_an_alert():
+    looks = Looks()
+    rule(escalation=[{"after_minutes": 0, "receivers": ["desk"]}])
+    looks.snapshot = lost()
+    looks.look()
+    assert "on its way" in said(notification_of(the_alert()))
+    looks.now += 6
+    (message,) = outbox.bundle(looks.at)
+    outbox.failed(message, "answered 503", looks.at)
+    assert "Not delivered in 1 try" in said(notification_of(the_alert()))
+    outbox.sent(Message.objects.get(), looks.at)
+    assert not notification_of(the_alert()).nobody

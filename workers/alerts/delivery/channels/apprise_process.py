@@ -1,0 +1,138 @@
+"""`python -m workers.alerts.delivery.channels.apprise_process`: sends one message by apprise, and ends.
+
+Standard input: {"address", "kind", "title", "body", "allowed"}; standard output: {"sent", "error"}.
+
+The services of apprise bring their own HTTP (and other) clients. So the policy of `workers.host.egress` is
+held where all of them pass: an audit hook of Python sees each connection with the address that it really goes
+to, after its name was resolved, and refuses it there. Redirects are not followed. Whatever would leave by
+another way than a connection that was checked is refused: other processes, sockets of this host, C libraries,
+and the services that speak to this very machine.
+"""
+
+import ipaddress
+import logging
+import os
+import re
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from queues.errors import BadInput
+from workers.host import egress
+
+# Services that are no address: they speak to the desktop or the log of this host.
+OF_THIS_HOST = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
+CONNECTIONS = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"})
+OTHER_WAYS = ("os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen", "syslog.")
+MOST_MEMORY_BYTES = 1 << 30  # a service that answers without end must not take the host with it
+MOST_CORE_SECONDS = 30
+REQUEST_SECONDS = 10.0
+LEAST_SECRET = 4  # characters: shorter parts of an address are words, not secrets
+LONGEST_ERROR = 400
+
+
+class EgressGuard:
+    """The audit hook. refusals: why connections were refused, in words."""
+
+    def __init__(self, allowed: str) -> None:
+        self._allowed = egress.networks_of(allowed)
+        self.refusals: list[str] = []
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in CONNECTIONS:
+            self._check(arguments[-1])
+        elif event.startswith(OTHER_WAYS):
+            self._refuse(f"the service would use {event}, which is refused.")
+
+    def _check(self, address: Any) -> None:
+        if address is None:  # of a socket that is connected, and so was checked
+            return
+        if not isinstance(address, tuple):
+            self._refuse("the service would use a socket of this host, which is refused.")
+        host, port = str(address[0]).partition("%")[0], int(address[1])
+        try:
+            why = egress.refusal(ipaddress.ip_address(host), self._allowed)
+            egress.check_port(port)
+        except BadInput as error:
+            why = error.message
+        except ValueError:
+            why = f"leads to {host[:60]!r}, which is no IP address."
+        if why:
+            self._refuse(f"the address {why}")
+
+    def _refuse(self, why: str) -> None:
+        self.refusals.append(why)
+        raise ConnectionRefusedError(why)
+
+
+def main() -> None:
+    """Read, send, answer."""
+    answers = os.dup(1)  # what a service prints is no answer
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CORE_SECONDS, MOST_CORE_SECONDS))
+    order = orjson.loads(sys.stdin.buffer.read())
+    guard = EgressGuard(order["allowed"])
+    error = _sent(order, guard)
+    os.write(answers, orjson.dumps({"sent": not error, "error": error}))
+
+
+def _sent(order: Mapping[str, Any], guard: EgressGuard) -> str:
+    """Send it; why it was not sent, in words without the address, "" when it was."""
+    import apprise  # here: the guard's own tests need not wait for its 190 services
+
+    said = _Said()
+    logging.getLogger("apprise").addHandler(said)
+    asset = apprise.AppriseAsset(
+        http_redirects=False,
+        secure_logging=True,
+        plugin_paths=[],
+        storage_mode="memory",
+        allow_templates=False,
+        service_timeout=REQUEST_SECONDS,
+    )
+    address = order["address"].strip()
+    if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
+        return "The address is of a service of this host; it takes one that is reached over the network."
+    service = apprise.Apprise.instantiate(address, asset=asset)
+    if service is None:
+        return "The address is none that apprise knows, such as slack://… or pagerduty://…; correct it."
+    service.redirects = False  # whatever the address says of it
+    service.overflow_mode = apprise.OverflowMode.TRUNCATE
+    sys.addaudithook(guard)
+    try:
+        taken = service.notify(body=order["body"], title=order["title"], notify_type=order["kind"])
+    except Exception as error:  # of whatever library the service brings
+        said.lines.append(repr(error))
+        taken = False
+    if taken and not guard.refusals:
+        return ""
+    why = "; ".join(dict.fromkeys(guard.refusals or said.lines)) or "it did not say why"
+    return without_secrets(f"{service.service_name}: {why}", address)[:LONGEST_ERROR]
+
+
+class _Said(logging.Handler):
+    """What apprise warns of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def without_secrets(text: str, address: str) -> str:
+    """A text without any part of an address, but what kind of service it is."""
+    after = address.partition("://")[2]
+    parts = {part for part in re.split(r"[/:@?&=#,\s]+", after) if len(part) >= LEAST_SECRET}
+    for part in sorted(parts, key=len, reverse=True):
+        text = text.replace(part, "…")
+    return text
+
+
+if __name__ == "__main__":
+    main()

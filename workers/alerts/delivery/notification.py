@@ -1,0 +1,244 @@
+"""Who was notified of an alert and when; and why not, receiver by receiver, and where it was nobody at all.
+
+`notification` is a pure function over what is known of the alert, its receivers and what they are owed;
+`notification_of` reads that.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from workers.alerts.lifecycle.models import Alert, Delivery, Receiver
+from workers.alerts.lifecycle.open_alerts import suppression_of
+
+# notified; on its way: owed or tried again; failed: given up; not yet: its step's delay runs; never: it was
+# not to be notified.
+NoticeState = Literal["notified", "on its way", "failed", "not yet", "never"]
+
+
+@dataclass(frozen=True)
+class AlertFacts:
+    """What decides whether an alert notifies. steps: as AlertRule.escalation has them; suppression: why it
+    notifies nobody now (`open_alerts.suppression_of`), with `who` and `until`; said: the reason of it.
+    """
+
+    rule: str
+    fired_at: datetime
+    resolved_at: datetime | None = None
+    steps: Sequence[Mapping[str, Any]] = ()
+    next_step: int = 0
+    counted_from: datetime | None = None  # the delays of the steps; None while they stand still
+    suppression: str | None = None
+    who: str = ""
+    until: datetime | None = None
+    said: str = ""
+    about_receiver: str = ""  # that messages to it fail: it is not notified of that
+
+
+@dataclass(frozen=True)
+class DeliveryFacts:
+    """What a receiver is owed, and the message that carries it ("" while none is made)."""
+
+    receiver: str
+    kind: str
+    state: str
+    created_at: datetime
+    message: str = ""
+    tries: int = 0
+    sent_at: datetime | None = None
+    due_at: datetime | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """How it stands with one receiver. at: when it was notified, or will be; None where neither is known."""
+
+    receiver: str
+    channel: str
+    state: NoticeState
+    words: str
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Notification:
+    """notices: of each receiver, in the order of the steps; reasons: why nobody was notified, each a
+    sentence; none where somebody was.
+    """
+
+    notices: list[Notice]
+    reasons: list[str]
+
+    @property
+    def nobody(self) -> bool:
+        """Nobody was notified, so far."""
+        return bool(self.reasons)
+
+
+def notification_of(alert: Alert) -> Notification:
+    """Read what is known, and say it."""
+    rows = alert.deliveries.select_related("receiver", "message").order_by("pk")
+    channels = {each.name: each.channel for each in Receiver.objects.filter(enabled=True)}
+    off = dict(Receiver.objects.filter(enabled=False).values_list("name", "channel"))
+    return notification(_facts(alert), channels, off, [_delivery(each) for each in rows])
+
+
+def notification(
+    alert: AlertFacts,
+    channels: Mapping[str, str],
+    switched_off: Mapping[str, str],
+    deliveries: Sequence[DeliveryFacts],
+) -> Notification:
+    """channels: {receiver: its channel} of those that are switched on; switched_off: of the others."""
+    named = [name for step in alert.steps for name in step["receivers"]]
+    names = list(dict.fromkeys([*named, *(each.receiver for each in deliveries)]))
+    known = {**channels, **switched_off}
+    notices = []
+    for name in names:
+        own = [each for each in deliveries if each.receiver == name and each.kind == Delivery.Kind.FIRING]
+        state, words, at = _own(own) or _unowed(alert, name, channels, switched_off)
+        end = _end(deliveries, name)
+        notices.append(Notice(name, known.get(name, ""), state, f"{words} {end}".rstrip(), at))
+    somebody = any(each.state == "notified" for each in notices)
+    return Notification(notices, [] if somebody else list(_reasons(alert, notices)))
+
+
+def _own(own: Sequence[DeliveryFacts]) -> tuple[NoticeState, str, datetime | None] | None:
+    """By what it is owed of the beginning; None where that is nothing."""
+    sent = [each for each in own if each.message == "sent" and each.sent_at is not None]
+    if sent:
+        first = sent[0]
+        again = f", {len(sent)} times, first" if len(sent) > 1 else ""
+        return "notified", f"Notified{again} at {_clock(first.sent_at)}.", first.sent_at
+    for each in reversed(own):
+        if each.message == "failed":
+            words = f"Not delivered, given up after {_tries(each.tries)}: {each.error}"
+            return "failed", words, None
+        if each.message == "waiting" and each.tries:
+            words = (
+                f"Not delivered in {_tries(each.tries)}, tried again at {_clock(each.due_at)}: {each.error}"
+            )
+            return "on its way", words, each.due_at
+        if each.message == "waiting" or each.state == Delivery.State.WAITING:
+            return "on its way", "Its message is on its way.", each.created_at
+    if own:
+        return "never", "The alert ended before its message was sent.", None
+    return None
+
+
+def _unowed(
+    alert: AlertFacts, name: str, channels: Mapping[str, str], switched_off: Mapping[str, str]
+) -> tuple[NoticeState, str, datetime | None]:
+    if name == alert.about_receiver:
+        return "never", "The alert is about messages to this very receiver.", None
+    if name in switched_off:
+        return "never", "It is switched off.", None
+    if name not in channels:
+        return "never", "There is no receiver of this name any more.", None
+    at = next((at for at, step in enumerate(alert.steps) if name in step["receivers"]), None)
+    if at is None:
+        return "never", "The rule does not name it any more.", None
+    if at < alert.next_step:
+        return "never", "It was switched off, or was not named by the rule, when its step was due.", None
+    if alert.resolved_at is not None:
+        delay = alert.steps[at]["after_minutes"]
+        return "never", f"The alert ended before its step was due ({delay:g} min).", None
+    if alert.counted_from is None or alert.suppression is not None:
+        return "not yet", "Its step waits while the alert notifies nobody.", None
+    due = alert.counted_from + timedelta(minutes=alert.steps[at]["after_minutes"])
+    return "not yet", f"Waits for its delay: notified at {_clock(due)} unless somebody acknowledges.", due
+
+
+def _end(deliveries: Sequence[DeliveryFacts], name: str) -> str:
+    ends = [each for each in deliveries if each.receiver == name and each.kind == Delivery.Kind.RESOLVED]
+    sent = next((each.sent_at for each in ends if each.message == "sent"), None)
+    return f"Notified of the end at {_clock(sent)}." if sent else ""
+
+
+def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
+    """Why nobody was notified: always at least one sentence."""
+    if alert.suppression is not None:
+        yield _suppressed(alert)
+    if not alert.steps:
+        yield f"No receiver covers it: the rule {alert.rule} names none."
+        return
+    for each in notices:
+        if each.state in ("failed", "on its way"):
+            yield f"{each.receiver}: {each.words}"
+    if all(each.state == "never" for each in notices):
+        for each in notices:
+            yield f"{each.receiver}: {each.words}"
+    elif alert.suppression is None and not any(each.state in ("failed", "on its way") for each in notices):
+        waits = [each for each in notices if each.state == "not yet"]
+        first = min(waits, key=lambda each: (each.at is None, each.at or alert.fired_at))
+        yield f"{first.receiver}: {first.words}"
+
+
+def _suppressed(alert: AlertFacts) -> str:
+    until = f" until {_clock(alert.until)}" if alert.until else ""
+    reason = f": {alert.said}" if alert.said else "."
+    by = alert.who or "somebody"
+    return {
+        "silenced": f"Silenced by {by}{until}{reason}",
+        "snoozed": f"Snoozed by {by}{until}{reason}",
+        "acknowledged": f"Acknowledged by {by}{until}, before anybody was notified{reason}",
+        "explained": f"Another alert explains it{reason}",
+        "paused": f"Maintenance{reason}",
+    }[alert.suppression or "paused"]
+
+
+def _facts(alert: Alert) -> AlertFacts:
+    assert alert.fired_at is not None
+    suppression, until = suppression_of(alert)
+    who, said = "", ""
+    if suppression == "silenced" and alert.silence is not None:
+        who, said = alert.silence.owner.get_username(), alert.silence.reason
+    elif suppression == "acknowledged" and alert.acknowledged_by is not None:
+        who = alert.acknowledged_by.get_username()
+    elif suppression == "snoozed" and alert.snoozed_by is not None:
+        who = alert.snoozed_by.get_username()
+    elif suppression == "explained" and alert.under is not None:
+        said = f"{alert.under.title} (alert {alert.under_id})."
+    elif suppression == "paused":
+        said = alert.explanation
+    return AlertFacts(
+        rule=alert.rule_name,
+        fired_at=alert.fired_at,
+        resolved_at=alert.resolved_at,
+        steps=alert.rule.escalation if alert.rule else (),
+        next_step=alert.next_step,
+        counted_from=alert.told_from,
+        suppression=suppression,
+        who=who,
+        until=until,
+        said=said,
+        about_receiver=alert.labels.get("receiver", ""),
+    )
+
+
+def _delivery(row: Delivery) -> DeliveryFacts:
+    message = row.message
+    found = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at)
+    if message is None:
+        return found
+    return DeliveryFacts(
+        row.receiver.name,
+        row.kind,
+        row.state,
+        row.created_at,
+        message.state,
+        message.tries,
+        message.sent_at,
+        message.due_at,
+        message.error,
+    )
+
+
+def _tries(count: int) -> str:
+    return f"{count} {'try' if count == 1 else 'tries'}"
+
+
+def _clock(at: datetime | None) -> str:
+    return f"{at:%H:%M:%S} UTC" if at else "an unknown time"
