@@ -248,6 +248,13 @@ SMTP_URL = Variable(
     unset="none: no mail",
     secret=True,
 )
+ALIVE_URL = Variable(
+    "WEIR_ALIVE_URL",
+    "a dead man's switch: an address that is called while observer, alerter and delivery work",
+    unset="none is called",
+    secret=True,
+)
+ALIVE_SECONDS = Seconds("WEIR_ALIVE_SECONDS", "how often WEIR_ALIVE_URL is called", "60")
 MAIL_FROM = Variable("WEIR_MAIL_FROM", "who mails come from", "weir@localhost")
 LOG_LEVEL = OneOf(
     "WEIR_LOG_LEVEL",

@@ -138,7 +138,7 @@ def delete_receiver(actor: Actor, found: Receiver, *, reason: str) -> None:
     """Only one that no rule names; its messages go with it."""
     demand(actor, "receiver.change")
     text = _reason(reason)
-    if named := receivers.used_by(found):
+    if named := [*receivers.used_by(found), *receivers.schedules_of(found)]:
         raise BadInput("receiver", f"is named by {', '.join(named[:5])}; take it out there first.")
     before = described(found)
     found.delete()

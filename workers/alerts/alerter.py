@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import redis
 from django.db import DatabaseError, close_old_connections, connections
@@ -16,11 +16,13 @@ from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import dispatcher
 from workers.alerts.evaluation import evaluator
 from workers.alerts.evaluation.check import AlertCheck
+from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
 logger = logging.getLogger(__name__)
 CHECK_SECONDS = 2.0
 DELIVER_SECONDS = 1.0
+DELIVERY_NOTED = timedelta(seconds=5)
 # Longer than a check takes; when an alerter dies, another goes on after so long.
 LEASE_SECONDS = 6.0
 # One receiver may take 10 s: the lease outlives a round of sending.
@@ -34,6 +36,7 @@ class Alerter:
         self._gatherer = Gatherer(control)
         self._lease = Lease(control, "alerter", LEASE_SECONDS)
         self._dispatch_lease = Lease(control, "courier", DISPATCH_LEASE_SECONDS)
+        self._delivered_at: datetime | None = None  # as it was noted last
 
     def step(self, now: float, monotonic_seconds: float) -> AlertCheck | None:
         """One check; None while another has the lease."""
@@ -48,10 +51,19 @@ class Alerter:
         """Bundle and send, until nothing is due or `stop`; 0 while another has the lease."""
         if not (self._dispatch_lease.renew() or self._dispatch_lease.acquire()):
             return 0
-        stopped = stop or threading.Event()
-        return dispatcher.deliver(
-            lambda: datetime.now(UTC), lambda: not stopped.is_set() and self._dispatch_lease.renew()
-        )
+
+        def goes_on() -> bool:
+            self._note_delivery()
+            return not (stop is not None and stop.is_set()) and self._dispatch_lease.renew()
+
+        return dispatcher.deliver(lambda: datetime.now(UTC), goes_on)
+
+    def _note_delivery(self) -> None:
+        """That it works, for the dead man's switch."""
+        now = datetime.now(UTC)
+        if self._delivered_at is None or abs(now - self._delivered_at) >= DELIVERY_NOTED:
+            AlertWatch.objects.filter(pk=1).update(delivered_at=now)
+            self._delivered_at = now
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`. What fails is logged once, and tried again."""

@@ -56,6 +56,7 @@ from workers.alerts.lifecycle.models import (
     Alert,
     AlertEvent,
     AlertRule,
+    AlertWatch,
     FollowUp,
     Message,
     Receiver,
@@ -138,7 +139,7 @@ class AlertmanagerReport(Schema):
 
 class NewReceiver(Given):
     """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
-    {"secret_environment"}, browser {}.
+    {"secret_environment"}, schedule {"secret_environment", "otherwise"}, browser {}.
     """
 
     channel: str
@@ -422,7 +423,11 @@ def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str,
 def list_receivers(request: HttpRequest) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = Receiver.objects.order_by("name")
-    return {"receivers": [{**alerts.described(each), "messages": _messages(each)} for each in found]}
+    watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
+    return {
+        "receivers": [{**alerts.described(each), "messages": _messages(each)} for each in found],
+        "dead_mans_switch": {"called_at": watch.alive_at, "error": watch.alive_error},
+    }
 
 
 @router.post("/receivers/{name}", response=ReceiverRow, summary="Make a receiver, or change it")

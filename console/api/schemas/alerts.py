@@ -366,6 +366,7 @@ class ReceiverRow(ApiAnswer):
     secret_environment: str = Field(
         "", description="The variable with a webhook's secret, an Alertmanager's token, or apprise's address."
     )
+    otherwise: str = Field("", description="Of a schedule: who is notified while nobody is on call.")
     tells_resolved: bool
     enabled: bool
 
@@ -374,8 +375,16 @@ class ReceiverWithMessages(ReceiverRow):
     messages: list[MessageRow] = Field(description="The last 5.")
 
 
+class DeadMansSwitchStatus(ApiAnswer):
+    """Whether the address that is called while Weir works was called."""
+
+    called_at: datetime | None = Field(description="null: never; none is set, or it was never possible.")
+    error: str = Field(description="Why it was not called last; empty: it was, or none is set.")
+
+
 class ReceiverList(ApiAnswer):
     receivers: list[ReceiverWithMessages]
+    dead_mans_switch: DeadMansSwitchStatus
 
 
 class ReceiverDeleted(ApiAnswer):

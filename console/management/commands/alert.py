@@ -1,5 +1,5 @@
-"""`manage.py alert`: evaluates the alert rules, notifies receivers, checks the audit, and searches what
-changed before incidents.
+"""`manage.py alert`: evaluates the alert rules, notifies receivers, checks the audit, searches what changed
+before incidents, reads on-call schedules, and calls the dead man's switch.
 """
 
 import signal
@@ -12,6 +12,8 @@ from django.core.management.base import BaseCommand
 from console.audit.watch import AuditWatch
 from console.incidents.keeper import ChangeKeeper
 from workers.alerts.alerter import Alerter
+from workers.alerts.dead_mans_switch import DeadMansSwitch
+from workers.alerts.delivery.schedule_feed import FeedReader
 from workers.coordination.connections import control_server
 
 CONTROL_TIMEOUT_SECONDS = 2.0
@@ -26,10 +28,16 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         # Beside it: an audit that was altered is an alert, and what changed must keep no alert waiting.
-        runs = (AuditWatch(settings.WEIR_DATA).run, ChangeKeeper(settings.WEIR_DATA).run)
+        control = control_server(CONTROL_TIMEOUT_SECONDS)
+        runs = (
+            AuditWatch(settings.WEIR_DATA).run,
+            ChangeKeeper(settings.WEIR_DATA).run,
+            DeadMansSwitch(control).run,
+            FeedReader().run,
+        )
         beside = [threading.Thread(target=run, args=(stop,), daemon=True) for run in runs]
         for thread in beside:
             thread.start()
-        Alerter(control_server(CONTROL_TIMEOUT_SECONDS)).run(stop)
+        Alerter(control).run(stop)
         for thread in beside:
             thread.join(JOIN_SECONDS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -18,9 +19,11 @@ from console.input.form_values import filled_form
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from workers.alerts.delivery import receivers as kept
+from workers.alerts.delivery import schedule
 from workers.alerts.delivery.channels import alertmanager, apprise, webhook
 from workers.alerts.delivery.channels.webhook import derived_secret
-from workers.alerts.lifecycle.models import Message, Receiver
+from workers.alerts.delivery.schedule_feed import VALID_FOR, people_on_call
+from workers.alerts.lifecycle.models import AlertWatch, Message, OnCallFeed, Receiver
 
 MOST_MESSAGES = 30
 SETUP_ERRORS: Mapping[str, Callable[[Receiver], str]] = {
@@ -28,6 +31,17 @@ SETUP_ERRORS: Mapping[str, Callable[[Receiver], str]] = {
     Receiver.Channel.ALERTMANAGER: alertmanager.setup_error,
     Receiver.Channel.APPRISE: apprise.setup_error,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnCall:
+    """Who is on call by a schedule now, until when as far as known, and whether its feed is read."""
+
+    people: list[str]
+    until: datetime | None
+    read_at: datetime | None
+    error: str
+    holds_until: datetime | None  # while the feed fails
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +56,7 @@ class ListedReceiver:
     failing: Message | None
     secret: str
     setup_error: str
+    feed: "OnCall | None"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +68,7 @@ class ReceiverForm:
     addresses: str
     url: str
     secret_environment: str
+    otherwise: str
     tells_resolved: bool
     enabled: bool
 
@@ -70,6 +86,7 @@ class ReceiversPage(FormPage):
     channels: Collection[str]
     messages_sent: QuerySet[Message]
     mail_host: str
+    watch: AlertWatch | None  # of the dead man's switch
 
 
 @require_safe
@@ -94,6 +111,7 @@ def receivers_page(
         channels=Receiver.Channel.values,
         messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MOST_MESSAGES],
         mail_host=settings.EMAIL_HOST,
+        watch=AlertWatch.objects.filter(pk=1).first(),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -122,6 +140,21 @@ def _row(receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
         failing=waiting.order_by("-tries").first(),
         secret=derived_secret(receiver) if derived and shows_secrets else "",
         setup_error=SETUP_ERRORS[receiver.channel](receiver) if receiver.channel in SETUP_ERRORS else "",
+        feed=_on_call(receiver, timezone.now()),
+    )
+
+
+def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
+    if receiver.channel != Receiver.Channel.SCHEDULE:
+        return None
+    feed = OnCallFeed.objects.filter(receiver=receiver).first() or OnCallFeed(receiver=receiver)
+    shifts = [schedule.shift_of(each) for each in feed.shifts]
+    return OnCall(
+        people=people_on_call(feed, now),
+        until=schedule.next_change(shifts, now),
+        read_at=feed.read_at,
+        error=feed.error,
+        holds_until=feed.read_at + VALID_FOR if feed.read_at else None,
     )
 
 
@@ -141,6 +174,10 @@ def change(request: HttpRequest) -> Done:
         "webhook": reached,
         "alertmanager": reached,
         "apprise": {"secret_environment": reached["secret_environment"]},
+        "schedule": {
+            "secret_environment": reached["secret_environment"],
+            "otherwise": posted.get("otherwise", "").strip(),
+        },
     }
     made = alerts.define_receiver(
         actor_of(request),

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.console.browser.screen import BROWSER, PHONE, Observer, live, overhang, violations
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.console.served import ROOT, Served
 from tests.waiting import until
 
@@ -184,3 +184,37 @@ def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connect
     sockets[-1].close()
     announced(observer, alert, "2.0")
     until(lambda: observer.publish() or shown(page) == [note], 30, every_seconds=0.5)
+
+
+RECEIVERS = """
+from workers.alerts.delivery import receivers
+receivers.define("chat", "apprise", {"secret_environment": "WEIR_SECRET_CHAT"})
+"""
+
+
+@pytest.fixture(scope="module")
+def chat(served: Served) -> None:
+    """A receiver whose address nobody has set."""
+    command = [sys.executable, "manage.py", "shell", "-c", RECEIVERS]
+    subprocess.run(command, cwd=ROOT, env=served.environment, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("viewport", "theme"),
+    [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")],
+    ids=("light", "dark", "phone"),
+)
+def test_who_is_notified_and_why_not_is_read_on_every_screen(
+    open_page, observer, alert, chat, tmp_path, viewport, theme
+):
+    for name, address, words in (
+        ("alert", f"/alerts/{alert['id']}/?act=acknowledge", "notified"),
+        ("receivers", "/alerts/receivers/", "WEIR_SECRET_CHAT is not set"),
+    ):
+        page = open_page(address, viewport=viewport, color_scheme=theme)
+        live(page, observer)
+        expect(page.locator("main")).to_contain_text(words)
+        page.screenshot(path=tmp_path / f"{name}-{viewport['width']}-{theme}.png", full_page=True)
+        assert violations(page) == [] and overhang(page) <= 0
+        if name == "alert":
+            expect(page.locator("[data-acknowledge]")).to_be_focused()

@@ -14,7 +14,7 @@ from typing import Any
 @dataclass
 class WorkReporter:
     """What has arrived. `answers`: the status codes of the next answers; 200 when there are none left;
-    `paths`: of every request; `location`: where a redirect sends.
+    `paths`: of every request; `location`: where a redirect sends; `body`: of the answers to GET.
     """
 
     port: int = 0
@@ -23,6 +23,7 @@ class WorkReporter:
     answers: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     location: str = ""
+    body: bytes = b""
 
 
 @contextmanager
@@ -80,6 +81,14 @@ class _Hook(BaseHTTPRequestHandler):
             self.send_header("Location", reporter.location)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+    def do_GET(self) -> None:
+        reporter: WorkReporter = self.server.reporter
+        reporter.paths.append(self.path)
+        self.send_response(reporter.answers.pop(0) if reporter.answers else 200)
+        self.send_header("Content-Length", str(len(reporter.body)))
+        self.end_headers()
+        self.wfile.write(reporter.body)
 
     def log_message(self, *arguments: Any) -> None:
         """Nobody reads it."""

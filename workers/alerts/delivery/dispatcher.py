@@ -20,12 +20,18 @@ def shown_by_browsers(message: Message, now_seconds: float) -> None:
     """Nothing to send: the announcement is in the snapshot, and every open console shows it."""
 
 
+def sent_to_people(message: Message, now_seconds: float) -> None:
+    """A schedule gets no message: whoever is on call does. Only a test comes here."""
+    raise Failed("A schedule gets no message; test the receivers of the people it names.", for_good=True)
+
+
 CHANNELS: Mapping[str, Send] = {
     Receiver.Channel.BROWSER: shown_by_browsers,
     Receiver.Channel.EMAIL: email.send,
     Receiver.Channel.WEBHOOK: webhook.send,
     Receiver.Channel.ALERTMANAGER: alertmanager.send,
     Receiver.Channel.APPRISE: apprise.send,
+    Receiver.Channel.SCHEDULE: sent_to_people,
 }
 
 

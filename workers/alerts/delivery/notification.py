@@ -140,6 +140,8 @@ def _unowed(
     at = next((at for at, step in enumerate(alert.steps) if name in step["receivers"]), None)
     if at is None:
         return "never", "The rule does not name it any more.", None
+    if at < alert.next_step and channels[name] == Receiver.Channel.SCHEDULE:
+        return "never", "Not itself: whoever was on call by it is owed the message.", None
     if at < alert.next_step:
         return "never", "It was switched off, or was not named by the rule, when its step was due.", None
     if alert.resolved_at is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
+from workers.alerts.delivery.schedule_feed import notified_by
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
 from workers.alerts.rules import runbook
 from workers.consumer.backoff import Backoff
@@ -37,10 +38,12 @@ def owe(
         receiver = receivers.get(name)
         if receiver is None or alert.labels.get("receiver") == name:
             continue
-        owed.append(_owed(alert, receiver.pk, Delivery.Kind.FIRING, step, now))
-        if receiver.channel == Receiver.Channel.BROWSER:
-            alert.announcement = f"{alert.round}.{step}"
-    return owed
+        for each in notified_by(receiver, receivers, now):
+            owed.append(_owed(alert, each.pk, Delivery.Kind.FIRING, step, now))
+            if each.channel == Receiver.Channel.BROWSER:
+                alert.announcement = f"{alert.round}.{step}"
+    # Of one step a receiver is notified once, also where a schedule means it, too.
+    return list({each.receiver_id: each for each in owed}.values())
 
 
 def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:

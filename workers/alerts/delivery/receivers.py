@@ -20,6 +20,7 @@ SETTINGS = {
     "webhook": REACHED,
     "alertmanager": REACHED,
     "apprise": ("secret_environment",),
+    "schedule": ("secret_environment", "otherwise"),
 }
 
 
@@ -59,6 +60,12 @@ def used_by(receiver: Receiver) -> list[str]:
     ]
 
 
+def schedules_of(receiver: Receiver) -> list[str]:
+    """The schedules that name it for when nobody is on call."""
+    schedules = Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE).order_by("name")
+    return [each.name for each in schedules if each.settings.get("otherwise") == receiver.name]
+
+
 def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = settings.get("addresses")
     if not isinstance(addresses, list) or not 1 <= len(addresses) <= MOST_ADDRESSES:
@@ -88,10 +95,20 @@ def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"secret_environment": variable}
 
 
+def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """An alert waits for no calendar: somebody is named for when it says nobody."""
+    otherwise = settings.get("otherwise")
+    people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)
+    if not isinstance(otherwise, str) or not people.filter(name=otherwise).exists():
+        raise BadInput("otherwise", "takes a receiver that is no schedule, for when nobody is on call.")
+    return {**_apprise(settings), "otherwise": otherwise}
+
+
 READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "browser": lambda settings: {},
     "email": _email,
     "webhook": _webhook,
     "alertmanager": _webhook,
     "apprise": _apprise,
+    "schedule": _schedule,
 }

@@ -9,7 +9,8 @@ from django.utils import timezone
 
 class Receiver(models.Model):
     """Who is notified, and how. settings: email {"addresses": […]}, webhook and alertmanager {"url",
-    "secret_environment"}, apprise {"secret_environment"}, browser {}.
+    "secret_environment"}, apprise {"secret_environment"}, schedule {"secret_environment", "otherwise"}:
+    whoever is on call by a calendar; browser {}.
     """
 
     class Channel(models.TextChoices):
@@ -18,6 +19,7 @@ class Receiver(models.Model):
         WEBHOOK = "webhook"
         ALERTMANAGER = "alertmanager"
         APPRISE = "apprise"  # chat and pagers
+        SCHEDULE = "schedule"
 
     name = models.CharField(max_length=60, unique=True)
     channel = models.CharField(max_length=20, choices=Channel.choices)
@@ -28,6 +30,21 @@ class Receiver(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class OnCallFeed(models.Model):
+    """What was read last of the calendar of a receiver of channel `schedule`. shifts: as
+    `workers.alerts.delivery.schedule` has them; error: of the last try, "" where it was read.
+    """
+
+    receiver = models.OneToOneField(Receiver, on_delete=models.CASCADE, primary_key=True, related_name="feed")
+    shifts: "models.JSONField[Any, Any]" = models.JSONField(default=list)
+    read_at = models.DateTimeField(null=True, default=None)
+    tried_at = models.DateTimeField(null=True, default=None)
+    error = models.TextField(default="", blank=True)
+
+    def __str__(self) -> str:
+        return f"feed of {self.receiver_id}"
 
 
 class AlertRule(models.Model):
@@ -292,10 +309,15 @@ class Delivery(models.Model):
 
 
 class AlertWatch(models.Model):
-    """The evaluator's own row: when it last checked, and the greatest fencing number that wrote."""
+    """The alerter's own row: when it last checked, the greatest fencing number that wrote, when it last went
+    through what is to be sent; and when the dead man's switch was last called, or why not ("": it was).
+    """
 
     fence = models.PositiveBigIntegerField(default=0)
     looked_at = models.DateTimeField(null=True, default=None)
+    delivered_at = models.DateTimeField(null=True, default=None)
+    alive_at = models.DateTimeField(null=True, default=None)
+    alive_error = models.TextField(default="", blank=True)
 
     def __str__(self) -> str:
         return f"last check {self.looked_at}"

@@ -26,7 +26,15 @@ from workers.host import egress
 # Services that are no address: they speak to the desktop or the log of this host.
 OF_THIS_HOST = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
 CONNECTIONS = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"})
-OTHER_WAYS = ("os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen", "syslog.")
+REFUSED_EVENTS = (
+    "os.exec",
+    "os.fork",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.system",
+    "subprocess.Popen",
+    "syslog.",
+)
 MOST_MEMORY_BYTES = 1 << 30  # a service that answers without end must not take the host with it
 MOST_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
@@ -44,7 +52,7 @@ class EgressGuard:
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in CONNECTIONS:
             self._check(arguments[-1])
-        elif event.startswith(OTHER_WAYS):
+        elif event.startswith(REFUSED_EVENTS):
             self._refuse(f"the service would use {event}, which is refused.")
 
     def _check(self, address: Any) -> None:

@@ -1,0 +1,89 @@
+"""The dead man's switch: an address is called while observer, alerter and delivery work, not otherwise."""
+
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from queues import keys
+from tests.workers.alerts.receiving import hook
+from workers.alerts.dead_mans_switch import DeadMansSwitch, WatchFacts, failure, unreached
+from workers.alerts.delivery import outbox, receivers
+from workers.alerts.lifecycle.models import AlertWatch, Message
+
+NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (WatchFacts(0.4, 1.0, 2.0), ""),
+        (WatchFacts(16.0, 1.0, 2.0), "The observer has published no snapshot for 16 s."),
+        (WatchFacts(None, 1.0, 2.0), "The observer has published no snapshot since it was started."),
+        (WatchFacts(0.4, 31.0, 2.0), "The alerter has checked no rule for 31 s."),
+        (WatchFacts(0.4, 1.0, 91.0), "The delivery has not run for 91 s."),
+        (WatchFacts(-60.0, 1.0, 2.0), "The observer has published no snapshot for -60 s."),
+        (WatchFacts(0.4, 1.0, 2.0, "answered 503"), "No message reaches anybody: answered 503"),
+    ],
+)
+def test_what_does_not_work_is_said(facts, said):
+    assert failure(facts) == said
+
+
+@pytest.fixture
+def working(db, control):
+    """Everything works at NOW."""
+    AlertWatch.objects.update_or_create(pk=1, defaults={"looked_at": NOW, "delivered_at": NOW})
+    control.set(keys.SNAPSHOT, orjson.dumps({"at": NOW.timestamp(), "seq": 1, "nodes": {}}))
+
+
+@pytest.fixture
+def calls():
+    with hook() as reporter:
+        yield reporter
+
+
+def switch(control, calls, path: str = "/ping/5f2c") -> DeadMansSwitch:
+    environment = {"WEIR_ALIVE_URL": f"http://127.0.0.1:{calls.port}{path}", "WEIR_ALIVE_SECONDS": "30"}
+    return DeadMansSwitch(control, environment)
+
+
+def test_it_is_called_while_everything_works_and_stops_when_the_observer_is_silent(working, control, calls):
+    made = switch(control, calls)
+    assert made.step(NOW) and calls.paths == ["/ping/5f2c"]
+    assert not made.step(NOW + timedelta(seconds=20)), "the snapshot is 20 s old"
+    watch = AlertWatch.objects.get()
+    assert len(calls.paths) == 1 and watch.alive_at == NOW and "observer" in watch.alive_error
+
+
+def test_it_stops_when_no_message_reaches_anybody_and_goes_on_when_one_does(working, control, calls):
+    desk = receivers.define("desk", "email", {"addresses": ["a@b.example"]})
+    message = outbox.test_message(desk, "operator", NOW)
+    for _ in range(2):
+        outbox.failed(Message.objects.get(), "answered 503", NOW)
+    made = switch(control, calls)
+    assert not made.step(NOW) and unreached(NOW) == "answered 503"
+    outbox.sent(Message.objects.get(pk=message.pk), NOW)
+    assert made.step(NOW)
+
+
+def test_of_two_alerters_one_calls(working, control, calls):
+    first, second = switch(control, calls), switch(control, calls)
+    assert first.step(NOW) and not second.step(NOW) and len(calls.paths) == 1
+
+
+def test_an_address_that_refuses_is_noted_without_the_address(working, control, calls):
+    calls.answers = [500]
+    assert not switch(control, calls, "/ping/hush").step(NOW)
+    error = AlertWatch.objects.get().alive_error
+    assert error == "WEIR_ALIVE_URL answered 500."
+
+
+def test_without_an_address_nothing_is_called(working, control, calls):
+    assert not DeadMansSwitch(control, {}).step(NOW)
+
+
+def test_the_egress_policy_holds_for_it(working, control, calls, settings):
+    settings.WEIR_EGRESS_ALLOW = ""
+    assert not switch(control, calls).step(NOW) and calls.paths == []
+    assert "loopback" in AlertWatch.objects.get().alive_error

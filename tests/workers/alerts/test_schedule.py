@@ -1,0 +1,178 @@
+"""Who is on call by a calendar's feed: read over HTTP, kept while it fails, and notified as a receiver."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from queues.errors import BadInput
+from tests.workers.alerts.checks import START, Looks, lost, rule, the_alert
+from tests.workers.alerts.receiving import hook
+from workers.alerts.delivery import receivers, schedule
+from workers.alerts.delivery.notification import notification_of
+from workers.alerts.delivery.schedule_feed import VALID_FOR, FeedReader, notified_by, people_on_call
+from workers.alerts.lifecycle.models import Delivery, OnCallFeed, Receiver
+
+NOW = datetime.fromtimestamp(START, UTC)  # Monday, 5 January 2026, 03:00
+NAME = "WEIR_SECRET_ROTA"
+
+
+def calendar(*events: str) -> bytes:
+    body = "".join(f"BEGIN:VEVENT\r\nUID:{at}\r\n{each}END:VEVENT\r\n" for at, each in enumerate(events))
+    return f"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//rota//\r\n{body}END:VCALENDAR\r\n".encode()
+
+
+def event(summary: str, begin: str, end: str, *more: str) -> str:
+    return "".join(f"{line}\r\n" for line in (f"SUMMARY:{summary}", f"DTSTART{begin}", f"DTEND{end}", *more))
+
+
+WEEKLY = calendar(
+    event("anna", ":20251201T080000Z", ":20251208T080000Z", "RRULE:FREQ=WEEKLY;INTERVAL=2"),
+    event("ben", ":20251208T080000Z", ":20251215T080000Z", "RRULE:FREQ=WEEKLY;INTERVAL=2"),
+)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("when", "people"),
+    [
+        ("2026-01-05T07:59:59", ["anna"]),
+        ("2026-01-05T08:00:00", ["ben"]),
+        ("2026-01-12T07:59:59", ["ben"]),
+        ("2026-01-12T08:00:00", ["anna"]),
+    ],
+)
+def test_a_rota_by_weeks_changes_to_the_second(when, people):
+    assert schedule.on_call(schedule.shifts(WEEKLY, NOW), at(when)) == people
+
+
+def test_zones_summer_time_exceptions_and_whole_days_are_as_in_the_calendar():
+    berlin = ";TZID=Europe/Berlin"
+    text = calendar(
+        event("carl", f"{berlin}:20260324T200000", f"{berlin}:20260325T080000", "RRULE:FREQ=DAILY",
+              f"EXDATE{berlin}:20260330T200000"),
+        event("dora", ";VALUE=DATE:20260330", ";VALUE=DATE:20260331"),
+    )  # fmt: skip
+    found = schedule.shifts(text, at("2026-03-27T00:00:00"))
+    assert schedule.on_call(found, at("2026-03-28T19:30:00")) == ["carl"], "winter: 20:30 there"
+    assert schedule.on_call(found, at("2026-03-28T18:30:00")) == [], "19:30 there"
+    assert schedule.on_call(found, at("2026-03-29T18:30:00")) == ["carl"], "summer: 20:30 there"
+    assert schedule.on_call(found, at("2026-03-30T18:30:00")) == ["dora"], "carl is excepted that night"
+
+
+def test_people_are_those_of_the_summary_and_the_attendees():
+    text = calendar(
+        event("anna, ben", ":20260105T000000Z", ":20260106T000000Z", "ATTENDEE;CN=Carl:mailto:carl@x.example")
+    )
+    assert schedule.on_call(schedule.shifts(text, NOW), NOW) == ["carl@x.example", "anna", "ben"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"<html>login</html>", "no iCalendar"),
+        (b"", "no iCalendar"),
+        (calendar(event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=SECONDLY")), "daily"),
+        (
+            calendar(
+                event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=DAILY;BYMIN\r\n UTE=1")
+            ),
+            "daily",
+        ),
+        (calendar(*[event("a", ":20200105T000000Z", ":20200106T000000Z")] * 501), "more than 500 events"),
+        (
+            b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:never\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
+            "no iCalendar",
+        ),
+    ],
+)
+def test_what_is_no_rota_is_refused_with_what_it_must_be(text, why):
+    with pytest.raises(BadInput, match=why):
+        schedule.shifts(text, NOW)
+
+
+@pytest.fixture
+def feed():
+    with hook() as reporter:
+        reporter.body = WEEKLY
+        yield reporter
+
+
+@pytest.fixture
+def rota(db, feed) -> Receiver:
+    for name in ("anna", "ben"):
+        receivers.define(name, "email", {"addresses": [f"{name}@x.example"]})
+    receivers.define("desk", "email", {"addresses": ["desk@x.example"]})
+    return receivers.define("rota", "schedule", {"secret_environment": NAME, "otherwise": "desk"})
+
+
+def reader(feed) -> FeedReader:
+    return FeedReader({NAME: f"http://127.0.0.1:{feed.port}/basic.ics"})
+
+
+def enabled() -> dict[str, Receiver]:
+    return {each.name: each for each in Receiver.objects.filter(enabled=True)}
+
+
+def test_whoever_is_on_call_is_notified_and_the_alert_says_so(rota, feed):
+    assert reader(feed).step(NOW) == 1 and feed.paths == ["/basic.ics"]
+    rule(escalation=[{"after_minutes": 0, "receivers": ["rota"]}])
+    looks = Looks()
+    looks.snapshot = lost()
+    looks.look()
+    assert [each.receiver.name for each in Delivery.objects.all()] == ["anna"]
+    notices = {each.receiver: each.words for each in notification_of(the_alert()).notices}
+    assert "whoever was on call" in notices["rota"] and "on its way" in notices["anna"]
+
+
+def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_receiver_is_notified(
+    rota, feed
+):
+    read = reader(feed)
+    read.step(NOW)
+    assert read.step(NOW + timedelta(seconds=60)) == 0 and len(feed.paths) == 1, "every five minutes"
+    feed.answers = [503]
+    assert read.step(NOW + timedelta(seconds=301)) == 0
+    kept = OnCallFeed.objects.get()
+    assert kept.error == f"{NAME} answered 503." and kept.read_at == NOW
+    assert people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
+    late = NOW + VALID_FOR + timedelta(seconds=1)
+    assert people_on_call(kept, late) == []
+    assert [each.name for each in notified_by(rota, enabled(), late)] == ["desk"]
+
+
+def test_who_is_no_receiver_leaves_it_to_the_other_one(rota, feed):
+    Receiver.objects.filter(name="anna").update(enabled=False)
+    reader(feed).step(NOW)
+    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["desk"]
+    assert [each.name for each in notified_by(rota, enabled(), NOW + timedelta(days=1))] == ["ben"]
+
+
+def test_a_feed_that_is_too_long_or_leads_where_it_may_not_is_refused(rota, feed, settings):
+    feed.body = b"X" * 2_000_001
+    assert reader(feed).step(NOW) == 0
+    assert "more than 2,000,000 bytes" in OnCallFeed.objects.get().error
+    settings.WEIR_EGRESS_ALLOW = ""
+    assert reader(feed).step(NOW + timedelta(hours=1)) == 0
+    assert "loopback" in OnCallFeed.objects.get().error
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"secret_environment": NAME}, "otherwise"),
+        ({"secret_environment": NAME, "otherwise": "nobody"}, "otherwise"),
+        ({"secret_environment": NAME, "otherwise": "rota"}, "otherwise"),
+        ({"secret_environment": "HOME", "otherwise": "desk"}, "secret_environment"),
+    ],
+)
+def test_a_schedule_names_its_feed_and_who_is_notified_otherwise(rota, given, field):
+    with pytest.raises(BadInput) as caught:
+        receivers.define("rota", "schedule", given)
+    assert caught.value.field == field
+
+
+def test_a_receiver_that_a_schedule_falls_back_on_is_not_deleted(rota):
+    assert receivers.schedules_of(Receiver.objects.get(name="desk")) == ["rota"]

@@ -1,0 +1,144 @@
+"""A dead man's switch outwards: while observer, alerter and delivery work, an address is called every so many
+seconds (WEIR_ALIVE_URL, WEIR_ALIVE_SECONDS). Whoever stands behind it, such as Healthchecks, raises the alarm
+when the calls stop: somebody has to, when nothing of Weir is left that could.
+
+It is called by the process that notifies, so its own death ends the calls too. Of several alerters one calls.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import msgspec
+import redis
+from django.db import DatabaseError, close_old_connections, connections
+from django.db.models import Max, Min
+
+from queues import environment as variables
+from queues import keys
+from queues.errors import BadInput
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
+from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
+from workers.coordination.leases import Lease
+from workers.host import egress
+
+logger = logging.getLogger(__name__)
+OBSERVED_SECONDS = 15.0
+CHECKED_SECONDS = 30.0
+# A round of sending lasts as long as the slowest channel may take.
+DELIVERED_SECONDS = 90.0
+UNREACHED = timedelta(hours=1)  # messages that were given up longer ago say nothing of now
+
+
+@dataclass(frozen=True)
+class WatchFacts:
+    """Ages in seconds, None where it never happened. error: of the messages that no receiver took while none
+    arrived anywhere, "" where some did or none were due.
+    """
+
+    observed_seconds: float | None
+    checked_seconds: float | None
+    delivered_seconds: float | None
+    error: str = ""
+
+
+class _Published(msgspec.Struct):
+    """Of the snapshot its timestamp alone."""
+
+    at: float | None = None
+
+
+def failure(facts: WatchFacts) -> str:
+    """What does not work, in a sentence; "" while everything does."""
+    for what, age, most in (
+        ("observer has published no snapshot", facts.observed_seconds, OBSERVED_SECONDS),
+        ("alerter has checked no rule", facts.checked_seconds, CHECKED_SECONDS),
+        ("delivery has not run", facts.delivered_seconds, DELIVERED_SECONDS),
+    ):
+        if age is None or not -most <= age <= most:
+            since = "since it was started" if age is None else f"for {age:.0f} s"
+            return f"The {what} {since}."
+    return f"No message reaches anybody: {facts.error}" if facts.error else ""
+
+
+class DeadMansSwitch:
+    """`step` is one look, and one call where everything works; `run` steps until asked to stop."""
+
+    def __init__(
+        self,
+        control: redis.Redis,
+        environment: Mapping[str, str] = variables.PROCESS,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._control, self._transport = control, transport
+        self._url = variables.ALIVE_URL.text(environment)
+        self.every_seconds = variables.ALIVE_SECONDS.seconds(environment)
+        self._lease = Lease(control, "dead-mans-switch", 2 * self.every_seconds + TIMEOUT_SECONDS)
+
+    def step(self, now: datetime) -> bool:
+        """Whether it was called. Only who has the lease looks, and notes what came of it."""
+        if not self._url or not (self._lease.renew() or self._lease.acquire()):
+            return False
+        error = failure(self._facts(now)) or self._call()
+        noted = {"alive_error": error} if error else {"alive_error": "", "alive_at": now}
+        AlertWatch.objects.filter(pk=1).update(**noted)
+        if error:
+            logger.warning("The dead man's switch was not called: %s", error)
+        return not error
+
+    def run(self, stop: threading.Event) -> None:
+        """What fails is tried again; a call that was left out is what it is for."""
+        while self._url and not stop.wait(self.every_seconds):
+            try:
+                self.step(datetime.now(UTC))
+            except Exception as error:
+                logger.warning("The dead man's switch was not called: %r", error)
+                if isinstance(error, DatabaseError):
+                    close_old_connections()
+        connections.close_all()
+
+    def _facts(self, now: datetime) -> WatchFacts:
+        stored = self._control.get(keys.SNAPSHOT)
+        published = msgspec.json.decode(stored, type=_Published).at if isinstance(stored, bytes) else None
+        watch = AlertWatch.objects.filter(pk=1).first()
+        return WatchFacts(
+            observed_seconds=None if published is None else now.timestamp() - published,
+            checked_seconds=_age(watch.looked_at if watch else None, now),
+            delivered_seconds=_age(watch.delivered_at if watch else None, now),
+            error=unreached(now),
+        )
+
+    def _call(self) -> str:
+        """Why it did not take the call; "" when it did. The address is a secret: it is in no error."""
+        try:
+            egress.check_url(self._url, variables.ALIVE_URL.name)
+            with (
+                egress.client(TIMEOUT_SECONDS, transport=self._transport) as client,
+                client.stream("GET", self._url) as response,
+            ):
+                status = response.status_code
+        except BadInput as error:
+            return f"{error.field} {error.message}"
+        except httpx.HTTPError as error:
+            return f"{variables.ALIVE_URL.name} did not answer: {type(error).__name__}."
+        return "" if 200 <= status < 300 else f"{variables.ALIVE_URL.name} answered {status}."
+
+
+def unreached(now: datetime) -> str:
+    """The error of a message to people, where such messages fail and none has arrived since the first."""
+    to_people = Message.objects.exclude(receiver__channel=Receiver.Channel.BROWSER)
+    failing = to_people.filter(tries__gt=1, receiver__enabled=True, created_at__gte=now - UNREACHED)
+    failing = failing.exclude(state=Message.State.SENT)
+    since = failing.aggregate(Min("created_at"))["created_at__min"]
+    if since is None:
+        return ""
+    last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]
+    arrived = last is not None and last >= since
+    return "" if arrived else failing.order_by("-pk").values_list("error", flat=True)[0]
+
+
+def _age(at: datetime | None, now: datetime) -> float | None:
+    return None if at is None else (now - at).total_seconds()

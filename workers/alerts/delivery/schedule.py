@@ -1,0 +1,106 @@
+"""Who is on call, by a calendar: an iCalendar text becomes shifts, and a shift names people.
+
+Pure. A shift is an event of the calendar, recurring ones expanded by their rules, exceptions and time zones.
+It names the people of its summary ("anna" or "anna, ben") and the e-mail addresses of its attendees. A time
+without a zone is UTC; an event of whole days begins and ends at midnight UTC.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from queues.errors import BadInput
+
+BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # so far shifts are known around now
+MOST_EVENTS, MOST_SHIFTS, MOST_PEOPLE = 500, 5_000, 10
+LONGEST_NAME = 120
+# A rule that gives thousands of shifts a day is no rota.
+_TOO_OFTEN = re.compile(
+    r"^RRULE[^\r\n]*(FREQ=(SECONDLY|MINUTELY|HOURLY)|BY(SECOND|MINUTE|HOUR)=)", re.IGNORECASE | re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """From `since` until before `until` these people are on call: names, or e-mail addresses."""
+
+    since: datetime
+    until: datetime
+    people: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As it is kept."""
+        return {
+            "since": self.since.isoformat(),
+            "until": self.until.isoformat(),
+            "people": list(self.people),
+        }
+
+
+def shift_of(document: Mapping[str, Any]) -> Shift:
+    """As it was kept."""
+    since, until = (datetime.fromisoformat(document[name]) for name in ("since", "until"))
+    return Shift(since, until, tuple(document["people"]))
+
+
+def shifts(text: bytes, now: datetime) -> list[Shift]:
+    """The shifts of a calendar around now, in order. Raises BadInput saying what the calendar must be."""
+    import icalendar  # here: half a second that only who reads a feed should pay
+    import recurring_ical_events
+
+    if _TOO_OFTEN.search(re.sub(rb"\r?\n[ \t]", b"", text).decode("utf-8", "replace")):
+        raise BadInput(
+            "calendar", "has a rule that recurs more than once a day; a shift recurs daily at most."
+        )
+    try:
+        calendar = icalendar.Calendar.from_ical(text)
+        if len(calendar.walk("VEVENT")) > MOST_EVENTS:
+            raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
+        events = recurring_ical_events.of(calendar).between(now - BEHIND, now + AHEAD)
+        found = [_shift(event) for event in events[:MOST_SHIFTS]]
+    except BadInput:
+        raise
+    except Exception as error:  # whatever is wrong with what comes from outside
+        raise BadInput("calendar", f"is no iCalendar that can be read: {str(error)[:120]}") from None
+    return sorted((each for each in found if each.people), key=lambda each: (each.since, each.until))
+
+
+def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
+    """Everybody whose shift is now, each once."""
+    people = [name for each in known if each.since <= now < each.until for name in each.people]
+    return list(dict.fromkeys(people))
+
+
+def next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
+    """When the next shift begins or ends, as far as known."""
+    return min((at for each in known for at in (each.since, each.until) if at > now), default=None)
+
+
+def _shift(event: Any) -> Shift:
+    begin = _instant(event["DTSTART"].dt)
+    end = _instant(event["DTEND"].dt) if "DTEND" in event else begin + _length(event)
+    attendees = event.get("ATTENDEE", [])
+    people = [
+        str(each)[len("mailto:") :]
+        for each in (attendees if isinstance(attendees, list) else [attendees])
+        if str(each).lower().startswith("mailto:")
+    ]
+    people += re.split(r"\s*[,;&]\s*", str(event.get("SUMMARY", "")).strip())
+    named = dict.fromkeys(name.strip()[:LONGEST_NAME] for name in people if name.strip())
+    return Shift(begin, end, tuple(named)[:MOST_PEOPLE])
+
+
+def _length(event: Any) -> timedelta:
+    """Of an event without an end: its duration, else the whole day of a date, else nothing."""
+    if "DURATION" in event:
+        length: timedelta = event["DURATION"].dt
+        return length
+    return timedelta() if isinstance(event["DTSTART"].dt, datetime) else timedelta(days=1)
+
+
+def _instant(at: date | datetime) -> datetime:
+    if not isinstance(at, datetime):
+        return datetime.combine(at, time(), UTC)
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -1,0 +1,122 @@
+"""On-call schedules as they are read: each feed every five minutes, what was read last is kept.
+
+A receiver of channel `schedule` names the variable with the feed's address, and a receiver for the times when
+nobody is on call or the feed can't be read: an alert never waits for a calendar. While a feed fails, what
+was read last holds for VALID_FOR; then that other receiver is notified, and the page says so.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import httpx
+from django.db import DatabaseError, close_old_connections, connections
+
+from queues import environment as variables
+from queues.errors import BadInput
+from workers.alerts.delivery import schedule
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
+from workers.alerts.lifecycle.models import OnCallFeed, Receiver
+from workers.host import egress
+
+logger = logging.getLogger(__name__)
+READ_SECONDS = 300.0
+CHECK_SECONDS = 15.0
+VALID_FOR = timedelta(hours=24)
+MOST_BYTES = 2_000_000
+
+
+def notified_by(named: Receiver, receivers: Mapping[str, Receiver], now: datetime) -> Sequence[Receiver]:
+    """Whom a receiver means now: itself, or whoever is on call by its schedule: the receivers of their names,
+    or of their e-mail addresses; the one for other times where that is nobody. receivers: those switched on.
+    """
+    if named.channel != Receiver.Channel.SCHEDULE:
+        return [named]
+    feed = OnCallFeed.objects.filter(receiver=named).first()
+    found = list(_matched(people_on_call(feed, now), receivers))
+    otherwise = receivers.get(named.settings.get("otherwise", ""))
+    return found or ([otherwise] if otherwise else [])
+
+
+def people_on_call(feed: OnCallFeed | None, now: datetime) -> list[str]:
+    """By what was read last, as long as that holds."""
+    if feed is None or feed.read_at is None or now - feed.read_at > VALID_FOR:
+        return []
+    return schedule.on_call(map(schedule.shift_of, feed.shifts), now)
+
+
+def _matched(people: Sequence[str], receivers: Mapping[str, Receiver]) -> Iterator[Receiver]:
+    for person in people:
+        for each in receivers.values():
+            addresses = [str(address).lower() for address in each.settings.get("addresses", ())]
+            if each.channel == Receiver.Channel.SCHEDULE:
+                continue
+            if person.lower() == each.name.lower() or person.lower() in addresses:
+                yield each
+
+
+class FeedReader:
+    """`step` reads the feeds that are due; `run` does so until asked to stop."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] = variables.PROCESS,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._environment, self._transport = environment, transport
+
+    def step(self, now: datetime) -> int:
+        """How many feeds were read; one that fails keeps what it had, and says why."""
+        read = 0
+        due = now - timedelta(seconds=READ_SECONDS)
+        for receiver in Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE, enabled=True):
+            feed = OnCallFeed.objects.get_or_create(receiver=receiver)[0]
+            if feed.tried_at is not None and due < feed.tried_at <= now:
+                continue
+            feed.tried_at = now
+            try:
+                found = schedule.shifts(self._text(receiver), now)
+                feed.shifts, feed.read_at, feed.error = [each.document() for each in found], now, ""
+                read += 1
+            except BadInput as error:
+                feed.error = f"{error.field} {error.message}"[:500]
+            feed.save()
+        return read
+
+    def run(self, stop: threading.Event) -> None:
+        """What fails is logged once, and tried again."""
+        failing = False
+        while not stop.wait(CHECK_SECONDS):
+            try:
+                self.step(datetime.now(UTC))
+                failing = False
+            except Exception as error:
+                if not failing:
+                    logger.warning("On-call schedules can't be read: %r", error)
+                failing = True
+                if isinstance(error, DatabaseError):
+                    close_old_connections()
+        connections.close_all()
+
+    def _text(self, receiver: Receiver) -> bytes:
+        """The calendar. Its address is a secret: it is in no error."""
+        name = receiver.settings["secret_environment"]
+        egress.check_secret_name(name, "secret_environment")
+        url = variables.secret_named(name, self._environment)
+        if not url:
+            raise BadInput(name, "is not set in the alerter's environment; set it to the feed's address.")
+        egress.check_url(url, name)
+        try:
+            with (
+                egress.client(TIMEOUT_SECONDS, transport=self._transport) as client,
+                client.stream("GET", url, headers={"Accept": "text/calendar"}) as response,
+            ):
+                status, text = response.status_code, egress.read(response, MOST_BYTES + 1)
+        except httpx.HTTPError as error:
+            raise BadInput(name, f"did not answer: {type(error).__name__}.") from None
+        if status != 200:
+            raise BadInput(name, f"answered {status}.")
+        if len(text) > MOST_BYTES:
+            raise BadInput(name, f"answered more than {MOST_BYTES:,} bytes.")
+        return text
