@@ -35,7 +35,8 @@ class SearchRange:
     @classmethod
     def around(cls, parameter: Parameter, value: float) -> "SearchRange":
         """From a quarter to four times of a value (of 0: its declared range), within what is declared."""
-        low, high = (value / REACH, value * REACH) if value else (parameter.minimum, parameter.maximum)
+        ends = (value / REACH, value * REACH) if value else (parameter.minimum, parameter.maximum)
+        low, high = min(ends), max(ends)
         is_whole = parameter.kind == "integer"
         return cls(
             parameter.name, max(low, parameter.minimum), min(max(high, low), parameter.maximum), is_whole

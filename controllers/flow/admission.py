@@ -17,6 +17,7 @@ the given model.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 
 from controllers.design import placement
 from controllers.design.placement import FORMS, Gains, Model
@@ -332,9 +333,15 @@ def _expected(parameters: Values, gains: Gains, error: float) -> Expected | None
         return None
     model, samples = model_of(parameters), USUAL_SETTLING_SAMPLES
     if model is not None:
-        samples = placement.report(model, gains_of(parameters)).settling_samples or samples
+        samples = _settling_samples(model, gains_of(parameters)) or samples
     seconds = samples * parameters["interval_seconds"]
     return Expected("free_bytes", "up" if error > 0 else "down", abs(error), seconds)
+
+
+@lru_cache(maxsize=16)
+def _settling_samples(model: Model, gains: Gains) -> int | None:
+    """Worked out once for each model: it takes longer than all the rest of a decision."""
+    return placement.report(model, gains).settling_samples
 
 
 def _to_json(memory: _Memory) -> Json:

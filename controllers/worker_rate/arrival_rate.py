@@ -11,6 +11,8 @@ Holt's linear smoothing; x is what arrived in an interval [events]:
 
 The forecast of n intervals ahead is the sum of L + kT for k = 1..n (a part of an interval counts in part),
 less c times D: who plans by it (a worker that should be full) would rather be late by an interval than empty.
+It is at most n times twice the smaller of the last two x: a spike of one interval raises L at once, and says
+nothing of the next; what came in two intervals does.
 """
 
 import math
@@ -21,23 +23,30 @@ from controllers.framework.parameter import Parameter
 
 GAIN = 0.2
 LEAST_GAIN, GREATEST_GAIN = 0.1, 0.9
+# How much more than in each of the last two intervals is believed to come in the next.
+MOST_RISE = 2.0
 LARGE = 1e16
 ARRIVALS = (
     Parameter("level", "events", "Events per interval.", None, 0.0, LARGE, required=True),
     Parameter("trend", "events", "Its growth per interval.", None, -LARGE, LARGE, required=True),
     Parameter("bias", "events", "Mean error of the forecast.", None, -LARGE, LARGE, required=True),
     Parameter("deviation", "events", "Mean size of the error.", None, 0.0, LARGE, required=True),
+    Parameter("recent", "events", "What arrived in the last two.", [], 0.0, LARGE, "numbers", most=2),
 )
 
 
 @dataclass(frozen=True)
 class ArrivalRate:
-    """The estimate after some observations; all in events per interval."""
+    """The estimate after some observations; all in events per interval.
+
+    `recent`: what arrived in the last two, oldest first; fewer before that.
+    """
 
     level: float
     trend: float = 0.0
     bias: float = 0.0
     deviation: float = 0.0
+    recent: tuple[float, ...] = ()
 
     def after(self, arrived: float, trend_gain: float) -> "ArrivalRate":
         """The estimate after one more interval in which so many events arrived."""
@@ -47,17 +56,27 @@ class ArrivalRate:
         signal = abs(bias) / deviation if deviation else 0.0
         gain = min(max(signal, LEAST_GAIN), GREATEST_GAIN)
         level = max(0.0, self.level + self.trend + gain * error)
-        return ArrivalRate(level, self.trend + gain * trend_gain * error, bias, deviation)
+        recent = (*self.recent, arrived)[-2:]
+        return ArrivalRate(level, self.trend + gain * trend_gain * error, bias, deviation, recent)
 
     def ahead(self, intervals: float, caution: float = 0.0) -> float:
         """Events that arrive within the next intervals, never fewer than none."""
         whole = math.floor(intervals)
         events = sum(self._at(k) for k in range(1, whole + 1)) + (intervals - whole) * self._at(whole + 1)
-        return max(0.0, events - caution * self.deviation * min(1.0, intervals))
+        expected = max(0.0, events - caution * self.deviation * min(1.0, intervals))
+        if len(self.recent) < 2:
+            return expected
+        return min(expected, intervals * MOST_RISE * min(self.recent))
 
     def _at(self, interval: int) -> float:
         return max(0.0, self.level + interval * self.trend)
 
     def to_json(self) -> dict[str, Json]:
         """As the law's state holds it."""
-        return {"level": self.level, "trend": self.trend, "bias": self.bias, "deviation": self.deviation}
+        return {
+            "level": self.level,
+            "trend": self.trend,
+            "bias": self.bias,
+            "deviation": self.deviation,
+            "recent": list(self.recent),
+        }

@@ -6,7 +6,7 @@ C is what a worker takes (events_per_worker), q the queue length, all in events,
     pledged  = what workers under way will take: C each, less what has been removed since
     found    = q - pledged + forecast(lead)     what waits when a worker that starts now runs
     certain  = ⌊(q - pledged) / C⌋              workers that are full whatever comes
-    forecast = ⌊found / C + 1 - θ⌋              workers that will be at least θ full (fill_share)
+    forecast = ⌊found / C + 1 - θ⌋              workers that will be at least θ full
     above    = ⌈(found - low) / C⌉              workers that leave low waiting
     low      = max(L U, 3 δ m)                  the lower limit (lower_share), or three times what forecasts
                                                 were wrong by, where events may wait:
@@ -15,16 +15,21 @@ C is what a worker takes (events_per_worker), q the queue length, all in events,
 
 So the forecast is fed forward where more than the upper limit U allows would wait; within it only a worker
 that is surely full starts. The backlog (q - pledged) is worked off at once: no rate has to be found by trial.
+θ is fill_share f where a worker fills in a few intervals. Where it takes more than 7 of them, an interval
+later costs little, and an event more is another worker's: with x workers' events an interval,
+
+    θ = f + (1 - f)/2 · max(0, 1 - x/0.15)
+
 What is left would be less than a full worker, and waits for more, but not without end. A rest of r events,
 the oldest of them waiting since `age`, gets its worker anyway when by the next evaluation
 
-    age  >  min(max_wait_seconds, limit_wait_seconds · W / r),  W = max(U, min(8 C, 8 (2 U - C)))
+    age  >  max_wait_seconds                                        while r ≤ 1.2 U
+    age  >  min(max_wait_seconds, limit_wait_seconds · U / r)       else
 
-W is thus the length that may wait as long as limit_wait_seconds; more may wait shorter, fewer longer, in
-proportion, and nothing longer than max_wait_seconds. A limit near one worker would send workers off half
-empty where traffic comes in spikes (1.8 times the fewest runs, on a real trace). So a limit of a worker or
-more lets the rest of one fill (8 C, as a rest is C at most), and what forecasts were wrong by is not fed
-forward; below half a worker the limit is meant for short waits.
+U is thus the length that may wait: a limit of a worker or more lets the rest of one fill, a smaller one has
+workers start at a fifth above it. More than that waits shorter, in proportion, and nothing longer than
+max_wait_seconds. A spike of one interval is not expected to come again (`arrival_rate`), and what forecasts
+were wrong by is not fed forward.
 
 Nothing is started that would only wait (4.2.1.2, and the death spiral of B.2.3.1):
 
@@ -64,8 +69,9 @@ from controllers.worker_rate.shared import (
 )
 from queues.nodes.node_state import TOOBUSY
 
-# Of the formulas above: found on 22 real traces, at limits from half a worker to five workers.
-WRONG, RESTING_WORKERS = 3.0, 8.0
+# Of the formulas above: found on 23 real traces and 12 of chance, at limits from a quarter of a worker on.
+WRONG, RESTING_LIMITS = 3.0, 1.2
+FULLER, SLOW_FILL = 0.5, 0.15
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ def _arrivals(parameters: Values, before: Manager, observation: Values) -> Arriv
     if count is None:
         return before.arrivals
     if before.arrivals is None:
-        return ArrivalRate(count)
+        return ArrivalRate(count, recent=(count,))
     return before.arrivals.after(count, parameters["trend_gain"])
 
 
@@ -169,9 +175,17 @@ def _full(parameters: Values, manager: Manager, free: float, found: float) -> in
     """Workers that will be full: for certain, or by the forecast where too many events would wait."""
     size = parameters["events_per_worker"]
     certain = math.floor(free / size + ROUNDING)
-    forecast = math.floor(found / size + 1 - parameters["fill_share"] + ROUNDING)
+    forecast = math.floor(found / size + 1 - _fill_share(parameters, manager) + ROUNDING)
     above = math.ceil((found - _low(parameters, manager)) / size - ROUNDING)
     return int(max(certain, min(forecast, above)))
+
+
+def _fill_share(parameters: Values, manager: Manager) -> float:
+    """How full a worker has to be to count as full: θ."""
+    least = float(parameters["fill_share"])
+    coming = manager.arrivals.ahead(1.0, parameters["caution"]) if manager.arrivals else 0.0
+    slowness = max(0.0, 1.0 - coming / (SLOW_FILL * float(parameters["events_per_worker"])))
+    return least + (1.0 - least) * FULLER * slowness
 
 
 def _low(parameters: Values, manager: Manager) -> float:
@@ -203,12 +217,10 @@ def _age_seconds(parameters: Values, manager: Manager, observation: Values, rest
 
 
 def _patience_seconds(parameters: Values, rest: float) -> float:
-    if rest <= 0:
-        return float(parameters["max_wait_seconds"])
-    limit, size = parameters["upper_limit"], parameters["events_per_worker"]
-    length = max(limit, RESTING_WORKERS * min(size, 2 * limit - size))
-    at_limit = parameters["limit_wait_seconds"] * length / rest
-    return float(min(parameters["max_wait_seconds"], at_limit))
+    most, limit = float(parameters["max_wait_seconds"]), float(parameters["upper_limit"])
+    if rest <= RESTING_LIMITS * limit + ROUNDING:
+        return most
+    return min(most, float(parameters["limit_wait_seconds"]) * limit / rest)
 
 
 def _late(

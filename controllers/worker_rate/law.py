@@ -55,7 +55,7 @@ PARAMETERS = (
     Parameter(
         "limit_wait_seconds",
         "s",
-        "forecast: the upper limit may wait so long for a full worker; more shorter, fewer longer.",
+        "forecast: what is over the upper limit by a fifth waits shorter than this, in proportion.",
         60.0,
         0.0,
         86_400.0,
@@ -63,7 +63,7 @@ PARAMETERS = (
     Parameter(
         "fill_share",
         "share of a worker",
-        "forecast: a worker that would find this share of what it takes counts as full.",
+        "forecast: a worker that finds this share counts as full; where workers fill slowly, half way to 1.",
         0.82,
         0.01,
         1.0,
@@ -302,9 +302,13 @@ def _manager(state: Json) -> Manager:
         **{
             **state,
             "history": tuple(state["history"]),
-            "arrivals": None if arrivals is None else ArrivalRate(**arrivals),
+            "arrivals": None if arrivals is None else _arrival_rate(arrivals),
         }
     )
+
+
+def _arrival_rate(arrivals: dict[str, Json]) -> ArrivalRate:
+    return ArrivalRate(**{**arrivals, "recent": tuple(arrivals["recent"])})
 
 
 def _decision(parameters: Values, start: Start, length: float) -> Decision:

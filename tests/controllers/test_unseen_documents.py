@@ -228,7 +228,7 @@ def check_guarded_extremes(law: str, data: st.DataObject) -> None:
 ADDED = {
     "ladder": {"short"},
     "concurrency": {"refused", "limit", "epoch", "followed"},
-    "worker_rate": {"arrivals", "executed", "cap", "waited_seconds", "pledged"},
+    "worker_rate": {"arrivals", "executed", "cap", "waited_seconds", "pledged", "recent"},
     "parallelism_joint": {"waited", "seen_per_second", "blocked_until_seconds", "expected"},
 }
 

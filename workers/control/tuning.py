@@ -171,7 +171,7 @@ def _recorded(loop: Loop, rehearsal: Rehearsal, now: datetime, days: int, back: 
 def _day(loop: Loop, rehearsal: Rehearsal, day: date) -> RecordedDay:
     midnight = datetime.combine(day, time(), UTC)
     loads = (rehearsal.load(observed) for observed in _observed(loop, midnight))
-    return RecordedDay(day, [load for load in loads if load.size >= LEAST_RECORDED * STRETCH_SECONDS])
+    return RecordedDay(day, [load for load in loads if load.size])
 
 
 def _observed(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:

@@ -24,6 +24,7 @@ METRICS: Mapping[str, Metric] = {
     "wait_greatest_seconds": Metric("s"),
     "worker_runs": Metric("runs"),
     "minimum_runs": Metric("runs", "none"),
+    "minimum_runs_in_time": Metric("runs", "none"),
     "toobusy_node_minutes": Metric("min"),
     "of_failures": Metric("min"),
     "points_moved": Metric("points"),

@@ -111,6 +111,43 @@ def test_on_a_spiky_trace_ours_beats_the_thesis(of):
     check_beats_thesis(of, spiky_trace())
 
 
+def rare_spikes():
+    """Nothing, and now and then within one second as much as a heavy tail has."""
+    chance = np.random.default_rng(3)
+    at = chance.random(12_000) < 0.003
+    return np.where(at, chance.pareto(1.3, 12_000) + 1, 0.0)
+
+
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("of", [(1_000, 50, 50), (3_000, 400, 400), (1_000, 50, 250)], ids=str)
+def test_rare_spikes_cost_hardly_more_runs_than_who_foreknows_them_needs(of):
+    """As a spike is not expected to come again: it was, and a third more ran."""
+    ours = run("worker_rate", of, rare_spikes())
+    assert ours["worker_runs"] <= 1.12 * ours["minimum_runs_in_time"]
+
+
+def test_the_fewest_runs_in_time_are_full_or_start_when_the_oldest_may_wait_no_longer():
+    inflow = np.array([3.0, 0, 4, 0, 0, 9, 0, 0, 0])
+    assert manager.runs_in_time(inflow, 5, 100) == 4
+    assert manager.runs_in_time(inflow, 5, 2) == 4
+    assert manager.runs_in_time(inflow, 5, 0) == 1 + 1 + 2
+    assert manager.runs_in_time(np.array([1.0, 0, 0, 1, 0, 0, 1]), 5, 2) == 3
+    assert manager.runs_in_time(np.zeros(5), 5, 2) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize(("maximum_rate", "size"), [*TABLES, (5, 50), (50, 400)])
+def test_on_real_traces_a_limit_near_one_worker_costs_a_fifth_more_runs_at_most(name, maximum_rate, size):
+    path = RATES / f"{name}.csv.gz"
+    if not path.exists():
+        pytest.skip(f"the trace {name} is not on this machine")
+    trace = read_trace(str(path), "count")
+    for share in (0.75, 1.0, 1.5):
+        ours = run("worker_rate", (maximum_rate, size, share * size), trace)
+        assert ours["worker_runs"] <= 1.2 * ours["minimum_runs_in_time"], share
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRACES)
 def test_on_real_traces_ours_beats_the_thesis_at_every_upper_limit(name):

@@ -87,6 +87,28 @@ def test_more_than_the_upper_limit_waits_shorter_in_proportion():
     assert one(values, 100, oldest_seconds=50).action is None
 
 
+def test_what_the_limit_allows_waits_for_a_full_worker_and_a_fifth_more_does_not():
+    values = parameters(events_per_worker=1_000, upper_limit=100, max_wait_seconds=3_600)
+    assert one(values, 120, oldest_seconds=3_500).action is None
+    assert one(values, 121, oldest_seconds=60).action == {"start": 1}
+
+
+def test_a_worker_that_fills_slowly_starts_when_it_is_nearly_full():
+    """At 1 event an interval it waits for 91 of 100; at 20 it starts with 82 that it will find."""
+    for coming, least in ((1.0, 91), (20.0, 83)):
+        known = {"rate": 1, "carry": 0, "history": []}
+        known["arrivals"] = {"level": coming, "trend": 0.0, "bias": 0.0, "deviation": 0.0}
+        values = parameters(
+            events_per_worker=100, upper_limit=100, max_wait_seconds=600, interval_seconds=1, lead_seconds=1
+        )
+        starts = [
+            length
+            for length in range(50, 100)
+            if one(values, length, state=catalog.read_state(LAW, values, known)).action
+        ]
+        assert starts[0] == least - coming, coming
+
+
 def test_what_is_coming_is_fed_forward_only_above_what_may_wait():
     """40 wait and 40 come by the time a worker runs: it would be full, and is sure to be needed at 50."""
     known = {"rate": 1, "carry": 0, "history": [40]}
@@ -234,6 +256,13 @@ def test_the_forecast_follows_a_slope_exactly_and_a_step_within_a_few_intervals(
     for _ in range(4):
         step = step.after(1_000.0, 0.1)
     assert step.ahead(1) == pytest.approx(1_000, rel=0.2)
+
+
+def test_a_spike_of_one_interval_is_not_expected_to_come_again_and_one_of_two_is():
+    rate = ArrivalRate(0.0, recent=(0.0,)).after(0.0, 0.1).after(1_000.0, 0.1)
+    assert rate.level > 800 and rate.ahead(1) == 0
+    assert rate.after(1_000.0, 0.1).ahead(1) > 800
+    assert rate.after(0.0, 0.1).ahead(1) == 0
 
 
 FITTING = {"rate": 1, "carry": 0, "history": []}

@@ -1,11 +1,12 @@
 """A loop's record of some days, as the ledger keeps it: only the stretches that a tuning reads."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import numpy as np
 
+from controllers import catalog
 from workers.control import tuning
 from workers.models import LedgerEntry, Loop
 
@@ -34,18 +35,67 @@ def wasteful_loop(**more: Any) -> Loop:
     )
 
 
+SLUGGISH = {
+    "setpoint": 1e7,
+    "minimum": 512.0,
+    "a": 1.0,
+    "b": -100.0,
+    "delay": 1,
+    "kp": -0.0002,
+    "ki": -0.00001,
+}
+
+
+def flow_loop() -> Loop:
+    return Loop.objects.create(
+        name="flow/performance",
+        law="flow",
+        target={"application": "performance"},
+        interval_seconds=EVERY_SECONDS,
+        parameters=SLUGGISH,
+    )
+
+
+def record_flow(loop: Loop, days_back: Iterable[int]) -> None:
+    """A result queue that its law keeps half free, badly: 4,000 events a tick are worked, by a hog 2,000."""
+    law, chance = catalog.law("flow"), np.random.default_rng(1)
+    parameters = catalog.read_parameters(law, SLUGGISH)
+
+    def stretch(ticks: int) -> Iterator[dict[str, float]]:
+        state, free, applied = law.initial_state(parameters), 1e7, (4_000.0, 4_000.0)
+        for tick in range(ticks):
+            seen = {"measured": free, "applied": applied[0]}
+            yield seen
+            state, decision = law.decide(parameters, state, seen)
+            applied = (float((decision.action or {})["admit"]), applied[0])
+            worked = (2_000 if tick % 60 < 20 else 4_000) * chance.normal(1, 0.05)
+            free = min(2e7, max(0.0, free - 100 * (applied[1] - worked)))
+
+    _write(loop, days_back, stretch)
+
+
 def record(loop: Loop, days_back: Iterable[int], seed: int = 1) -> None:
     """What came on those days, each tick removed at once; a rate that wanders."""
     chance = np.random.default_rng(seed)
+
+    def stretch(ticks: int) -> Iterator[dict[str, float]]:
+        rates = 8.0 * np.exp(np.repeat(chance.standard_normal(ticks // 10 + 1), 10)[:ticks])
+        for came in chance.poisson(rates * EVERY_SECONDS).tolist():
+            yield {"queue_length": 0, "removed": came, "started": 0, "waiting_to_run": 0}
+
+    _write(loop, days_back, stretch)
+
+
+def _write(
+    loop: Loop, days_back: Iterable[int], stretch: Callable[[int], Iterator[dict[str, float]]]
+) -> None:
+    """An entry a tick, of the stretches that a tuning reads."""
     rows = []
     for back in days_back:
         midnight = datetime.combine(NOW.date() - timedelta(days=back), time(), UTC)
         for place in tuning._drawn(f"{loop.name} {midnight:%F}"):
             begin = midnight + timedelta(seconds=place * tuning.STRETCH_SECONDS)
-            ticks = int(tuning.STRETCH_SECONDS / EVERY_SECONDS)
-            rates = 8.0 * np.exp(np.repeat(chance.standard_normal(ticks // 10 + 1), 10)[:ticks])
-            for number, came in enumerate(chance.poisson(rates * EVERY_SECONDS).tolist()):
-                seen = {"queue_length": 0, "removed": came, "started": 0, "waiting_to_run": 0}
+            for number, seen in enumerate(stretch(int(tuning.STRETCH_SECONDS / EVERY_SECONDS))):
                 at = begin + timedelta(seconds=number * EVERY_SECONDS)
                 rows.append(
                     LedgerEntry(

@@ -6,7 +6,7 @@ import pytest
 
 from controllers.design.tuning import Improvement
 from queues.errors import BadInput
-from tests.workers.control.records import NOW, WASTEFUL, record, wasteful_loop
+from tests.workers.control.records import NOW, WASTEFUL, flow_loop, record, record_flow, wasteful_loop
 from workers.control import tuning
 from workers.models import Loop, Override, Tuning
 
@@ -115,6 +115,19 @@ def test_a_search_ends_where_its_work_is_taken_away(loop):
 
     with pytest.raises(LookupError):
         tuning.learn(loop, NOW, DAYS, taken)
+
+
+def test_a_flow_loop_with_sluggish_gains_learns_better_ones(monkeypatch):
+    """A hog comes every two minutes, and what was in force hardly admits less."""
+    loop = flow_loop()
+    record_flow(loop, [*SEARCHED, *PROVEN])
+    better = {"kp": -0.002, "ki": -0.0004}
+    monkeypatch.setattr(tuning.design, "search", lambda cost, ranges, begin, *_: better)
+    learned = learn(loop)
+    assert (learned.why, learned.values) == ("", better)
+    assert tuning.propose(learned, NOW) is not None
+    monkeypatch.setattr(tuning.design, "search", lambda *_: {"kp": -0.0001, "ki": -0.000005})
+    assert "on the days after, confidence" in learn(loop).why
 
 
 def test_a_loop_whose_kind_has_no_model_is_refused_by_name():

@@ -1,16 +1,18 @@
 """How many events the pipeline admits: by the room of the result queue."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.design import placement
 from controllers.flow.admission import LAW
 from controllers.flow.prediction import of_flow
 from controllers.framework.sensed import Counters, Sensed, since
+from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import application, measured, per_application
 from workers.control.parts.kind import MEBIBYTES, Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
+from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
@@ -67,6 +69,16 @@ def targets(present: Present) -> Targets:
     return per_application(LAW.name, present)
 
 
+def load(observed: Sequence[Observed]) -> Floats:
+    """The free bytes of the result queue and what was admitted, sample by sample."""
+    known = [(at, each) for at, each in observed if each["applied"] is not None]
+    return recorded_queue.samples(
+        [at for at, _ in known],
+        [each["measured"] for _, each in known],
+        [each["applied"] for _, each in known],
+    )
+
+
 KIND = LoopKind(
     law=LAW,
     sensor=sensor,
@@ -108,4 +120,5 @@ KIND = LoopKind(
     ),
     promise=PromisedResponse("Free space after a new reference, share of the step", of_flow),
     scenario="flow",
+    rehearsal=Rehearsal(recorded_queue.TUNED, load, recorded_queue.cost),
 )

@@ -19,7 +19,8 @@ class Rehearsal:
     """A loop's recorded load, worked once more by its law on a model of the plant that answers to it.
 
     tuned: the parameters that are searched; what people want (limits, deadlines) is not among them.
-    load: of what was observed, in order of time, what came in each second.
+    load: of what was observed, in order of time, what came: a row each second, or each sample. Empty where it
+    says nothing.
     cost: of all parameters and some stretches of load, without a unit; less is better.
     """
 

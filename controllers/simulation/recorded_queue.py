@@ -1,0 +1,105 @@
+"""What a recorded result queue would have had free, and what would have waited, with other gains of its law.
+
+A record has, sample by sample, the free bytes y and the events u admitted since the sample before. Its model
+is the law's, fitted to each stretch (`controllers.design.identify`; where that fails, the model in force):
+
+    d(k) = y(k+1) - a·y(k) - b·u(k+1-delay)          what the model does not explain: batches, hogs, bursts
+    y'(k+1) = a·y'(k) + b·u'(k+1-delay) + d(k)       the same disturbances, with what is admitted otherwise
+
+within nothing and the most that was free. No more is admitted than what was recorded has brought by then:
+what came and was not asked for isn't in the record. That holds for both that are compared. With r the
+setpoint and e = r - y' (0 above r, where nothing waits: too little comes to reach it),
+
+    cost = rms(e) / r + 10·(samples with nothing free) / n + 0.01·(events waiting) / (events a sample)
+
+What waits a hundred samples longer thus costs as much as free space that is always wrong by all of it. Gains
+that are unstable on the law's own model cost `REFUSED`. Shape: a row a sample, [free bytes, events admitted].
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from controllers.design.identify import identify
+from controllers.flow.admission import Flow, model_of
+from controllers.framework.law import Values
+from controllers.simulation.model.scenario import Floats
+from queues.errors import BadInput
+
+FULL_PRICE, WAITING_PRICE, REFUSED = 10.0, 0.01, 1e6
+TUNED = ("kp", "ki")
+FEWEST_SAMPLES = 20
+LAW = Flow()
+
+
+def samples(at_seconds: Sequence[float], free_bytes: Sequence[float], admitted: Sequence[float]) -> Floats:
+    """What was observed at some times, as rows of even distance (the usual one); empty for too few."""
+    if len(at_seconds) < FEWEST_SAMPLES:
+        return np.zeros((0, 2))
+    at = np.asarray(at_seconds, dtype=float)
+    grid = np.arange(at[0], at[-1] + 1e-9, float(np.median(np.diff(at))))
+    came = np.diff(np.interp(grid, at, np.cumsum(admitted)), prepend=0.0)
+    came[0] = admitted[0]
+    return np.column_stack([np.interp(grid, at, np.asarray(free_bytes, dtype=float)), came])
+
+
+def cost(values: Values, stretches: Sequence[Floats]) -> float:
+    """The mean cost of some stretches with all of the law's parameters."""
+    try:
+        LAW.check(values)
+    except BadInput:
+        return REFUSED
+    return float(np.mean([_cost(values, stretch) for stretch in stretches]))
+
+
+def _cost(values: Values, recorded: Floats) -> float:
+    model = _model(values, recorded)
+    if model is None:
+        return 0.0
+    setpoint = max(1.0, float(values["setpoint"]))
+    free, waiting = replayed(values, recorded, *model)
+    wrong = np.where((free < setpoint) | (waiting > 0.5), setpoint - free, 0.0) / setpoint
+    rate = max(1.0, float(recorded[:, 1].mean()))
+    return (
+        math.sqrt(float((wrong**2).mean()))
+        + FULL_PRICE * float((free <= 0).mean())
+        + WAITING_PRICE * float(waiting.mean()) / rate
+    )
+
+
+def _model(values: Values, recorded: Floats) -> tuple[float, float, int] | None:
+    """a, b and the delay: as the stretch has them, else as the law has them; None where neither is known."""
+    given = model_of(values)
+    delay = given.delay if given else 0
+    try:
+        # u(k) of a record was admitted before y(k): it is the model's u(k-1).
+        found = identify(recorded[1:, 1], recorded[:-1, 0], delay)
+    except BadInput:
+        found = None
+    if found is not None and found.b < 0 and 0 < found.a <= 1:
+        return found.a, found.b, delay
+    return (given.a, given.b, delay) if given else None
+
+
+def replayed(values: Values, recorded: Floats, a: float, b: float, delay: int) -> tuple[Floats, Floats]:
+    """Sample by sample, the free bytes and the events that wait to be admitted."""
+    y, came, most = recorded[:, 0], recorded[:, 1], float(recorded[:, 0].max())
+    left = _unexplained(y, came, a, b, delay)
+    free, waiting, admitted = y.copy(), np.zeros(len(y)), came.copy()
+    state, queue = LAW.initial_state(values), 0.0
+    for k in range(delay, len(y) - 1):
+        seen = {"measured": float(free[k]), "applied": float(admitted[k])}
+        state, decision = LAW.decide(values, state, seen)
+        queue += came[k + 1]
+        admitted[k + 1] = min(queue, (decision.action or {})["admit"])
+        queue -= admitted[k + 1]
+        free[k + 1] = min(max(0.0, a * free[k] + b * admitted[k + 1 - delay] + left[k]), most)
+        waiting[k + 1] = queue
+    return free, waiting
+
+
+def _unexplained(y: Floats, came: Floats, a: float, b: float, delay: int) -> Floats:
+    left = np.zeros(len(y))
+    left[delay:-1] = y[delay + 1 :] - a * y[delay:-1] - b * came[1 : len(y) - delay]
+    return left
