@@ -3,7 +3,16 @@
 from django.urls import path
 
 from console.api import v1
-from console.pages.alerts import alert_rules, alerts, incident, objectives, receivers, review, silences
+from console.pages.alerts import (
+    alert_rules,
+    alerts,
+    incident,
+    objectives,
+    receivers,
+    report,
+    review,
+    silences,
+)
 from console.pages.frame import saved_filters
 from console.pages.health import health
 from console.pages.help import help
@@ -134,6 +143,7 @@ urlpatterns = [
         name="follow-up-done",
     ),
     path("alerts/review/", review.review, name="alert-review"),
+    path("reports/", report.report, name="report"),
     path("alerts/silences/", silences.silences, name="silences"),
     path("alerts/silences/add", silences.add, name="silence-add"),
     path("alerts/silences/preview", silences.preview, name="silence-preview"),

@@ -31,6 +31,7 @@ from workers.placement import draining, execution, plans, recovery
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.completions import CompletionReporter
+from workers.reports import sending
 from workers.steering import enforcing, overrides
 
 hosts.install()
@@ -101,8 +102,8 @@ def _seen(control: redis.Redis) -> Snapshot | None:
 
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)
 def upkeep() -> None:
-    """What is due now and then: the projection put right, loops for new containers, expiries noted, ended
-    workers and empty containers forgotten.
+    """What is due now and then: the projection put right, loops for new containers, expiries noted, the
+    weekly report sent, ended workers and empty containers forgotten.
     """
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.node_thresholds(now))
@@ -113,6 +114,7 @@ def upkeep() -> None:
     overrides.expire_due(now, control)
     enforcing.reconcile(control, now)
     plans.void_due(now)
+    sending.send_due(now)
     if snapshot is not None:
         draining.tidy(control, snapshot, now)
     sweep(topology)

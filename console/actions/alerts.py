@@ -163,6 +163,7 @@ def described(receiver: Receiver) -> dict[str, Any]:
         "channel": receiver.channel,
         **receiver.settings,
         "tells_resolved": receiver.tells_resolved,
+        "gets_reports": receiver.gets_reports,
         "enabled": receiver.enabled,
     }
 

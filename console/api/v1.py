@@ -34,6 +34,7 @@ from console.api.routes.operating import (
     palette,
     processes,
     queues,
+    reports,
     stops,
     tunings,
 )
@@ -90,6 +91,7 @@ for part in (
     queues,
     palette,
     processes,
+    reports,
 ):
     api.add_router("/v1", part.router)
 

@@ -60,6 +60,16 @@ DECLARED = (
         3_600.0,
     ),
     Parameter(
+        "report.weekday",
+        "1 to 7",
+        "The weekly report is sent on this day, UTC; 1 is Monday.",
+        1,
+        1,
+        7,
+        "integer",
+    ),
+    Parameter("report.hour", "h", "The weekly report is sent at this hour, UTC.", 7, 0, 23, "integer"),
+    Parameter(
         "session.hours",
         "h",
         "A login ends after so long. It concerns those who log in from now on.",

@@ -145,6 +145,7 @@ class NewReceiver(Given):
     channel: str
     settings: dict[str, Any] = {}
     tells_resolved: bool = True
+    gets_reports: bool = False
     enabled: bool = True
     reason: str
 

@@ -368,6 +368,7 @@ class ReceiverRow(ApiAnswer):
     )
     otherwise: str = Field("", description="Of a schedule: who is notified while nobody is on call.")
     tells_resolved: bool
+    gets_reports: bool = Field(description="The weekly report.")
     enabled: bool
 
 

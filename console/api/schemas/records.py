@@ -1,11 +1,11 @@
-"""Answers about the ledger and the audit: pages of what only grows."""
+"""Answers about the ledger and the audit, pages of what only grows; and about the weekly report."""
 
 from datetime import datetime
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, one_of
+from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, Share, one_of
 from workers.models import LedgerEntry, Loop
 
 Row = TypeVar("Row", bound=ApiAnswer)
@@ -166,3 +166,72 @@ class WhatIf(ApiAnswer):
     would: RerunSide
     series: RerunSeries
     first_differences: list[RerunDifference]
+
+
+class PromiseRow(ApiAnswer):
+    """An objective in the week."""
+
+    name: str
+    target: Share
+    good_share: Share | None = Field(description="null: nobody counted.")
+    burnt: float | None = Field(description="Of the error budget of a whole window.")
+    missed: bool
+
+
+class ReportedIncident(ApiAnswer):
+    """An incident of the week; the most severe and longest come first."""
+
+    alert: int
+    title: str
+    severity: str
+    fired_at: datetime
+    seconds: Seconds
+    acknowledged_by: str = Field(description="Empty: nobody.")
+    outcome: str = Field(description="What loops did about it.")
+
+
+class LoopWeekRow(ApiAnswer):
+    """What a loop did in the week."""
+
+    loop: int
+    name: str
+    actions: int
+    effective: int
+    harmful: int
+    ineffective: int
+    advice: int = Field(description="Decisions of modes that only advise.")
+
+
+class OverriddenRow(ApiAnswer):
+    """What somebody overrode, and why."""
+
+    number: int
+    what: str
+    value: str
+    owner: str
+    reason: str
+    since: datetime
+    until: datetime | None = Field(description="null: it has no end.")
+
+
+class ProposedRow(ApiAnswer):
+    """What was proposed, and what became of it."""
+
+    what: str
+    expected: str = Field(description="The effect that it is for; empty where none is known.")
+    state: str
+    at: datetime
+
+
+class WeeklyReport(ApiAnswer):
+    """Seven days of the plant. Of each list the first 20."""
+
+    since: datetime
+    until: datetime
+    sentence: str
+    objectives: list[PromiseRow]
+    incidents: list[ReportedIncident]
+    loops: list[LoopWeekRow]
+    overrides: list[OverriddenRow]
+    proposals: list[ProposedRow]
+    text: str = Field(description="As it is sent by mail.")

@@ -70,6 +70,7 @@ class ReceiverForm:
     secret_environment: str
     otherwise: str
     tells_resolved: bool
+    gets_reports: bool
     enabled: bool
 
 
@@ -125,7 +126,7 @@ def _form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm
     if editing is None:
         return filled_form(ReceiverForm, {"tells_resolved": True, "enabled": True})
     lines = "\n".join(editing.settings.get("addresses", ()))
-    flags = {"tells_resolved": editing.tells_resolved, "enabled": editing.enabled}
+    flags = {name: getattr(editing, name) for name in ("tells_resolved", "gets_reports", "enabled")}
     named = {"name": editing.name, "channel": editing.channel}
     return filled_form(ReceiverForm, {**named, **editing.settings, "addresses": lines, **flags})
 
@@ -186,6 +187,7 @@ def change(request: HttpRequest) -> Done:
         given.get(channel, {}),
         reason=posted.get("reason", ""),
         tells_resolved="tells_resolved" in posted,
+        gets_reports="gets_reports" in posted,
         enabled="enabled" in posted,
     )
     return Done(f"{made.name} is kept; test it.", reverse("receivers"), {"go": reverse("receivers")})

@@ -210,6 +210,7 @@ def test_who_is_notified_and_why_not_is_read_on_every_screen(
     for name, address, words in (
         ("alert", f"/alerts/{alert['id']}/?act=acknowledge", "notified"),
         ("receivers", "/alerts/receivers/", "WEIR_SECRET_CHAT is not set"),
+        ("report", "/reports/", alert["title"]),
     ):
         page = open_page(address, viewport=viewport, color_scheme=theme)
         live(page, observer)

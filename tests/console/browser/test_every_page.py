@@ -39,6 +39,7 @@ PAGES = (
     "/plants/main/",
     "/settings/users/",
     "/alerts/review/",
+    "/reports/",
     "/alerts/silences/",
     "/alerts/rules/",
     "/alerts/rules/node-lost/",

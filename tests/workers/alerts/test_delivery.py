@@ -74,6 +74,22 @@ def test_a_mail_says_what_is_wrong_what_it_means_and_where_to_look(looks, mails,
     assert (message.state, message.tries) == ("sent", 1) and kinds(the_alert())[-1] == "told"
 
 
+def test_mails_about_one_alert_are_a_thread(looks, mails):
+    rule(escalation=[{"after_minutes": at, "receivers": ["desk"]} for at in (0, 1)])
+    fire(looks)
+    deliver(looks)
+    looks.pass_seconds(70)
+    looks.now += 6
+    deliver(looks)
+    looks.snapshot = plant()
+    looks.pass_seconds(14)
+    looks.now += 6
+    deliver(looks)
+    first, again, end = mails.mails
+    assert first["In-Reply-To"] is None and end["Subject"].startswith("[critical] Resolved")
+    assert {again["In-Reply-To"], end["In-Reply-To"], end["References"]} == {first["Message-ID"]}
+
+
 def test_a_title_with_a_line_break_breaks_no_mail(looks, mails):
     rule(title="Node {node}\r\nBcc: everybody@else")
     fire(looks)

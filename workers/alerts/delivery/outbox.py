@@ -104,7 +104,7 @@ def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | N
     message = Message.objects.create(
         key=secrets.token_hex(16),
         receiver_id=receiver,
-        content=content(kind, alerts),
+        content={**content(kind, alerts), "thread": _thread(receiver, alerts)},
         created_at=now,
         due_at=now,
     )
@@ -112,6 +112,14 @@ def _bundled(receiver: int, group: str, kind: str, now: datetime) -> Message | N
         state=Delivery.State.BUNDLED, message=message
     )
     return message
+
+
+def _thread(receiver: int, alerts: Sequence[Alert]) -> str:
+    """The key of the first message that this receiver got of any of these alerts, "" where this one is it:
+    what follows of an incident stands below its beginning.
+    """
+    earlier = Message.objects.filter(receiver=receiver, deliveries__alert__in=alerts)
+    return earlier.order_by("pk").values_list("key", flat=True).first() or ""
 
 
 def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:

@@ -13,6 +13,8 @@ from workers.steering.names import NAME
 
 MOST_ADDRESSES = 20
 LONGEST_URL = 500
+# What takes a text; a browser shows alerts alone, an Alertmanager takes no text, a schedule is its people.
+READ_BY_PEOPLE = ("email", "webhook", "apprise")
 REACHED = ("url", "secret_environment")
 SETTINGS = {
     "browser": (),
@@ -30,6 +32,7 @@ def define(
     settings: Mapping[str, Any],
     *,
     tells_resolved: bool = True,
+    gets_reports: bool = False,
     enabled: bool = True,
 ) -> Receiver:
     """Make a receiver, or change the one of that name. Raises BadInput naming the field."""
@@ -42,10 +45,13 @@ def define(
             raise BadInput(str(key), f"is not known to {channel}.")
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
         raise BadInput("tells_resolved", "stays on: Alertmanager would take every alert as open for days.")
+    if gets_reports and channel not in READ_BY_PEOPLE:
+        raise BadInput("gets_reports", f"is for {', '.join(READ_BY_PEOPLE)}, not {channel}.")
     fields = {
         "channel": channel,
         "settings": READERS[channel](settings),
         "tells_resolved": tells_resolved,
+        "gets_reports": gets_reports,
         "enabled": enabled,
     }
     return Receiver.objects.update_or_create(name=name, defaults=fields)[0]

@@ -25,6 +25,7 @@ class Receiver(models.Model):
     channel = models.CharField(max_length=20, choices=Channel.choices)
     settings = models.JSONField(default=dict)
     tells_resolved = models.BooleanField(default=True)
+    gets_reports = models.BooleanField(default=False)  # the weekly one (`workers.reports`)
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
 

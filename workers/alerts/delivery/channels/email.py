@@ -22,11 +22,18 @@ def send(message: Message, now_seconds: float) -> None:
         body="\n".join(lines(content)),
         from_email=settings.DEFAULT_FROM_EMAIL,
         to=message.receiver.settings["addresses"],
-        headers={"Message-ID": f"<{message.key}@weir>", "X-Weir-Severity": content["severity"]},
+        headers={"Message-ID": _id(message.key), "X-Weir-Severity": content["severity"]},
     )
+    if thread := content.get("thread"):  # none in a message that an older version made
+        mail.extra_headers |= {"In-Reply-To": _id(thread), "References": _id(thread)}
     try:
         mail.send()
     except smtplib.SMTPRecipientsRefused as error:
         raise Failed(f"The mail server refused every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(f"The mail server {settings.EMAIL_HOST} did not take it: {error!r}") from None
+
+
+def _id(key: str) -> str:
+    """The Message-ID of a message's key."""
+    return f"<{key}@weir>"

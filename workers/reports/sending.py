@@ -1,0 +1,60 @@
+"""Reports on their way: once a week, at the hour of the settings, to each receiver that asks for them.
+
+A report is a message as any other: tried again with back-off, and seen on the page of receivers. Its key
+follows from the week and the receiver, so it is made once, however many clocks there are.
+"""
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+
+from django.db import IntegrityError, transaction
+
+from workers.alerts.delivery.receivers import READ_BY_PEOPLE
+from workers.alerts.lifecycle.models import Message, Receiver
+from workers.reports import text
+from workers.reports.week import LENGTH, week
+from workers.steering import plant_settings
+
+LATE = timedelta(days=1)  # a report that nobody could make then, for nothing ran, is made up for so long
+
+
+def due_at(now: datetime, weekday: int, hour: int) -> datetime:
+    """The last time at or before now that it was this hour of this weekday (1: Monday), UTC."""
+    day = now.astimezone(UTC).replace(hour=hour, minute=0, second=0, microsecond=0)
+    day -= timedelta(days=(day.isoweekday() - weekday) % LENGTH.days)
+    return day if day <= now else day - LENGTH
+
+
+def send_due(now: datetime) -> int:
+    """Owe this week's report to whoever has not got it; how many messages were made."""
+    weekday, hour = (plant_settings.value(name) for name in ("report.weekday", "report.hour"))
+    until = due_at(now, weekday, hour)
+    asking = Receiver.objects.filter(gets_reports=True, enabled=True, channel__in=READ_BY_PEOPLE)
+    owed = [each for each in asking if not Message.objects.filter(key=_key(each, until)).exists()]
+    owed = [each for each in owed if each.created_at <= until]  # who came later waits for the next
+    if not owed or now - until > LATE:
+        return 0
+    report = week(until)
+    content: dict[str, object] = {
+        "kind": "report",
+        "severity": "notice",
+        "title": text.title(report),
+        "sentence": text.text(report),
+        "alerts": [],
+    }
+    return sum(_made(each, until, content, now) for each in owed)
+
+
+def _made(receiver: Receiver, until: datetime, content: dict[str, object], now: datetime) -> bool:
+    try:
+        with transaction.atomic():
+            Message.objects.create(
+                key=_key(receiver, until), receiver=receiver, content=content, created_at=now, due_at=now
+            )
+    except IntegrityError:  # another clock was quicker
+        return False
+    return True
+
+
+def _key(receiver: Receiver, until: datetime) -> str:
+    return hashlib.sha256(f"report {until.isoformat()} {receiver.pk}".encode()).hexdigest()[:32]

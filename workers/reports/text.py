@@ -1,0 +1,80 @@
+"""A report as plain text, for mail and chat: what matters first, the rest on its page."""
+
+from collections.abc import Iterator
+
+from django.conf import settings
+
+from controllers.framework.reason import counted
+from workers.alerts.review import Row
+from workers.reports.week import WeekReport
+
+PATH = "/reports/"
+
+
+def title(report: WeekReport) -> str:
+    """Of the message."""
+    return f"Weir, week up to {report.until:%Y-%m-%d}: {report.figures.sentence}"[:200]
+
+
+def text(report: WeekReport) -> str:
+    """All of it, a section after the other; an empty one says so."""
+    sections = [
+        ("Service levels", _promises(report), "No objective is set."),
+        ("Incidents", _incidents(report), "None."),
+        ("What the control loops did", _loops(report), "No loop acted."),
+        ("What people overrode, and why", _overrides(report), "Nothing."),
+        ("Proposals", _proposals(report), "None."),
+    ]
+    parts = [f"{report.since:%Y-%m-%d %H:%M} to {report.until:%Y-%m-%d %H:%M} UTC. {report.figures.sentence}"]
+    for name, lines, otherwise in sections:
+        parts.append("\n".join([name, *(list(lines) or [otherwise])]))
+    parts.append(
+        f"With links, and to print: {settings.WEIR_PUBLIC_URL}{PATH}?until={report.until:%Y-%m-%dT%H:%M:%SZ}"
+    )
+    return "\n\n".join(parts)
+
+
+def _promises(report: WeekReport) -> Iterator[str]:
+    for each in report.promises:
+        if each.good_share is None:
+            yield f"- {each.name}: nobody counted."
+            continue
+        burnt = "" if each.burnt is None else f"; {each.burnt:.0%} of the error budget"
+        missed = "MISSED, " if each.missed else ""
+        yield f"- {each.name}: {missed}{each.good_share:.3%} of {each.target:.3%}{burnt}."
+
+
+def _incidents(report: WeekReport) -> Iterator[str]:
+    yield from (_incident(row) for row in report.incidents)
+    yield from _more(report.more_incidents)
+
+
+def _incident(row: Row) -> str:
+    who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "acknowledged by nobody"
+    at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
+    lasted = f"{row.seconds / 60:.0f} min, {who}. {row.outcome.words}"
+    return f"- {at} {row.alert.title} ({row.alert.severity}), {lasted}"
+
+
+def _loops(report: WeekReport) -> Iterator[str]:
+    for row in report.loops:
+        advice = f"; {row.advice} only advised" if row.advice else ""
+        said = f"{row.effective} had an effect, {row.ineffective} none, {row.harmful} made it worse"
+        yield f"- {row.name}: {counted(row.actions, 'action')}, {said}{advice}."
+
+
+def _overrides(report: WeekReport) -> Iterator[str]:
+    for row in report.overrides:
+        yield f"- {row.what} = {row.value}, by {row.owner} on {row.since:%a %H:%M}: {row.reason}"
+    yield from _more(report.more_overrides)
+
+
+def _proposals(report: WeekReport) -> Iterator[str]:
+    for row in report.proposals:
+        yield f"- {row.what} ({row.state}){f': {row.expected}' if row.expected else ''}"
+    yield from _more(report.more_proposals)
+
+
+def _more(count: int) -> Iterator[str]:
+    if count:
+        yield f"- and {count} more."

@@ -1,0 +1,195 @@
+"""A report's content: service levels, incidents, what loops did, what people overrode and why, proposals.
+
+All of it is read from what is kept anyway; the same week gives the same report, as long as its rows are kept.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Q, Sum
+
+from workers.alerts import review
+from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
+from workers.objectives.book import MINUTE_SECONDS
+from workers.objectives.models import Objective
+from workers.steering.scope import Scope
+
+LENGTH = timedelta(days=7)
+MOST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class PromiseOutcome:
+    """An objective in the week. good_share: what was good of all, None where nobody counted; burnt: how much
+    of the error budget of a whole window the week used up.
+    """
+
+    name: str
+    target: float
+    good_share: float | None
+    burnt: float | None
+
+    @property
+    def missed(self) -> bool:
+        return self.good_share is not None and self.good_share < self.target
+
+
+@dataclass(frozen=True)
+class LoopWeek:
+    """What a loop did: decisions with an action, by what came of them. advice: of modes that only advise."""
+
+    loop: int
+    name: str
+    actions: int
+    effective: int
+    harmful: int
+    ineffective: int
+    advice: int
+
+
+@dataclass(frozen=True)
+class WeekOverride:
+    """What somebody set in place of what was decided, and why."""
+
+    number: int
+    what: str
+    value: str
+    owner: str
+    reason: str
+    since: datetime
+    until: datetime | None  # None: it has no end
+
+
+@dataclass(frozen=True)
+class WeekProposal:
+    """What was proposed, and what became of it. expected: its effect in words, "" where none is known."""
+
+    what: str
+    expected: str
+    state: str
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeekReport:
+    """A week up to `until`. more_…: how many rows were left out."""
+
+    since: datetime
+    until: datetime
+    promises: list[PromiseOutcome]
+    figures: review.ReviewFigures
+    incidents: list[review.Row]
+    more_incidents: int
+    loops: list[LoopWeek]
+    overrides: list[WeekOverride]
+    more_overrides: int
+    proposals: list[WeekProposal]
+    more_proposals: int
+
+
+def week(until: datetime) -> WeekReport:
+    """The report of the seven days up to `until`."""
+    since = until - LENGTH
+    rows = sorted(review.rows(since, until), key=_worst_first)
+    incidents = [row for row in rows if row.alert.under_id is None]
+    overrides, proposals = _overrides(since, until), _proposals(since, until)
+    return WeekReport(
+        since=since,
+        until=until,
+        promises=[_promise(each, since, until) for each in Objective.objects.order_by("name")],
+        figures=review.summary(rows, since, until),
+        incidents=incidents[:MOST_ROWS],
+        more_incidents=max(0, len(incidents) - MOST_ROWS),
+        loops=_loops(since, until),
+        overrides=overrides[:MOST_ROWS],
+        more_overrides=max(0, len(overrides) - MOST_ROWS),
+        proposals=proposals[:MOST_ROWS],
+        more_proposals=max(0, len(proposals) - MOST_ROWS),
+    )
+
+
+def _worst_first(row: review.Row) -> tuple[int, float]:
+    return ("critical", "warning", "notice").index(row.alert.severity), -row.seconds
+
+
+def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseOutcome:
+    first, last = (int(at.timestamp() // MINUTE_SECONDS) for at in (since, until))
+    minutes = objective.minutes.filter(minute__gte=first, minute__lt=last)
+    sums = minutes.aggregate(bad=Sum("bad"), total=Sum("total"))
+    bad, total = sums["bad"] or 0.0, sums["total"] or 0.0
+    if total <= 0:
+        return PromiseOutcome(objective.name, objective.target, None, None)
+    budget = (1 - objective.target) * total * objective.window_days / LENGTH.days
+    return PromiseOutcome(objective.name, objective.target, 1 - bad / total, bad / budget if budget else None)
+
+
+def _loops(since: datetime, until: datetime) -> list[LoopWeek]:
+    """Those that decided on an action, the busiest first."""
+    entries = LedgerEntry.objects.filter(at__gte=since, at__lt=until, acted=True)
+    counts = entries.order_by().values_list("loop", "mode", "verdict").annotate(Count("pk"))
+    verdicts: dict[int, Counter[str]] = {}
+    advice: Counter[int] = Counter()
+    for loop, mode, verdict, count in counts:
+        if mode in Loop.ACTING:
+            verdicts.setdefault(loop, Counter())[verdict] += count
+        else:
+            advice[loop] += count
+    names = dict(Loop.objects.filter(pk__in={*verdicts, *advice}).values_list("pk", "name"))
+    found = [_loop(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()]
+    return sorted(found, key=lambda row: (-row.actions, -row.advice, row.name))[:MOST_ROWS]
+
+
+def _loop(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:
+    return LoopWeek(
+        loop=pk,
+        name=name,
+        actions=sum(verdicts.values()),
+        effective=verdicts["effective"],
+        harmful=verdicts["harmful"],
+        ineffective=verdicts["ineffective"],
+        advice=advice,
+    )
+
+
+def _overrides(since: datetime, until: datetime) -> list[WeekOverride]:
+    """Those that were in force in the week, the newest first."""
+    rows = Override.objects.filter(created_at__lt=until).select_related("owner", "loop", "node")
+    rows = rows.filter(Q(expires_at=None) | Q(expires_at__gt=since)).exclude(ended_at__lte=since)
+    return [
+        WeekOverride(
+            number=each.pk,
+            what=f"{each.name} of {Scope.of(each)}",
+            value=_value(each.value),
+            owner=each.owner.get_username(),
+            reason=each.reason,
+            since=each.created_at,
+            until=min(filter(None, (each.expires_at, each.ended_at)), default=None),
+        )
+        for each in rows.order_by("-created_at")
+    ]
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)[:60]
+
+
+def _proposals(since: datetime, until: datetime) -> list[WeekProposal]:
+    """Of parameters that the record speaks for, and of plans; the newest first."""
+    tunings = Tuning.objects.filter(created_at__gte=since, created_at__lt=until).select_related("loop")
+    plans = Plan.objects.filter(created_at__gte=since, created_at__lt=until)
+    found = [
+        *map(_tuning, tunings),
+        *(WeekProposal(_plan(each), "", each.state, each.created_at) for each in plans),
+    ]
+    return sorted(found, key=lambda row: row.at, reverse=True)
+
+
+def _tuning(tuning: Tuning) -> WeekProposal:
+    values = ", ".join(f"{name} = {_value(value)}" for name, value in tuning.values.items())
+    expected = f"{tuning.improvement:.0%} less cost on the days after ({tuning.confidence:.0%} sure)"
+    return WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at)
+
+
+def _plan(plan: Plan) -> str:
+    return f"Plan: {plan.title}"
