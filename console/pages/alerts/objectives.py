@@ -102,9 +102,12 @@ class ObjectiveForm:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenObjective:
-    """The objective whose drawer is open. row: None of a new one."""
+    """The objective whose drawer is open. row: None of a new one; allowed: how much may be missed of what was
+    counted.
+    """
 
     row: ListedObjective | None
+    allowed: float | None
     name: str
     revision: int | None
     form: ObjectiveForm
@@ -208,6 +211,7 @@ def _opened(listed: ListedObjective | None, document: dict[str, Any], typed: Sub
     form = {name: str(typed.get(name, shown.get(name, ""))) for name in definitions.FIELDS}
     return OpenObjective(
         row=listed,
+        allowed=listed.status.left + listed.status.bad if listed and listed.status else None,
         name=row.name if row else typed.get("name", ""),
         revision=row.revision if row else None,
         form=ObjectiveForm(**form),

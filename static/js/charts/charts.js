@@ -8,7 +8,7 @@ import * as ranges from "./range.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const POINTS = 450;
-const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24;
+const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, HEADING_LANE = 22;
 const LEAST_GAP_SECONDS = 10;
 const KEPT_SECONDS = 7200; // as long the live snapshots continue a line; a longer one is asked for anew, pixel by pixel
 const MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
@@ -152,7 +152,9 @@ class Chart {
     const colours = tokens(), narrow = this.figure.offsetWidth < NARROW;
     const signs = this.signs?.decisions.length || this.signs?.guard.length ? this.signs : null, bars = this.bars();
     const heights = this.lanes.map((_, index) => LANE_HEIGHTS[Math.min(index, 1)]);
-    const space = TOP + BOTTOM + BAR_LANE * bars.length + (signs ? TRIANGLE_LANE : 0);
+    // The first lane's title stands below the bars; without bars it stands in the margin.
+    const above = bars.length ? BAR_LANE * bars.length + HEADING_LANE : 0;
+    const space = TOP + BOTTOM + above + (signs ? TRIANGLE_LANE : 0);
     const inner = heights.reduce((total, height) => total + height, 0) + LANE_GAP * (heights.length - 1);
     const height = inner + space, plotted = height - TOP - BOTTOM;
     const layout = frame(colours, height, narrow);
@@ -160,7 +162,7 @@ class Chart {
     layout.xaxis.range = [date(until - this.seconds), date(until)];
     Object.assign(layout.xaxis, ranges.timeFormats(this.seconds));
     const data = [];
-    let top = plotted - BAR_LANE * bars.length;
+    let top = plotted - above;
     this.lanes.forEach((lane, index) => {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
       layout[name] = scale(colours, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
@@ -305,7 +307,7 @@ function overrideBar(bar, row, colours, layout, plotted) {
   layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0: new Date(left), x1: new Date(right), y0: low, y1: high, line: { color: colours.text, width: 1 }, fillcolor: colours.surface });
   // A bar too short for its words has them at its left.
   const fits = (right - left) / (to - from) * plotted.width > bar.label.length * CHARACTER_WIDTH + 12;
-  if (!fits && plotted.width < NARROW) return; // there they would lie on the lane's title
+  if (!fits && plotted.width < NARROW) return; // there is no room at its left either
   layout.annotations.push({ text: bar.label, x: new Date(fits ? right : left), xref: "x", xshift: -4, y: (low + high) / 2, yref: "paper", xanchor: "right", yanchor: "middle", showarrow: false, font: { size: 12, color: colours.text } });
 }
 
