@@ -63,7 +63,7 @@ def _shown(change: IncidentChange, actor: Actor) -> ShownChange:
 def away_words(change: IncidentChange) -> str:
     """How far from what is disturbed."""
     if change.steps is None:
-        return "not upstream"
+        return "not known to be upstream"
     return HERE.get(change.steps, f"{change.steps} steps upstream")
 
 
