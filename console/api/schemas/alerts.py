@@ -149,7 +149,7 @@ class IncidentChangeRow(ApiAnswer):
     words: str
     by: str
     ref: str = Field(description="Its row, such as override:12; empty where it has none.")
-    steps: int | None = Field(description="Steps upstream of what is disturbed; null: not known to be upstream.")
+    steps: int | None = Field(description="Steps upstream of what is disturbed; null: none is known.")
     delay_seconds: Seconds = Field(description="From the change to the onset.")
     weight: float = Field(description="Of the ranking; the greater the likelier.")
     before: int = Field(description="Earlier incidents of this condition that such a change came before.")
