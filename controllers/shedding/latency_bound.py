@@ -15,6 +15,13 @@ for it to end:
 
     T(u) = 2 h / (1 - u)
 
+No c² is measured for these. Where h varies by c², an event that comes at random takes
+
+    (1.5 + c² (0.5 + u) (1 - u) / (1 + u)) h / (1 - u)
+
+(it waits for half of a batch, in long ones more than in short ones, and a long one's next is long, too): 2
+covers a c² up to 1.5 at u = 0.5, and more the higher u is from there.
+
 What passes outside the operator (waiting for late events, stages before it) is added to either.
 """
 

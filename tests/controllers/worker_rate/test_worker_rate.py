@@ -95,7 +95,7 @@ def test_what_the_limit_allows_waits_for_a_full_worker_and_a_fifth_more_does_not
 
 def test_a_worker_that_fills_slowly_starts_when_it_is_nearly_full():
     """At 1 event an interval it waits for 91 of 100; at 20 it starts with 82 that it will find."""
-    for coming, least in ((1.0, 91), (20.0, 83)):
+    for coming, least in ((1.0, 91), (20.0, 82)):
         known = {"rate": 1, "carry": 0, "history": []}
         known["arrivals"] = {"level": coming, "trend": 0.0, "bias": 0.0, "deviation": 0.0}
         values = parameters(
