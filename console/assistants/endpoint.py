@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from console.accounts import token_failures
 from console.accounts.access import Actor, bearer_of
-from console.assistants.calls import InProcess
+from console.api.request.calls import InProcess
 from console.assistants.tools import Tools
 from console.web.refusal import RequestRefused, refuse
 

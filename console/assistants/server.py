@@ -8,7 +8,7 @@ from channels.db import database_sync_to_async
 
 import queues
 from console import release
-from console.assistants.calls import Refused
+from console.api.request.calls import Refused
 from console.assistants.tools import OPERATING, Tools
 
 queues.let_opentelemetry_be_found()  # the library below imports it, and does nothing with it

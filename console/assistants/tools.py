@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from console.assistants.calls import Calls, Refused
+from console.api.request.calls import Calls, Refused
 
 API = "/api/v1"
 MOST_DECISIONS = 50

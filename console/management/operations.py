@@ -105,6 +105,8 @@ def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[st
     if content is None:
         return {}
     schema = content.get("application/json", {}).get("schema", {})
+    # A body that may be left out is either its schema or null.
+    schema = next((each for each in schema.get("anyOf", ()) if "$ref" in each), schema)
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     properties: Mapping[str, Any] | None = schema.get("properties")

@@ -64,6 +64,12 @@ class Longer(Given):
     expires_at: GivenTime | None = None
 
 
+class OverrideEnding(Given):
+    """Why; ending goes back to the usual, and takes no reason where nobody has one."""
+
+    reason: str = ""
+
+
 class NewMode(Given):
     """hold and manual take an expiry; `value` is what manual applies."""
 
@@ -151,10 +157,11 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
 
 
 @router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
-def end_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
+def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | None = None) -> dict[str, Any]:
     actor = actor_for(request, "override.end")
     found = override_numbered(override_id)
-    ended = loops.end_override(actor, found, now=timezone.now(), control=control())
+    reason = "" if body is None else body.reason
+    ended = loops.end_override(actor, found, now=timezone.now(), control=control(), reason=reason)
     return {**described_override(found), "ended": ended}
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 import queues
 from console.accounts.access import Actor, actor_of_token, create_token
-from console.assistants.calls import InProcess, Refused
+from console.api.request.calls import InProcess, Refused
 from console.assistants.tools import Tools
 from console.models import AssistantProposal
 from queues import keys

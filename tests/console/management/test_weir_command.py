@@ -56,7 +56,8 @@ def test_an_override_is_put_in_force_extended_and_ended(loop):
     assert (made["value"], made["reason"], made["owner"]) == (500, "the owner's sale", "administrator")
     assert [row["id"] for row in run("overrides")["overrides"]] == [made["id"]]
     run(f"overrides {made['id']} extend --minutes=30")
-    assert run(f"overrides {made['id']} end")["ended"] is True
+    assert run(f"overrides {made['id']} end --reason 'the sale is over'")["ended"] is True
+    assert AuditEntry.objects.latest("id").reason == "the sale is over"
     noted = [(each.actor, each.action) for each in AuditEntry.objects.order_by("id")]
     assert noted == [
         ("manage.py:administrator", action) for action in ("override.set", "override.extend", "override.end")

@@ -15,7 +15,7 @@ class Command(BaseCommand):
         parser.add_argument("--url", default=variables.URL.text(), help="of the console")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from console.assistants.calls import Remote
+        from console.api.request.calls import Remote
         from console.assistants.server import server_of
         from console.assistants.tools import Tools
 

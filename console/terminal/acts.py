@@ -1,0 +1,89 @@
+"""What a person does at a terminal: each act says what will happen, asks for a reason, and is one call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from console.templatetags.weir import formatted
+from queues import pausing
+from workers.documents.alerts import AlertStatus
+from workers.documents.loops import LoopStatus, OverrideStatus
+
+MINUTES = 30.0
+
+
+@dataclass(frozen=True)
+class Act:
+    """title: the button's words; effect: what will happen. minutes: for how long unless changed; None: it has
+    no end. reason: the field that takes it.
+    """
+
+    title: str
+    effect: str
+    path: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    minutes: float | None = None
+    reason: str = "reason"
+
+    def document(self, reason: str, minutes: float | None) -> dict[str, Any]:
+        """The body of its call."""
+        lasting = {"minutes": minutes} if self.minutes is not None else {}
+        return {**self.body, **lasting, self.reason: reason}
+
+
+def hold(name: str, loop: LoopStatus) -> Act:
+    """The loop sets nothing for a time."""
+    stays = "what it set stays"
+    if loop.actuator is not None:
+        stays = f"its actuator stays at {formatted(loop.actuator)}"
+    return Act(
+        f"Hold {name}",
+        f"The loop sets nothing any more: {stays}. It goes on by itself after the time below, in the mode "
+        f"that it has now ({loop.mode}).",
+        f"/api/v1/loops/{loop.id}/mode",
+        {"mode": "hold"},
+        minutes=MINUTES,
+    )
+
+
+PAUSES = {
+    pausing.INTAKE: "Publishers are refused; what waits is still handled. Nothing acknowledged is lost. "
+    "It ends by itself after the time below.",
+    pausing.CONSUMPTION: "No worker takes events of it: what is claimed is finished, and the rest waits. "
+    "It ends by itself after the time below.",
+}
+
+
+def pause(queue: str, part: str) -> Act:
+    """A queue's intake or consumption stops for a time."""
+    return Act(
+        f"Pause {part} of {queue}",
+        PAUSES[part],
+        f"/api/v1/queues/{quote(queue, safe='')}/pause",
+        {"part": part},
+        minutes=MINUTES,
+    )
+
+
+def acknowledge(alert: AlertStatus) -> Act:
+    """Somebody has it."""
+    return Act(
+        f"Acknowledge incident {alert.id}",
+        f"{alert.title}: you have it. Nobody else is notified of it until its rule's time-out.",
+        f"/api/v1/alerts/{alert.id}/acknowledge",
+        reason="note",
+    )
+
+
+def end(override: OverrideStatus) -> Act:
+    """What a person set ends now."""
+    back = "what is in force without it"
+    if override.instead_of is not None:
+        back = formatted(override.instead_of)
+    return Act(
+        f"End {override.name} of {override.scope}",
+        f"{override.name} is {formatted(override.value)} by {override.owner} ({override.reason}). It ends "
+        f"now, and goes back to {back}.",
+        f"/api/v1/overrides/{override.id}/end",
+    )

@@ -1,0 +1,268 @@
+"""The application: it asks for the newest snapshot each second, and never shows as live what is not."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.db import close_old_connections
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
+
+from console.api.request.calls import Calls, Refused, Unanswered
+from console.pages.frame.frame import calling
+from console.terminal.acts import Act
+from console.terminal.confirm import Confirm
+from console.terminal.freshness import ConnectionState, Seen, freshness
+from console.terminal.more import More
+from console.terminal.plain_text import cell, plain_text
+from console.terminal.rows import (
+    ACKNOWLEDGE,
+    END,
+    HOLD,
+    LISTINGS,
+    PAUSE,
+    PAUSE_INTAKE,
+    STYLES,
+    TerminalRow,
+    TerminalTable,
+    ends_in,
+    figures,
+)
+from queues.nodes.node_state import NORMAL
+from queues.stored_document import BadDocument, typed
+from workers.documents.snapshot import Snapshot
+
+EACH_SECONDS = 1.0
+TICK_SECONDS = 0.25
+VIEW = {"of": "loops"}  # loops whole, of the rest what lists need (console/live/view.py)
+
+
+class Top(App[None]):
+    """source: what it shows, in words. clock: seconds that never jump."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #connection { height: auto; }
+    #connection.old { background: $error; color: $text; text-style: bold; }
+    #headline { height: auto; max-height: 2; text-style: bold; }
+    #figures { height: auto; max-height: 2; }
+    TabbedContent { height: 1fr; }
+    TabPane { padding: 0; }
+    DataTable { height: 1fr; }
+    .old DataTable, .old #headline, .old #figures, .old #detail { text-style: dim italic; }
+    #detail { height: auto; max-height: 3; border-top: solid $primary; }
+    """
+    BINDINGS = [
+        Binding("1", "list('worst')", "to 5: lists"),
+        *(Binding(str(place), f"list('{each.name}')", show=False) for place, each in enumerate(LISTINGS, 1)),
+        Binding("j", "move(1)", show=False),
+        Binding("k", "move(-1)", show=False),
+        Binding("enter", "more", "More"),
+        Binding("h", f"act('{HOLD}')", "Hold"),
+        Binding("p", f"act('{PAUSE}')", "Pause"),
+        Binding("i", f"act('{PAUSE_INTAKE}')", "Pause intake"),
+        Binding("a", f"act('{ACKNOWLEDGE}')", "Acknowledge"),
+        Binding("e", f"act('{END}')", "End"),
+        Binding("q", "quit", "Quit"),
+    ]
+
+    def __init__(self, calls: Calls, source: str, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._calls, self._source, self._clock = calls, plain_text(source, 60), clock
+        self.seen = Seen(clock())
+        self._rows: dict[str, list[TerminalRow]] = {each.name: [] for each in LISTINGS}
+        self._is_asking = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="connection", markup=False)
+        yield Static(id="headline", markup=False)
+        yield Static(id="figures", markup=False)
+        with TabbedContent():
+            for place, each in enumerate(LISTINGS, 1):
+                with TabPane(f"{place} {each.title}", id=each.name):
+                    yield DataTable(id=f"table-{each.name}", cursor_type="row", zebra_stripes=False)
+        yield Static(id="detail", markup=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._base: Screen[Any] = self.screen  # below whatever asks something
+        for each in LISTINGS:
+            self._table(each.name).add_columns(*(cell(title) for title in each.columns))
+        self._table(LISTINGS[0].name).focus()
+        self.set_interval(EACH_SECONDS, self._ask)
+        self.set_interval(TICK_SECONDS, self._show_age)
+        self._ask()
+        self._show_age()
+
+    # What is asked.
+
+    def _ask(self) -> None:
+        if not self._is_asking:
+            self._is_asking = True
+            self.run_worker(self._observe, thread=True, exit_on_error=False)
+
+    def _observe(self) -> None:
+        """In a thread of its own: whoever is slow to answer keeps no key waiting."""
+        before = self.seen
+        try:
+            answer = self._call("GET", "/api/v1/live", query=VIEW)
+            snapshot = typed(Snapshot, answer["snapshot"], "snapshot")
+            seen = before.with_snapshot(snapshot, self._calls.now(), self._clock())
+        except Refused as error:
+            seen = before.with_error(str(error))
+        except (BadDocument, KeyError, TypeError) as error:
+            seen = before.with_error(f"What the console answered is no snapshot ({type(error).__name__}).")
+        self.call_from_thread(self._saw, seen)
+
+    def _call(self, method: str, path: str, **given: Any) -> Any:
+        """Raises Refused, whatever goes wrong: a terminal that is watched says so, and tries again."""
+        close_old_connections()
+        try:
+            return self._calls.ask(method, path, **given)
+        except Refused:
+            raise
+        except Exception as error:
+            raise Unanswered(f"The console failed ({type(error).__name__}).") from error
+
+    def _saw(self, seen: Seen) -> None:
+        self._is_asking = False
+        is_new = seen.snapshot is not self.seen.snapshot
+        self.seen = seen
+        if is_new and seen.snapshot is not None:
+            self._fill(seen.snapshot)
+        self._show_age()
+
+    def _send(self, act: Act, why: str, minutes: float | None, key: str) -> None:
+        self._call("POST", act.path, body=act.document(why, minutes), key=key)
+
+    # What is shown.
+
+    def _fresh(self) -> ConnectionState:
+        return freshness(self.seen, self._clock())
+
+    def _write(self, place: str, words: str, style: str = "") -> None:
+        self._base.query_one(f"#{place}", Static).update(Text(words, style=style))
+
+    def _show_age(self) -> None:
+        """The connection's line, and whether the rest is old."""
+        if not self._base.is_running:
+            return  # it is being closed
+        fresh, snapshot = self._fresh(), self.seen.snapshot
+        word = fresh.word if fresh.is_live else fresh.word.upper()
+        end = f"  ·  {self._source}" if fresh.is_live else ""
+        self._write("connection", f"{word}: {plain_text(fresh.sentence)}{end}")
+        self._base.query_one("#connection").set_class(not fresh.is_live, "old")
+        self._base.set_class(not fresh.is_live, "old")
+        if snapshot is not None:
+            was, health = "" if fresh.is_live else "Was: ", snapshot.health
+            headline = f"{plain_text(health.sentence)} {plain_text(health.doing)}".strip()
+            style = "" if health.state == NORMAL else STYLES.get(health.state, "")
+            self._write("headline", was + headline, style)
+            self._write("figures", f"{was}{figures(snapshot)}{self._open(snapshot)}")
+
+    def _open(self, snapshot: Snapshot) -> str:
+        """Incidents that call for somebody, and what people have in force, with the time to the next end."""
+        in_force = len(snapshot.overrides) + len(snapshot.hands)
+        words = f" · incidents {len(calling(snapshot))} · in force {in_force}"
+        ends = [each.expires_at for each in snapshot.overrides if each.expires_at is not None]
+        return f"{words}, next ends in {ends_in(min(ends), self._plant_now())}" if ends else words
+
+    def _plant_now(self) -> float:
+        """By the plant's clock."""
+        snapshot = self.seen.snapshot
+        at = snapshot.at if snapshot is not None and snapshot.at is not None else 0.0
+        return at + self.seen.age_at(self._clock())
+
+    def _fill(self, snapshot: Snapshot) -> None:
+        for each in LISTINGS:
+            self._rows[each.name] = rows = each.rows(snapshot, self._plant_now())
+            self._refill(each, self._table(each.name), rows)
+        self._show_detail()
+
+    def _refill(self, listing: TerminalTable, table: DataTable[Text], rows: Sequence[TerminalRow]) -> None:
+        """The cursor stays on its row, wherever that went."""
+        chosen = self._key_of(table)
+        scroll = table.scroll_y
+        table.clear()
+        for row in rows or [TerminalRow("", [cell(listing.empty)])]:
+            table.add_row(*row.cells, *[cell("")] * (len(listing.columns) - len(row.cells)), key=row.key)
+        keys = [row.key for row in rows]
+        if chosen in keys:
+            table.move_cursor(row=keys.index(chosen), scroll=False)
+            table.scroll_to(y=scroll, animate=False)
+
+    def _show_detail(self) -> None:
+        if not self._base.is_running:
+            return
+        row = self._chosen()
+        self._write("detail", " ".join(plain_text(each) for each in row.details) if row else "")
+        self.refresh_bindings()
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        self._show_detail()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        self.action_more()
+
+    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+        self._show_detail()
+
+    def _table(self, name: str) -> DataTable[Text]:
+        found: DataTable[Text] = self._base.query_one(f"#table-{name}", DataTable)
+        return found
+
+    def _shown(self) -> str:
+        return str(self._base.query_one(TabbedContent).active or LISTINGS[0].name)
+
+    def _key_of(self, table: DataTable[Text]) -> str | None:
+        if not table.row_count:
+            return None
+        return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+
+    def _chosen(self) -> TerminalRow | None:
+        name = self._shown()
+        key = self._key_of(self._table(name))
+        return next((row for row in self._rows[name] if row.key == key), None)
+
+    # What is done.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys are named only where they do something."""
+        if action == "act":
+            row = self._chosen()
+            return row is not None and parameters[0] in row.acts
+        return True
+
+    def action_list(self, name: str) -> None:
+        self._base.query_one(TabbedContent).active = name
+        self._table(name).focus()
+
+    def action_move(self, steps: int) -> None:
+        table = self._table(self._shown())
+        table.move_cursor(row=table.cursor_row + steps)
+
+    def action_act(self, name: str) -> None:
+        row = self._chosen()
+        if row is not None and name in row.acts:
+            fresh = self._fresh()
+            old = "" if fresh.is_live else fresh.sentence
+            self.push_screen(Confirm(row.acts[name], self._send, old), self._done)
+
+    def _done(self, act: Act | None) -> None:
+        if act is not None:
+            done = f"Done: {plain_text(act.title)}. It is shown once the plant says so."
+            self.notify(done, markup=False)
+            self._ask()
+
+    def action_more(self) -> None:
+        row = self._chosen()
+        if row is not None:
+            title = " · ".join(each.plain for each in row.cells if each.plain)
+            self.push_screen(More(title, row.details, self._changes_of(row)))
+
+    def _changes_of(self, row: TerminalRow) -> Callable[[], Any] | None:
+        number = row.incident
+        return None if number is None else lambda: self._call("GET", f"/api/v1/alerts/{number}/changes")

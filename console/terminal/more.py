@@ -1,0 +1,71 @@
+"""All that is known of a row; of an incident also what changed before it, the likeliest cause first."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from console.api.request.calls import Refused
+from console.templatetags.weir import formatted
+from console.terminal.plain_text import plain_text
+
+MOST_CHANGES = 5
+
+
+class More(ModalScreen[None]):
+    """sentences: of the row. changes: asks for the changes before an incident; None: it is none."""
+
+    BINDINGS = [("escape,enter,q", "dismiss", "Back")]
+    CSS = """
+    More { align: center middle; }
+    More > VerticalScroll { width: 76; max-width: 100%; height: auto; max-height: 90%; border: solid $accent;
+      padding: 0 1; background: $surface; }
+    """
+
+    def __init__(self, title: str, sentences: Sequence[str], changes: Callable[[], Any] | None) -> None:
+        super().__init__()
+        self._title, self._sentences, self._changes = title, sentences, changes
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Text(plain_text(self._title), style="bold"))
+            for sentence in self._sentences:
+                yield Static(Text(plain_text(sentence)))
+            yield Static(Text("Asking what changed before it …" if self._changes else ""), id="changes")
+            yield Static("Escape: back", markup=False)
+
+    def on_mount(self) -> None:
+        if self._changes is not None:
+            self.run_worker(self._ask, thread=True, exit_on_error=False)
+
+    def _ask(self) -> None:
+        assert self._changes is not None
+        try:
+            lines = change_lines(self._changes())
+        except Refused as error:
+            lines = [f"What changed is not known: {error}"]
+        self.app.call_from_thread(self._show, lines)
+
+    def _show(self, lines: Sequence[str]) -> None:
+        self.query_one("#changes", Static).update(Text("\n".join(plain_text(line) for line in lines)))
+
+
+def change_lines(answer: Any) -> list[str]:
+    """The likeliest changes before an incident, a line each."""
+    found = answer["changes"]
+    if not found:
+        reach = formatted(answer["reach_seconds"], "age")
+        return [f"Nothing changed at it or upstream of it in the {reach} before."]
+    return [
+        "Changed before it, the likeliest cause first:",
+        *(_change_line(each) for each in found[:MOST_CHANGES]),
+    ]
+
+
+def _change_line(change: Mapping[str, Any]) -> str:
+    by = f", by {change['by']}" if change["by"] else ""
+    return f"{formatted(change['delay_seconds'], 'age')} before: {change['words']}{by}"

@@ -1,0 +1,221 @@
+"""What a terminal lists of a snapshot: the worst, incidents, loops, queues, and what people have in force."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from console.display.severity_states import SEVERITY_STATES
+from console.display.worst_first import worst_first
+from console.templatetags.weir import STATE_WORDS, UNKNOWN, VERDICT_WORDS, formatted
+from console.terminal import acts
+from console.terminal.acts import Act
+from console.terminal.plain_text import cell
+from queues import pausing
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
+from workers.documents.alerts import AlertStatus
+from workers.documents.loops import HandStatus, OverrideStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import Snapshot
+from workers.snapshot.states.evaluate import states_of
+
+GLYPHS = {IDLE: "○", NORMAL: "●", BUSY: "▲", TOOBUSY: "■", OFFLINE: "◌"}
+STYLES = {IDLE: "blue", NORMAL: "green", BUSY: "bold yellow", TOOBUSY: "bold red", OFFLINE: "dim"}
+HOLD, PAUSE, PAUSE_INTAKE, ACKNOWLEDGE, END = "hold", "pause", "pause_intake", "acknowledge", "end"
+
+
+@dataclass(frozen=True)
+class TerminalRow:
+    """details: what does not fit its line, a sentence each. acts: what can be done to it, by name.
+    incident: its number, where it is one.
+    """
+
+    key: str
+    cells: Sequence[Text]
+    details: Sequence[str] = ()
+    acts: Mapping[str, Act] = field(default_factory=dict)
+    incident: int | None = None
+
+
+@dataclass(frozen=True)
+class TerminalTable:
+    """A table: its rows of a snapshot, at an instant of the plant's clock. empty: said without a row."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Callable[[Snapshot, float], list[TerminalRow]]
+    empty: str
+
+
+def state_cell(sign: str | None, word: str = "", stale: bool = False) -> Text:
+    """Glyph and word, and the colour as a third; what is stale says so."""
+    shown = word or STATE_WORDS.get(sign or "", UNKNOWN)
+    glyph = GLYPHS.get(sign or "", "·")
+    return cell(f"{glyph} {shown}{' (old)' if stale else ''}", "dim" if stale else STYLES.get(sign or "", ""))
+
+
+def worst_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
+    states = states_of(snapshot)
+    return [
+        TerminalRow(
+            each.subject,
+            (
+                state_cell(each.state, each.word, each.stale),
+                cell(f"{each.kind} {each.name}"),
+                cell(each.finding or ""),
+            ),
+            details=[text for text in (each.finding, states[each.subject].step) if text],
+            acts=_acts_of(snapshot, each.kind, each.name),
+        )
+        for each in worst_first(snapshot)
+    ]
+
+
+def _acts_of(snapshot: Snapshot, kind: str, name: str) -> dict[str, Act]:
+    if kind == "loop" and name in snapshot.loops:
+        return {HOLD: acts.hold(name, snapshot.loops[name])}
+    if kind == "queue" and name in snapshot.queues:
+        return {
+            PAUSE: acts.pause(name, pausing.CONSUMPTION),
+            PAUSE_INTAKE: acts.pause(name, pausing.INTAKE),
+        }
+    return {}
+
+
+def incident_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
+    return [_incident(each, now) for each in snapshot.alerts]
+
+
+def _incident(alert: AlertStatus, now: float) -> TerminalRow:
+    quiet = f"{alert.quiet} by {alert.acknowledged_by}" if alert.acknowledged_by else alert.quiet or ""
+    since = UNKNOWN if alert.since is None else formatted(max(0.0, now - alert.since), "age")
+    return TerminalRow(
+        str(alert.id),
+        (
+            state_cell(SEVERITY_STATES.get(alert.severity), alert.severity.capitalize()),
+            cell(since),
+            cell(alert.title),
+            cell(quiet),
+        ),
+        details=[text for text in (alert.sentence, alert.explanation) if text],
+        acts={} if alert.state == "acknowledged" else {ACKNOWLEDGE: acts.acknowledge(alert)},
+        incident=alert.id,
+    )
+
+
+def loop_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
+    """The worst first, as pages list them."""
+    states = states_of(snapshot)
+    order = [each.name for each in worst_first(snapshot) if each.kind == "loop"]
+    names = [*order, *sorted(snapshot.loops.keys() - set(order))]
+    found = {name: states.get(f"loop/{name}") for name in names if name in snapshot.loops}
+    return [_loop(snapshot, name, state.finding if state else "") for name, state in found.items()]
+
+
+def _loop(snapshot: Snapshot, name: str, finding: str) -> TerminalRow:
+    loop = snapshot.loops[name]
+    return TerminalRow(
+        name,
+        (
+            cell(loop.mode, "" if loop.mode == "auto" else "bold"),
+            cell(name),
+            cell(VERDICT_WORDS.get(loop.verdict or "", UNKNOWN)),
+            cell(finding or loop.reason or ""),
+        ),
+        details=[text for text in (finding, loop.reason) if text],
+        acts={} if loop.mode == "hold" else _acts_of(snapshot, "loop", name),
+    )
+
+
+def queue_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
+    order = [each.name for each in worst_first(snapshot) if each.kind == "queue"]
+    return [_queue(snapshot, name, snapshot.queues[name]) for name in order]
+
+
+def _queue(snapshot: Snapshot, name: str, queue: QueueStatus) -> TerminalRow:
+    state = states_of(snapshot)[f"queue/{name}"]
+    paused = ", ".join(f"{each.part} by {each.by}" for each in queue.pauses)
+    trend = f" {queue.trend}" if queue.trend in ("rising", "falling") else ""
+    return TerminalRow(
+        name,
+        (
+            state_cell(state.sign, state.word, state.stale),
+            cell(name),
+            cell(f"{formatted(queue.waiting_events, 'integer')}{trend}"),
+            cell(formatted(queue.wait_seconds, "seconds")),
+            cell(formatted(queue.in_per_second, "rate")),
+            cell(formatted(queue.out_per_second, "rate")),
+            cell(paused, "bold"),
+        ),
+        details=[text for text in (state.finding, queue.trouble, paused and f"Paused: {paused}") if text],
+        acts=_acts_of(snapshot, "queue", name),
+    )
+
+
+def force_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
+    """What people set: overrides, the soonest to end first, and what has no override of its own."""
+    hands = [_hand(each, now) for each in snapshot.hands]
+    return [*(_override(each, now) for each in snapshot.overrides), *hands]
+
+
+def _override(override: OverrideStatus, now: float) -> TerminalRow:
+    words = f"{override.name} {formatted(override.value)}"
+    return TerminalRow(
+        str(override.id),
+        (
+            cell(ends_in(override.expires_at, now)),
+            cell(words),
+            cell(override.scope),
+            cell(override.owner),
+            cell(override.reason),
+        ),
+        details=[f"{words} on {override.scope}, by {override.owner}: {override.reason}"],
+        acts={END: acts.end(override)},
+    )
+
+
+def _hand(hand: HandStatus, now: float) -> TerminalRow:
+    words = f"{hand.kind} {hand.value}"
+    return TerminalRow(
+        f"{hand.kind} {hand.of}",
+        (cell(ends_in(hand.until, now)), cell(words), cell(hand.of), cell(hand.owner), cell(hand.reason)),
+        details=[f"{words} of {hand.of}: it is ended on its page"],
+    )
+
+
+def ends_in(until: float | None, now: float) -> str:
+    """The time that is left."""
+    return "no end" if until is None else formatted(max(0.0, until - now), "countdown")
+
+
+WORST = ("State", "What", "Finding")
+INCIDENTS = ("Severity", "Since", "Incident", "Quiet")
+LOOPS = ("Mode", "Loop", "Effect", "Reason")
+QUEUES = ("State", "Queue", "Waiting", "Wait s", "In /s", "Out /s", "Paused")
+FORCE = ("Ends in", "What", "Of", "By", "Reason")
+LISTINGS = (
+    TerminalTable("worst", "Worst first", WORST, worst_rows, "Nothing is known of the plant."),
+    TerminalTable("incidents", "Incidents", INCIDENTS, incident_rows, "No incident is open."),
+    TerminalTable("loops", "Loops", LOOPS, loop_rows, "There is no loop."),
+    TerminalTable("queues", "Queues", QUEUES, queue_rows, "There is no queue."),
+    TerminalTable("force", "In force", FORCE, force_rows, "Nothing is set by people."),
+)
+
+
+def figures(snapshot: Snapshot) -> str:
+    """The strip's figures, in a line."""
+    totals = snapshot.totals
+    trend = f", {totals.backlog_trend}" if totals.backlog_trend else ""
+    shed = UNKNOWN if totals.shed_share is None else f"{formatted(totals.shed_share, 'percent')} %"
+    return " · ".join(
+        (
+            f"in {formatted(totals.in_per_second, 'rate')}/s",
+            f"out {formatted(totals.out_per_second, 'rate')}/s",
+            f"p95 {formatted(totals.latency_p95_seconds, 'seconds')} s",
+            f"backlog {formatted(totals.backlog_seconds, 'seconds')} s{trend}",
+            f"shed {shed}",
+            f"nodes {formatted(totals.nodes_in_use)}/{formatted(totals.nodes)}",
+            f"workers {formatted(totals.workers_busy)}/{formatted(totals.worker_slots)}",
+        )
+    )

@@ -1,0 +1,45 @@
+"""manage.py top: the plant in this terminal, of this console or of one elsewhere (--url, with a token)."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from console.api.request.calls import Calls, InProcess, Remote
+from console.management.commands.weir import acting
+from queues import environment as variables
+from queues.errors import BadInput
+
+TIMEOUT_SECONDS = 4.0  # of a terminal that asks each second
+
+
+class Command(BaseCommand):
+    help = "Show the plant in this terminal: what is worst, incidents, loops, queues; hold, pause them."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
+        parser.add_argument("--url", default=variables.URL.text(), help="of a console elsewhere")
+        parser.add_argument("--token", default=variables.TOKEN.text(), help="for --url")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        # Imported here: no other command needs what draws in a terminal.
+        from console.terminal.app import Top
+
+        try:
+            calls, source = calls_of(options)
+            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+                raise BadInput("top", "needs a terminal; for programs: manage.py weir live.")
+        except BadInput as error:
+            self.stderr.write(" ".join(str(error).split()))
+            sys.exit(2)
+        Top(calls, source).run()
+
+
+def calls_of(options: dict[str, Any]) -> tuple[Calls, str]:
+    """The way to the console, and its name. Raises BadInput."""
+    if options["url"]:
+        if not options["token"]:
+            raise BadInput("--token", f"is missing; a console elsewhere takes one ({variables.TOKEN.name}).")
+        return Remote(options["url"], options["token"], TIMEOUT_SECONDS), options["url"]
+    actor = acting(options["user"])
+    return InProcess(actor), f"this console, as {actor.name.removeprefix('manage.py:')}"
