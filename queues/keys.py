@@ -83,6 +83,12 @@ SNAPSHOT = Key(
     "weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot"
 )
 LIVE = Key("weir:live", "channel", "observer → web", "JSON, each snapshot and its delta")
+PLANT_INTERVENTIONS = Key(
+    "weir:plant_interventions:{plant}",
+    "hash",
+    "web workers → web workers",
+    "what people did at another plant → JSON: `workers.plants.foreign.interventions`",
+)
 METRICS = Key(
     "weir:metrics", "stream", "observer → web workers", "a row of numbers each second, of the last two hours"
 )

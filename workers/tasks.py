@@ -28,6 +28,7 @@ from workers.documents.snapshot import Snapshot
 from workers.observability.spans import note
 from workers.pipeline.declaration import versions
 from workers.placement import draining, execution, plans, recovery
+from workers.plants.foreign import adapters, interventions
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.completions import CompletionReporter
@@ -118,6 +119,13 @@ def upkeep() -> None:
     if snapshot is not None:
         draining.tidy(control, snapshot, now)
     sweep(topology)
+
+
+@shared_task(name="workers.tasks.undo_interventions", ignore_result=True)
+def undo_interventions() -> None:
+    """What people did at attached plants and whose end has come. By itself: such a plant may be slow."""
+    now = datetime.now(UTC).timestamp()
+    interventions.undo_due(control_server(), adapters.registered(), now, adapters.adapter_of)
 
 
 def sweep(topology: Topology) -> int:

@@ -1,8 +1,10 @@
-"""Steering a plant's tasks through the control API: authorised, audited, and by one controller at a time. All
-raise PermissionDenied, BadInput naming the field, and PlantHeld; then nothing was changed.
+"""Steering a plant's tasks through the control API: authorised, audited, and by one controller at a time; and
+what else people do at plants that others built, with an end. All raise PermissionDenied, BadInput naming the
+field, PlantHeld, PlantSilent and PlantConfused.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import redis
 from django.db import transaction
@@ -13,8 +15,11 @@ from console.audit import audit_log
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.plants import holding, orders
+from workers.plants.foreign import adapters, interventions
+from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic
+from workers.steering.expiry import Expiry
 from workers.steering.overrides import read_reason
 
 LONGEST_NAME = 80
@@ -146,3 +151,61 @@ def holder_name(actor: Actor, controller: str = "") -> str:
     if len(controller) > LONGEST_NAME:
         raise BadInput("controller", f"takes at most {LONGEST_NAME} characters, not {len(controller)}")
     return f"{actor.name}/{controller}" if controller else actor.name
+
+
+def intervene(
+    actor: Actor,
+    plant: str,
+    kind: str,
+    subject: str,
+    value: str,
+    control: redis.Redis,
+    *,
+    minutes: float,
+    reason: str,
+) -> InterventionKind:
+    """Do it, for some minutes where it lasts."""
+    demand(actor, "plant.scale")
+    why, row, now = read_reason(reason), _row(plant), timezone.now()
+    chosen = intervention_named(row, kind)
+    until = Expiry(minutes=minutes).at(now) if chosen.lasting else now
+    after = {"kind": kind, "subject": subject, "value": value, "until": until.isoformat() if until else None}
+    with closing(adapters.adapter_of(row)) as adapter, transaction.atomic():
+        audit_log.record(actor, "plant.intervene", plant, reason=why, after=after)
+        interventions.begin(
+            control,
+            plant,
+            adapter,
+            chosen,
+            subject.strip(),
+            value.strip(),
+            by=holder_name(actor),
+            until=until.timestamp() if until else now.timestamp(),
+        )
+    return chosen
+
+
+def undo_intervention(
+    actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str
+) -> None:
+    """Undo it now."""
+    demand(actor, "plant.scale")
+    why, row = read_reason(reason), _row(plant)
+    with closing(adapters.adapter_of(row)) as adapter, transaction.atomic():
+        audit_log.record(actor, "plant.undo", plant, reason=why, before={"kind": kind, "subject": subject})
+        interventions.undo(control, plant, adapter, kind, subject)
+
+
+def intervention_named(row: RegisteredPlant, name: str) -> InterventionKind:
+    """Raises BadInput that names those there are."""
+    known = {each.name: each for each in adapters.kind_named(row.kind).interventions}
+    if name not in known:
+        raise BadInput("kind", f"takes {', '.join(known) or 'none at this plant'}, not {name[:40]!r}.")
+    return known[name]
+
+
+def _row(plant: str) -> RegisteredPlant:
+    row = RegisteredPlant.objects.filter(name=plant).first()
+    if row is None:
+        raise BadInput("plant", f"{plant[:60]} is not registered.")
+    return row

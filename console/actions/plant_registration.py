@@ -9,8 +9,9 @@ from django.db import transaction
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from queues.errors import BadInput
+from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
-from workers.plants.foreign import adapters
+from workers.plants.foreign import adapters, interventions
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantConfused, PlantSilent
 from workers.steering.overrides import read_reason
@@ -73,6 +74,8 @@ def remove(actor: Actor, name: str, reason: str) -> None:
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:
         raise BadInput("name", f"{name} is not registered.")
+    if in_force := interventions.in_force(control_server(), name):
+        raise BadInput("name", f"{name} has what people did there ({in_force[0].field}); undo it first.")
     before = _document(row)
     row.delete()
     audit_log.record(actor, "plant.remove", name, reason=why, before=before)

@@ -14,6 +14,7 @@ UPKEEP: tuple[Row, ...] = (
     ("weir: advance plans, restore lost points", "workers.tasks.advance", {}, 1),
     ("weir: manage batch tasks", "workers.tasks.manage_tasks", {}, 2),
     ("weir: upkeep of loops and overrides", "workers.tasks.upkeep", {}, 5),
+    ("weir: undo interventions at attached plants", "workers.tasks.undo_interventions", {}, 10),
 )
 
 

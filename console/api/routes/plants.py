@@ -14,7 +14,9 @@ from console.api.routes.plant_control import topology_now
 from console.api.schemas.control import DesiredValue
 from console.api.schemas.plants import (
     HandReleased,
+    InterventionDone,
     PlantInspected,
+    PlantInterventions,
     PlantList,
     PlantRemoved,
     PlantResumed,
@@ -28,7 +30,7 @@ from workers.control.parts.operators import OWNERS
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN
 from workers.models import Loop
-from workers.plants.foreign import adapters
+from workers.plants.foreign import adapters, interventions
 from workers.plants.models import RegisteredPlant
 from workers.plants.published import PublishedPlant
 from workers.steering.scope import active_loops
@@ -60,6 +62,21 @@ class ByHand(Given):
     operator: str
     tasks: int
     reason: str
+    minutes: float = plant_control.HAND_MINUTES
+
+
+class UndoneIntervention(Given):
+    """kind: as `GET …/interventions` names it. subject: on what."""
+
+    kind: str
+    subject: str
+    reason: str
+
+
+class NewIntervention(UndoneIntervention):
+    """value: what it takes besides; minutes: until it is undone."""
+
+    value: str = ""
     minutes: float = plant_control.HAND_MINUTES
 
 
@@ -163,6 +180,48 @@ def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
 def resume_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
     return {"plant": plant, "forgotten": plant_control.resume(actor, plant, body.reason)}
+
+
+@router.get(
+    "/plants/{plant}/interventions",
+    response=PlantInterventions,
+    summary="What may be done at a plant besides setting tasks, and what is in force",
+)
+def list_interventions(request: HttpRequest, plant: str) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    row = RegisteredPlant.objects.filter(name=plant).first()
+    known = adapters.kinds()[row.kind].interventions if row and row.kind in adapters.kinds() else ()
+    return {
+        "interventions": [vars(each) for each in known],
+        "in_force": [vars(each) for each in interventions.in_force(control(), plant)],
+    }
+
+
+@router.post(
+    "/plants/{plant}/interventions",
+    response=InterventionDone,
+    summary="Do one of a plant's actions, as pausing a queue; it is undone after `minutes`",
+)
+def intervene(request: HttpRequest, plant: str, body: NewIntervention) -> dict[str, Any]:
+    actor = actor_for(request, "plant.scale")
+    plant_control.intervene(
+        actor,
+        plant,
+        body.kind,
+        body.subject,
+        body.value,
+        control(),
+        minutes=body.minutes,
+        reason=body.reason,
+    )
+    return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": True}
+
+
+@router.post("/plants/{plant}/interventions/undo", response=InterventionDone, summary="Undo one at once")
+def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> dict[str, Any]:
+    actor = actor_for(request, "plant.scale")
+    plant_control.undo_intervention(actor, plant, body.kind, body.subject, control(), reason=body.reason)
+    return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": False}
 
 
 def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> dict[str, Any]:

@@ -282,3 +282,36 @@ class PlantInspected(ApiAnswer):
     parts: list[FoundPart]
     needs: list[str] = Field(description="What it would need so that Weir can do more there.")
     choices: dict[str, list[str]] = Field(description="Option → what it could be there.")
+
+
+class InterventionKindRow(ApiAnswer):
+    """What may be done."""
+
+    name: str
+    title: str
+    subject: str = Field(description="On what.")
+    value: str = Field(description="What it takes besides; empty: nothing.")
+    lasting: bool = Field(description="Whether it is in force until it is undone.")
+
+
+class InterventionRow(ApiAnswer):
+    """What is in force."""
+
+    kind: str
+    subject: str
+    value: str
+    before: str = Field(description="What it goes back to, as its adapter wrote it.")
+    by: str
+    until: Instant
+
+
+class PlantInterventions(ApiAnswer):
+    interventions: list[InterventionKindRow]
+    in_force: list[InterventionRow] = Field(description="The first to end first.")
+
+
+class InterventionDone(ApiAnswer):
+    plant: str
+    kind: str
+    subject: str
+    in_force: bool

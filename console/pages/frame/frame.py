@@ -42,7 +42,7 @@ RAIL = (
     ("help", "Help", "keep"),
 )
 TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
-PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-remove")
+PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-intervene", "plant-undo", "plant-remove")
 RAIL_ACTIONS = {"audit": "audit.view", "processes": "process.view"}
 NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
 

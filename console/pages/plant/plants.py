@@ -33,8 +33,9 @@ from console.pages.plant.plant_view import (
 )
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
-from workers.plants.foreign import adapters
-from workers.plants.foreign.kind import AdapterKind
+from workers.plants.foreign import adapters, interventions
+from workers.plants.foreign.interventions import Intervention
+from workers.plants.foreign.kind import AdapterKind, InterventionKind
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import Elastic, PlantConfused, PlantSilent
@@ -82,6 +83,8 @@ class PlantPage(FormPage):
     lanes: list[str]  # of its course: what is measured there, or can be set
     loops: list[PlantLoop]
     hand_minutes: int
+    interventions: Sequence[InterventionKind]  # what else may be done
+    in_force: Sequence[Intervention]
 
 
 @require_safe
@@ -146,6 +149,10 @@ def plant_page(
         lanes=lanes_of(operators, paths),
         loops=loops_of(seen_of(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
+        interventions=adapters.kinds()[row.kind].interventions
+        if row and row.kind in adapters.kinds()
+        else (),
+        in_force=interventions.in_force(control(), name) if row else (),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -219,6 +226,34 @@ def resume(request: HttpRequest, name: str) -> Done:
     """Posted: reason."""
     plant_control.resume(actor_of(request), name, request.POST.get("reason", ""))
     return Done(f"The loops of {name} go on.", reverse("plant", args=[name]))
+
+
+@action("plant.scale", plant_page)
+def intervene(request: HttpRequest, name: str) -> Done:
+    """Posted: kind, subject, value, minutes, reason."""
+    with _refusals():
+        done = plant_control.intervene(
+            actor_of(request),
+            name,
+            text_of(request, "kind", "choose one"),
+            text_of(request, "subject", "say on what"),
+            request.POST.get("value", ""),
+            control(),
+            minutes=number_of(text_of(request, "minutes", "say for how long"), "minutes"),
+            reason=request.POST.get("reason", ""),
+        )
+    return Done(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
+
+
+@action("plant.scale", plant_page)
+def undo(request: HttpRequest, name: str) -> Done:
+    """Posted: kind, subject, reason."""
+    kind, subject = text_of(request, "kind", "choose one"), text_of(request, "subject", "say on what")
+    with _refusals():
+        plant_control.undo_intervention(
+            actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")
+        )
+    return Done(f"{subject} is as it was before.", reverse("plant", args=[name]))
 
 
 @contextmanager

@@ -184,6 +184,8 @@ PAGES = {
     "plants/<str:name>/tasks": "plants main tasks",
     "plants/<str:name>/release": "plants main release",
     "plants/<str:name>/resume": "plants main resume",
+    "plants/<str:name>/interventions": "plants east interventions create",
+    "plants/<str:name>/interventions/undo": "plants east interventions undo",
     "plants/<str:name>/remove": "plants east remove",
     "overrides/create": "overrides create",
     "overrides/<int:override_id>/end": "overrides 1 end",

@@ -64,6 +64,19 @@ class PlantAddress:
         return PlantClient(self.name, url or self.url, self.secret, user=user, transport=self.transport)
 
 
+@dataclass(frozen=True, kw_only=True)
+class InterventionKind:
+    """What a person may do at a plant besides setting tasks. title: in words. subject: on what; value: what
+    it takes besides ("": nothing). lasting: it is in force until it is undone; else it is done once.
+    """
+
+    name: str
+    title: str
+    subject: str
+    value: str = ""
+    lasting: bool = True
+
+
 class Adapter(Elastic):
     """An elastic plant on a line that is to be closed. What is here is that of a plant without controllers of
     its own and with nothing more to show. observe_seconds: between two observations; None: as all plants.
@@ -94,6 +107,20 @@ class Adapter(Elastic):
     def revisions(self) -> Mapping[str, str]:
         """What is rolled out of each part, as `topology` saw it last: a change is a mark on the timeline."""
         return {}
+
+    def before(self, kind: str, subject: str, value: str) -> str:
+        """What an intervention (one of `AdapterKind.interventions`) would change, as it is now: `undo` gets
+        it. Raises BadInput naming subject or value, and what `topology` raises.
+        """
+        raise BadInput("kind", "takes none: nothing else can be done at this plant.")
+
+    def intervene(self, kind: str, subject: str, value: str) -> None:
+        """Do it; doing it again changes nothing. The same raises."""
+        raise BadInput("kind", "takes none: nothing else can be done at this plant.")
+
+    def undo(self, kind: str, subject: str, before: str) -> None:
+        """Let it be as it was before. The same raises."""
+        raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
     def close(self) -> None:
         """Nothing is open."""
@@ -128,6 +155,7 @@ class AdapterKind:
     raise BadInput naming the field.
 
     pace: how such plants can be steered; None: as any plant, whose rescales are slow and stop it.
+    interventions: what people may do there besides.
     """
 
     name: str
@@ -145,6 +173,7 @@ class AdapterKind:
     pace: PlantPace | None = None
     steers_at: Callable[[PlantAddress], bool] | None = None
     patience: Patience = USUAL
+    interventions: tuple[InterventionKind, ...] = ()
 
     def inspected(self, address: PlantAddress) -> FoundPlant:
         """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""

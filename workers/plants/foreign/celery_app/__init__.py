@@ -5,6 +5,7 @@ from functools import partial
 from workers.coordination.connections import control_server
 from workers.plants.foreign.celery_app.broker import SCHEMES, app_of, broker_of
 from workers.plants.foreign.celery_app.inspection import inspect
+from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
@@ -51,6 +52,7 @@ ADAPTER = AdapterKind(
         "prefix": PlantOption("of all keys (global_keyprefix); Redis only"),
     },
     make=make,
+    interventions=INTERVENTIONS,
     # A pool changes while it works, so a change costs next to nothing; and somebody waits for what waits.
     pace=PlantPace(
         bound_seconds=1.0,

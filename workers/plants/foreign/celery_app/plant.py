@@ -15,6 +15,7 @@ from queues.errors import WeirError
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app import sections
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
+from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
@@ -55,7 +56,7 @@ class CeleryPlant(Adapter):
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.control = control
+        self.control, self._interventions = control, AppInterventions(control)
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
@@ -63,6 +64,7 @@ class CeleryPlant(Adapter):
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
+        self._known_queues: list[str] = []
         self._fresh: set[str] = set()  # workers that answered the last time
         self._measured: list[PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
@@ -126,6 +128,18 @@ class CeleryPlant(Adapter):
         without = [worker for worker in workers if not self._sends(worker)]
         return sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
 
+    def before(self, kind: str, subject: str, value: str) -> str:
+        """See `AppInterventions`."""
+        return self._interventions.before(kind, subject, value)
+
+    def intervene(self, kind: str, subject: str, value: str) -> None:
+        """See `AppInterventions`."""
+        self._interventions.intervene(kind, subject, value)
+
+    def undo(self, kind: str, subject: str, before: str) -> None:
+        """See `AppInterventions`."""
+        self._interventions.undo(kind, subject, before)
+
     def close(self) -> None:
         self._listener.close()
         with suppress(WeirError):
@@ -155,12 +169,15 @@ class CeleryPlant(Adapter):
                 self._asked[pool.worker] = pool.pid, "already" not in str(answer.get("ok", "already"))
 
     def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
-        """Those that were named, and those that workers take from; MOST_QUEUES of them."""
+        """Those that were named, and those that workers take from or took from before they were paused;
+        MOST_QUEUES of them.
+        """
         named = (each.strip() for each in self._address.option("queues").split(","))
-        taken = (queue for pool in pools for queue in pool.queues)
-        found = list(dict.fromkeys([*filter(None, named), *taken])) or [USUAL_QUEUE]
+        taken = dict.fromkeys(queue for pool in pools for queue in pool.queues)
+        found = list(dict.fromkeys([*filter(None, named), *taken, *self._known_queues])) or [USUAL_QUEUE]
         self._left_queues = max(0, len(found) - MOST_QUEUES)
-        return found[:MOST_QUEUES]
+        self._known_queues = found[:MOST_QUEUES]
+        return self._known_queues
 
     def _held(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
         """Worker → tasks that it has taken and that wait for a process, tasks at work. Those of which no

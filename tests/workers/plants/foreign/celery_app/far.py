@@ -57,6 +57,8 @@ class FakeCelery:
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.unacknowledged_now = 0
         self.asked, self.reserved = [], []
+        self.paused, self.revoked = set(), []
+        self.limits = {"shop.work": "", "shop.mail": "10/m"}
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -99,13 +101,23 @@ class FakeCelery:
             total = {"shop.work": self.begun[worker]}
             return {"pid": self.pid, "pool": pool, "total": total, "prefetch_count": 8, **self.stats}
         if command == "active_queues":
-            return [{"name": name} for name in self.queues]
+            return [{"name": name} for name in self.queues if (worker, name) not in self.paused]
         if command == "active":
             return [{"id": str(number)} for number in range(self.busy[worker])]
         if command == "reserved":
             return self.reserved
         if command == "registered":
-            return ["shop.work", "shop.mail [rate_limit=10/m]"]
+            return [f"{name} [rate_limit={limit}]" if limit else name for name, limit in self.limits.items()]
+        if command in ("cancel_consumer", "add_consumer"):
+            change = self.paused.add if command == "cancel_consumer" else self.paused.discard
+            change((worker, more["queue"]))
+            return {"ok": "done"}
+        if command == "rate_limit":
+            self.limits[more["task_name"]] = more["rate_limit"]
+            return {"ok": "new rate limit set successfully"}
+        if command == "revoke":
+            self.revoked.append((worker, more["task_id"], more["terminate"]))
+            return {"ok": "tasks flagged as revoked"}
         if command == "enable_events":
             self.events_on.append(worker)
             return {"ok": "task events enabled"}

@@ -1,0 +1,64 @@
+"""Pausing, limiting, revoking at an attached Celery app, from its page: audited, and undone."""
+
+import pytest
+
+from console.models import AuditEntry
+from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from workers.plants.foreign import adapters, interventions
+from workers.plants.models import RegisteredPlant
+
+pytestmark = pytest.mark.django_db
+PAUSE = {"kind": "pause", "subject": "celery", "value": "", "minutes": "15", "reason": "its database is away"}
+
+
+@pytest.fixture
+def far(stored_snapshot, control, monkeypatch):
+    found = FakeCelery({"celery@one": 2})
+    monkeypatch.setattr(adapters, "adapter_of", lambda row: found.plant())
+    RegisteredPlant.objects.create(name="shop", kind="celery", url="redis://broker.example")
+    stored_snapshot["plants"] = {"shop": {"kind": "celery", "state": "unseen"}}
+    return found
+
+
+def test_an_operator_pauses_a_queue_for_some_minutes_and_undoes_it(browsers, far, control):
+    answer = browsers["operator"].post(
+        "/plants/shop/interventions", PAUSE, headers={"accept": "application/json"}
+    )
+    assert answer.status_code == 200, answer.content
+    assert far.paused == {("celery@one", "celery")}
+    [found] = interventions.in_force(control, "shop")
+    entry = AuditEntry.objects.latest("pk")
+    assert (entry.action, entry.target, entry.reason) == ("plant.intervene", "shop", "its database is away")
+    assert found.by == entry.actor
+    undo = {"kind": "pause", "subject": "celery", "reason": "it is back"}
+    browsers["operator"].post("/plants/shop/interventions/undo", undo, headers={"accept": "application/json"})
+    assert not far.paused
+    assert AuditEntry.objects.latest("pk").action == "plant.undo"
+
+
+def test_what_is_wrong_is_said_at_its_field_and_nothing_is_done(browsers, far, control):
+    for wrong, field in (
+        ({"subject": "nobody"}, "subject"),
+        ({"minutes": "0"}, "minutes"),
+        ({"kind": "delete"}, "kind"),
+        ({"reason": ""}, "reason"),
+    ):
+        answer = browsers["operator"].post(
+            "/plants/shop/interventions", PAUSE | wrong, headers={"accept": "application/json"}
+        )
+        assert answer.status_code == 422, wrong
+        assert field in answer.json()["errors"]
+    assert not far.paused
+    assert not AuditEntry.objects.filter(action="plant.intervene").exists()
+
+
+def test_a_plant_at_which_something_is_in_force_is_not_forgotten(browsers, far, control):
+    browsers["administrator"].post(
+        "/plants/shop/interventions", PAUSE, headers={"accept": "application/json"}
+    )
+    gone = browsers["administrator"].post(
+        "/plants/shop/remove", {"reason": "x"}, headers={"accept": "application/json"}
+    )
+    assert gone.status_code == 422
+    assert "undo it first" in str(gone.json())
+    assert RegisteredPlant.objects.filter(name="shop").exists()
