@@ -39,6 +39,16 @@ class SensorStatus(StoredDocument, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class ProofStatus(StoredDocument, frozen=True, kw_only=True):
+    """What shows that an order took effect: a sensor that must say as many tasks within so long. value: what
+    it says now; None: not known, and so not shown.
+    """
+
+    sensor: str
+    value: float | None = None
+    within_seconds: float
+
+
 class FoundPart(StoredDocument, frozen=True, kw_only=True):
     """A part of a plant that was inspected. kind: operator, source, pool, group, sensor …; tasks: now.
     fixed: why its tasks can't be set; None: they can, from minimum to maximum.
@@ -53,11 +63,13 @@ class FoundPart(StoredDocument, frozen=True, kw_only=True):
 
 
 class FoundPlant(StoredDocument, frozen=True, kw_only=True):
-    """What stands at an address. what: in one sentence. said: more of it, a sentence each. needs: what it
-    would need so that Weir can do (more) there, a sentence each. choices: option → what it could be there.
+    """What stands at an address. what: in one sentence. name: what it calls itself. said: more of it, a
+    sentence each. needs: what it would need so that Weir can do (more) there, a sentence each. choices:
+    option → what it could be there.
     """
 
     what: str
+    name: str = ""
     said: list[str] = []
     parts: list[FoundPart] = []
     needs: list[str] = []
@@ -85,7 +97,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     `controllers.parallelism.measured_topology` writes and checks it; None while it was never seen.
     sections: what else its adapter shows. orders: operator → what was ordered of it from here. groups: the
     groups of consumers that read its logs, by name. sensors: by name, the numbers that its declaration names.
-    revisions: what is rolled out of each part.
+    revisions: what is rolled out of each part. proofs: operator → what shows that an order took effect, where
+    that is not the number of its tasks.
     """
 
     kind: str = ""
@@ -101,6 +114,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     groups: dict[str, ConsumerGroup] = {}
     sensors: dict[str, SensorStatus] = {}
     revisions: dict[str, str] = {}
+    proofs: dict[str, ProofStatus] = {}
     orders: dict[str, OrderStatus] = {}
 
 

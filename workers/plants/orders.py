@@ -9,11 +9,11 @@ from typing import Any
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from queues.stored_document import changed
-from workers.documents.plants import OrderStatus, PlantStatus
+from workers.documents.plants import OrderStatus, PlantStatus, ProofStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import USUAL, GivenOrder, Patience, followed, why_wrong
+from workers.plants.reached import PENDING, USUAL, GivenOrder, Patience, followed, why_wrong
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
 REFUSED = (BadInput, PlantHeld)  # then nothing was set; after any other error something may have been
@@ -101,7 +101,9 @@ class OrderWatch:
         operators: Mapping[str, Any] = (row.topology or {}).get("operators", {})
         seen_at = now - (row.age_seconds or 0.0)
         return {
-            operator: followed(
+            operator: _proved(order, before.get(operator), row.proofs[operator], seen_at)
+            if operator in row.proofs
+            else followed(
                 before.get(operator),
                 order,
                 operators[operator]["parallelism"],
@@ -111,6 +113,16 @@ class OrderWatch:
             for operator, order in orders.items()
             if operator in operators
         }
+
+
+def _proved(order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float) -> OrderStatus:
+    """By what its declaration says shows it. A proof that is not known shows nothing: what was reached stays
+    so, what is pending waits on.
+    """
+    if proof.value is None and before is not None and before.at == order.at and before.state != PENDING:
+        return before
+    patience = Patience(more_seconds=proof.within_seconds, fewer_seconds=proof.within_seconds)
+    return followed(before, order, round(proof.value or 0.0), seen_at, patience)
 
 
 def noted_orders() -> Noted:

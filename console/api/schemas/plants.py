@@ -131,6 +131,14 @@ class SensorStatus(ApiAnswer):
     error: str | None
 
 
+class ProofStatus(ApiAnswer):
+    """What shows that an order took effect."""
+
+    sensor: str
+    value: float | None = Field(description="What it says now; null: not known.")
+    within_seconds: Seconds = Field(description="By then it must say what was ordered, s.")
+
+
 class PlantOrderRow(ApiAnswer):
     """What was last ordered of an operator from here, and what it has."""
 
@@ -161,6 +169,7 @@ class SnapshotPlant(ApiAnswer):
     groups: dict[str, ConsumerGroup] = {}
     sensors: dict[str, SensorStatus] = {}
     revisions: dict[str, str] = Field({}, description="What is rolled out of each part.")
+    proofs: dict[str, ProofStatus] = {}
     orders: dict[str, PlantOrderRow] = {}
 
 
@@ -278,6 +287,7 @@ class PlantInspected(ApiAnswer):
     kind: str
     sentences: list[str] = Field(description="All of it in words.")
     what: str
+    name: str = Field(description="What it calls itself; empty: nothing.")
     said: list[str]
     parts: list[FoundPart]
     needs: list[str] = Field(description="What it would need so that Weir can do more there.")

@@ -34,7 +34,7 @@ class Command(JsonCommand):
         parser.add_argument("address", nargs="?", default="", help="as http://flink.example:8081")
         parser.add_argument("--option", action="append", default=[], help="of the kind, as job=orders")
         parser.add_argument("--secret", default="", help="the variable that holds its token or password")
-        parser.add_argument("--name", default="", help="here; without it, by its address")
+        parser.add_argument("--name", default="", help="here; without it, its own, or by its address")
         parser.add_argument("--register", action="store_true", help="add it, after a question")
         parser.add_argument("--yes", action="store_true", help="without the question")
         parser.add_argument("--reason", default="attached", help="for the audit")
@@ -48,7 +48,7 @@ class Command(JsonCommand):
         found = plant_registration.inspect(
             actor, kind.name, url, secret_environment=options["secret"], options=given
         )
-        said, name = sentences(found), options["name"] or name_of(kind, url)
+        said, name = sentences(found), options["name"] or found.name or name_of(kind, url)
         document = {"kind": kind.name, "url": url, "name": name, "registered": False, "sentences": said}
         if options["register"] and (options["yes"] or self._agreed(said, name)):
             plant_registration.register(
@@ -61,7 +61,7 @@ class Command(JsonCommand):
                 reason=options["reason"],
             )
             document["registered"] = True
-        return {**document, **plain(found)}
+        return {**plain(found), **document}
 
     def _agreed(self, said: list[str], name: str) -> bool:
         """Asked of a person; where there is none, --yes says it."""

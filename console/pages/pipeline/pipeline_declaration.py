@@ -1,7 +1,5 @@
 """The declaration of an application: its text, its versions, and another one."""
 
-import itertools
-import re
 from dataclasses import dataclass
 
 import redis
@@ -18,6 +16,7 @@ from console.display.text_difference import MOST_LINES, TextDifference, text_dif
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
+from console.pages.frame.wrong_line import line_in, wrong_line
 from controllers.framework.reason import capitalised, counted
 from queues.errors import BadInput
 from workers.documents.pipeline import ApplicationAtWork
@@ -27,7 +26,6 @@ from workers.pipeline.declaration.declared import OF_FILE, Declarations
 VERSIONS_SHOWN = 30
 NEW, AS_SHIPPED = "new", "shipped"  # an application that is not there yet; a version that the file has
 TOO_LONG = f"More than {MOST_LINES:,} lines differ from what is at work, too many to show."
-LINE = re.compile(r"line (\d+)\)?\.?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +86,7 @@ def declaration_page(
         shown=shown,
         as_shipped=as_shipped,
         has_shipped=shipped is not None,
-        wrong_line=_line_of(" ".join(itertools.chain.from_iterable((errors or {}).values()))),
+        wrong_line=wrong_line(errors or {}),
         difference=text_difference(at_work_text, text) if found else TextDifference(),
         version=found,
         of_file=OF_FILE,
@@ -97,11 +95,6 @@ def declaration_page(
         submitted=submitted or {},
     )
     return render_page(request, page)
-
-
-def _line_of(message: str) -> int | None:
-    found = LINE.search(message)
-    return int(found[1]) if found else None
 
 
 def _shipped(name: str) -> str | None:
@@ -126,7 +119,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
         what = f"reads {' and '.join(wanted.queues)}, {counted(len(wanted.graph.operators), 'operator')}"
         said = f"It is valid: {wanted.name} {what}. {_changes(differs)}"
     except BadInput as error:
-        said, line = f"{capitalised(error.field)}: {error.message}", _line_of(error.message)
+        said, line = f"{capitalised(error.field)}: {error.message}", line_in(error.message)
     lines = differs.lines if differs else ()
     shown = [{"sign": each.sign, "text": each.text} for each in lines]
     return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown})

@@ -55,8 +55,8 @@ def _page(
 ) -> HttpResponse:
     page = AttachPage(
         kinds=list(adapters.kinds().values()),
-        options=list(options_of(None, submitted)),
-        form=form_of(None, submitted),
+        options=list(options_of(None, submitted, errors, request.GET.get("example", ""))),
+        form=form_of(None, submitted, request.GET.get("kind", "weir")),
         found=found,
         said=sentences(found) if found else (),
         errors=errors,

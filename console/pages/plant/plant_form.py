@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from django.http import QueryDict
 
 from console.input.form_values import filled_form
+from console.pages.frame.page import Errors
+from console.pages.frame.wrong_line import wrong_line
 from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import PlantOption
 from workers.plants.models import RegisteredPlant
@@ -32,19 +34,28 @@ class FormOption:
     title: str
     about: PlantOption
     value: str
+    wrong_line: int | None = None
 
     @property
     def field(self) -> str:
         return f"{self.kind}.{self.name}"
 
 
-def form_of(editing: RegisteredPlant | None, submitted: QueryDict | None) -> PlantForm:
-    given = {"kind": "weir"} if editing is None else {name: getattr(editing, name) for name in REACHED}
+def form_of(editing: RegisteredPlant | None, submitted: QueryDict | None, kind: str = "weir") -> PlantForm:
+    given = {"kind": kind} if editing is None else {name: getattr(editing, name) for name in REACHED}
     return filled_form(PlantForm, submitted or given)
 
 
-def options_of(editing: RegisteredPlant | None, submitted: QueryDict | None) -> Iterator[FormOption]:
-    """Of every kind; those of other kinds than the chosen one are hidden."""
+def options_of(
+    editing: RegisteredPlant | None,
+    submitted: QueryDict | None,
+    errors: Errors | None = None,
+    example: str = "",
+) -> Iterator[FormOption]:
+    """Of every kind; those of other kinds than the chosen one are hidden. errors: what was refused, of which
+    a text shows the line; example: the name of a text to begin from.
+    """
+    wrong = wrong_line(errors or {})
     for kind in adapters.kinds().values():
         kept = editing.options if editing is not None and editing.kind == kind.name else {}
         for name, about in kind.options.items():
@@ -53,7 +64,8 @@ def options_of(editing: RegisteredPlant | None, submitted: QueryDict | None) -> 
                 name=name,
                 title=about.title or name.capitalize(),
                 about=about,
-                value=kept.get(name, ""),
+                value=kept.get(name, about.examples.get(example, "")),
+                wrong_line=wrong if about.many_lines else None,
             )
             yield replace(option, value=submitted.get(option.field, "")) if submitted else option
 

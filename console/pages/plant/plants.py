@@ -109,7 +109,7 @@ def plants_page(
     page = PlantsPage(
         found=found,
         kinds=list(adapters.kinds().values()),
-        options=list(options_of(editing, submitted)),
+        options=list(options_of(editing, submitted, errors)),
         editing=editing,
         form=form_of(editing, submitted),
         errors=errors or {},

@@ -7,7 +7,7 @@ from django.core.management import call_command
 
 from console.models import AuditEntry
 from workers.documents.plants import FoundPart, FoundPlant
-from workers.plants.foreign import adapters
+from workers.plants.foreign import adapters, declared
 from workers.plants.foreign.kind import AdapterKind, PlantOption
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
@@ -97,6 +97,18 @@ def test_a_file_is_the_option_that_it_stands_for(capsys, asked, tmp_path):
         assert attach(capsys, *words)[0] == 0
         assert (asked[-1].url, asked[-1].options) == ("", {"text": "sensors: {}"})
     assert attach(capsys, str(tmp_path / "gone.yaml")) == (2, "ADDRESS: " + attach_gone(tmp_path) + "\n")
+
+
+def test_a_plant_that_names_itself_is_added_under_that_name_and_another_one_where_it_is_given(
+    capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(adapters, "kinds", lambda: {"declared": declared.ADAPTER})
+    file = tmp_path / "anything.yaml"
+    file.write_text("name: shop-mail\nsensors:\n  jobs: {url: http://127.0.0.1:9/jobs, json: waiting}\n")
+    for words, name in (((), "shop-mail"), (("--name", "post"), "post")):
+        status, answer = attach(capsys, str(file), "--register", "--yes", *words)
+        assert (status, answer["name"], answer["registered"]) == (0, name, True), answer
+        assert RegisteredPlant.objects.get(name=name).kind == "declared"
 
 
 def attach_gone(folder):

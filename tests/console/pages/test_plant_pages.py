@@ -310,3 +310,14 @@ def test_the_sensors_of_a_declared_plant_are_shown_and_charted_and_why_one_has_n
     assert 'data-series="plants.east.sensors.requests.value"' in page
     east(kind="declared", sensors=SENSORS, state="unseen", topology=None, error="Sensor waiting: away")
     assert "41.5" in browsers["viewer"].get("/plants/east/").content.decode()
+
+
+def test_a_declaration_is_begun_from_an_example_and_the_line_of_what_is_wrong_is_marked(browsers):
+    administrator = browsers["administrator"]
+    page = administrator.get("/plants/attach?kind=declared&example=rabbitmq").content.decode()
+    assert "name: orders" in page and "data-editor" in page and "data-wrong-line" not in page
+    posted = {"kind": "declared", "declared.declaration": "name: shop\nsensors:\n  it: {unit: s}\n"}
+    refused = administrator.post("/plants/attach", posted)
+    assert refused.status_code == 422
+    page = refused.content.decode()
+    assert 'data-wrong-line="3"' in page and "takes one of promql, sql, url, file" in page

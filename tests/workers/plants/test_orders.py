@@ -6,10 +6,11 @@ import pytest
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
+from queues.stored_document import changed
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.operators import topology_inputs
-from workers.documents.plants import PlantStatus
+from workers.documents.plants import PlantStatus, ProofStatus
 from workers.documents.snapshot import Snapshot
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import PlantOrder, RegisteredPlant
@@ -68,10 +69,10 @@ def test_what_the_plant_refuses_was_not_ordered_and_what_may_have_happened_was(r
     assert noted_orders()["east"]["parse"].tasks == 6
 
 
-def course(row, watch, tasks, seconds, begin=1):
+def course(row, watch, tasks, seconds, begin=1, **more):
     """The plant's row after so many seconds of snapshots."""
     for second in range(begin, begin + seconds):
-        rows = watch.step({"east": status(tasks)}, NOW + second)
+        rows = watch.step({"east": changed(status(tasks), **more)}, NOW + second)
     return rows["east"]
 
 
@@ -93,6 +94,31 @@ def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_le
     assert not found.orders and why_unreached(found) is None
     fresh = Snapshot(at=NOW + 18, plants={"east": found})
     assert topology_inputs({"plant": "east"}, fresh, NOW + 18)[1].invalid is None
+
+
+def proof(value, within_seconds=90.0):
+    return {"parse": ProofStatus(sensor="answering", value=value, within_seconds=within_seconds)}
+
+
+def test_a_declared_proof_stands_before_the_number_of_tasks_and_has_its_own_time(row):
+    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
+    watch = OrderWatch()
+    for begin, seconds, value, state in (
+        (1, 60, 0.0, "pending"),
+        (61, 25, None, "pending"),
+        (86, 9, 0.0, "missed"),
+    ):
+        found = course(row, watch, 4, seconds, begin, proofs=proof(value))
+        assert found.orders["parse"].state == state, begin
+    assert course(row, watch, 4, 1, begin=100, proofs=proof(4.0)).orders["parse"].state == "reached"
+
+
+def test_a_proof_that_is_silent_for_a_time_undoes_nothing(row):
+    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
+    watch = OrderWatch()
+    assert course(row, watch, 4, 5, proofs=proof(4.0)).orders["parse"].state == "reached"
+    assert course(row, watch, 4, 30, begin=6, proofs=proof(None)).orders["parse"].state == "reached"
+    assert course(row, watch, 4, 10, begin=40, proofs=proof(1.0)).orders["parse"].state == "undone"
 
 
 def test_an_observer_that_begins_goes_on_from_what_was_published(row):

@@ -11,7 +11,7 @@ import httpx
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
-from workers.documents.plants import FoundPart, FoundPlant, PlantSection, SensorStatus
+from workers.documents.plants import FoundPart, FoundPlant, PlantSection, ProofStatus, SensorStatus
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import Elastic
 from workers.plants.reached import USUAL, Patience
@@ -24,7 +24,7 @@ SECTIONS_SECONDS = 10.0
 @dataclass(frozen=True)
 class PlantOption:
     """What a kind takes besides its address. help: what it is, after its name. choices: what it may be; any
-    text where there are none. default: what an empty one means.
+    text where there are none. default: what an empty one means. examples: name → a text to begin from.
     """
 
     help: str
@@ -34,6 +34,7 @@ class PlantOption:
     default: str = ""
     longest: int = LONGEST_OPTION
     many_lines: bool = False
+    examples: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def check(self, name: str, value: object) -> None:
         """Raise BadInput naming the option."""
@@ -102,6 +103,12 @@ class Adapter(Elastic):
 
     def sensors(self) -> Mapping[str, SensorStatus]:
         """Numbers by name that its last observation, even one that failed, has brought besides."""
+        return {}
+
+    def proofs(self) -> Mapping[str, ProofStatus]:
+        """Operator → what shows that an order took effect, as `topology` saw it last: where the number of its
+        tasks does not.
+        """
         return {}
 
     def revisions(self) -> Mapping[str, str]:

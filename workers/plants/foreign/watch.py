@@ -106,6 +106,7 @@ class Lookout:
             sections=list(self._sections),
             groups=dict(adapter.groups()),
             revisions=dict(adapter.revisions()),
+            proofs=dict(adapter.proofs()),
         )
         try:
             text = encoded(found)

@@ -10,6 +10,7 @@ from workers.plants.foreign.declared.declaration import (
 )
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.dry_run import dry_run
+from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption
 
@@ -49,6 +50,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
     if ran.error and ran.error not in needs:
         needs.append(ran.error)
     return FoundPlant(
+        name=declaration.name,
         what=f"{declaration.title or declaration.name}: {counts}",
         said=said,
         parts=[*operators, *sensors],
@@ -89,6 +91,7 @@ ADAPTER = AdapterKind(
             required=True,
             longest=MOST_YAML_CHARACTERS,
             many_lines=True,
+            examples=EXAMPLES,
         )
     },
     secret="nothing: a declaration names its own variables",

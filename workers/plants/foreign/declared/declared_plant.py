@@ -9,7 +9,7 @@ import httpx
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
-from workers.documents.plants import SensorStatus
+from workers.documents.plants import ProofStatus, SensorStatus
 from workers.plants.foreign.declared.call import TaskOrder
 from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration
 from workers.plants.foreign.declared.lines import Lines
@@ -57,6 +57,18 @@ class DeclaredPlant(Adapter):
                 error=None if reading.error is None else str(reading.error),
             )
             for name, reading in self._read.items()
+        }
+
+    def proofs(self) -> Mapping[str, ProofStatus]:
+        """Of the operators that can be set."""
+        return {
+            name: ProofStatus(
+                sensor=each.proof.sensor,
+                value=self._read[each.proof.sensor].value if each.proof.sensor in self._read else None,
+                within_seconds=each.proof.within_seconds,
+            )
+            for name, each in self.declaration.operators.items()
+            if each.proof is not None
         }
 
     def hold(self, seconds: float) -> None:

@@ -1,0 +1,19 @@
+"""Which line of a text was refused: what reads YAML ends its messages with it."""
+
+import itertools
+import re
+
+from console.pages.frame.page import Errors
+
+LINE = re.compile(r"line (\d+)\)?\.?$")
+
+
+def line_in(message: str) -> int | None:
+    """The line that a message ends with; None for none."""
+    found = LINE.search(message)
+    return int(found[1]) if found else None
+
+
+def wrong_line(errors: Errors) -> int | None:
+    """That of the errors at a form."""
+    return line_in(" ".join(itertools.chain.from_iterable(errors.values())))
