@@ -165,6 +165,21 @@ class Tuning(models.Model):
         return f"tuning {self.pk} of {self.loop_id} {self.state}"
 
 
+class FirstReport(models.Model):
+    """What a loop that advises at another's plant would have saved in its first hour
+    (`workers.control.first_reports`). figures: as `FirstReportFigures`; null: too little was measured, and
+    the next hour is reported instead.
+    """
+
+    loop = models.OneToOneField(Loop, on_delete=models.CASCADE, related_name="first_report")
+    since = models.DateTimeField()
+    until = models.DateTimeField()
+    figures = models.JSONField(null=True)
+
+    def __str__(self) -> str:
+        return f"first report of {self.loop_id}"
+
+
 class Setting(models.Model):
     """A setting of the plant that is not its default (workers.steering.plant_settings declares them)."""
 

@@ -20,7 +20,7 @@ from workers.batch.jobs.job import Surroundings
 from workers.consumer.handlers.registry import handler_for
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
-from workers.control import engine
+from workers.control import engine, first_reports
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.coordination.connections import connection, control_server
@@ -111,6 +111,7 @@ def upkeep() -> None:
     topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _seen(control)
     versions.reconcile(control)
     ensure_loops(Present(topology, control, snapshot))
+    first_reports.write_due(now)
     task_definitions.ensure_tasks()
     overrides.expire_due(now, control)
     enforcing.reconcile(control, now)

@@ -6,6 +6,22 @@ from typing import Any
 from queues.stored_document import StoredDocument
 
 
+class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
+    """What the advice of a loop at another's plant would have been worth
+    (`controllers.parallelism.advice_value.AdviceValue`). pause_seconds: for which the loop takes a change of
+    tasks to stop the plant; no waiting for that is in the figures.
+    """
+
+    measured_seconds: float
+    task_hours: float
+    advised_task_hours: float
+    events: float
+    waiting_event_seconds: float | None
+    advised_waiting_event_seconds: float | None
+    changes: int
+    pause_seconds: float = 0.0
+
+
 class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     """target: what it steers ({"queue", "node"}, {"application"}, …). mode: with an override of it
     in place. measured, setpoint, actuator: of its last decision, in the law's units; so are

@@ -24,10 +24,12 @@ from console.api.schemas.control import (
     OverrideRow,
 )
 from console.connections.control_server import control
+from console.display.first_report import report_of
 from console.input.row_id import Id, id_of
 from console.pages.loops.loop_view import DescribedLoop, describe, described, parameter_rows
 from console.pages.loops.overrides import law_and_name, scope_of
 from controllers import catalog
+from queues.stored_document import plain
 from workers.control.desired import NothingDesired, desired
 from workers.models import Loop, Override
 from workers.steering import override_document, overrides
@@ -99,7 +101,16 @@ def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
         **_loop(describe(found, held, now)),
         "declared": [{**vars(row), "override": row.override and row.override.pk} for row in rows],
         "guard": overrides.effective_guard(law, found.guard, held, now),
+        "first_report": _first_report(found.pk),
     }
+
+
+def _first_report(loop: int) -> dict[str, Any] | None:
+    found = report_of(loop)
+    if found is None:
+        return None
+    figures = None if found.figures is None else plain(found.figures)
+    return {**vars(found), "figures": figures}
 
 
 @router.get(

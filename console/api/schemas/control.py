@@ -132,9 +132,33 @@ class LoopParameter(ApiAnswer):
     override: int | None
 
 
+class FirstReportFigures(ApiAnswer):
+    """What was, and what would have been: an estimate, but for the tasks."""
+
+    measured_seconds: Seconds
+    task_hours: float
+    advised_task_hours: float
+    events: float = Field(description="That came to an operator.")
+    waiting_event_seconds: float | None = Field(description="null: not measured.")
+    advised_waiting_event_seconds: float | None
+    changes: int = Field(description="Of tasks, that were advised.")
+    pause_seconds: Seconds = Field(description="Of the plant at a change; not in the waiting.")
+
+
+class FirstReport(ApiAnswer):
+    """What the advice of a loop at another's plant would have saved in its first hour."""
+
+    since: Instant
+    until: Instant
+    sentences: list[str]
+    assumed: list[str] = Field(description="What the estimate rests on.")
+    figures: FirstReportFigures | None = Field(description="null: too little was measured.")
+
+
 class LoopDetail(LoopRow):
     declared: list[LoopParameter]
     guard: Document = Field(description="The guard's settings in force.")
+    first_report: FirstReport | None = Field(description="null: there is none (yet).")
 
 
 class LoopMode(ApiAnswer):

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import loops as steering
 from console.connections.control_server import control
+from console.display.first_report import ShownReport, report_of
 from console.display.loop_order import badness_of_loop, late_now
 from console.display.override_words import ending_of, instead_words, short
 from console.input.form_values import expiry_of, number_of
@@ -90,6 +91,7 @@ class LoopPage(FormPage):
     parallelism: ShownParallelism | None
     exploration: ShownExploration | None
     tuning: ShownTuning | None
+    first_report: ShownReport | None  # of a loop that advises at another's plant
     entries: list[LedgerEntry | TickRun]  # the latest lines of its ledger
 
 
@@ -186,6 +188,7 @@ def loop_page(
         ),
         exploration=explored,
         tuning=tuning_view.shown(found, now),
+        first_report=report_of(found.pk),
         entries=runs.latest(found, LATEST_LINES),
         errors={**(errors or {}), **unasked},
         submitted=submitted or {},

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from console.display.first_report import ShownReport, report_of
 from controllers.parallelism.inputs import rate_per_second, service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
@@ -110,6 +111,7 @@ class PlantLoop:
 
     name: str
     status: LoopStatus
+    report: ShownReport | None = None
 
 
 def shown(snapshot: Snapshot | None, name: str) -> ShownPlant:
@@ -224,7 +226,7 @@ def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
 def loops_of(snapshot: Snapshot, name: str) -> list[PlantLoop]:
     """The loops that set its tasks; one that acts first."""
     found = [
-        PlantLoop(loop, row)
+        PlantLoop(loop, row, None if name == LOCAL else report_of(row.id))
         for loop, row in snapshot.loops.items()
         if row.law.startswith("parallelism")
         and (row.target.get("plant") == name or (name == LOCAL and "application" in row.target))

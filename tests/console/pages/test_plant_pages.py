@@ -1,6 +1,7 @@
 """Plants on pages: seen, stale or unseen, set by hand for a while, registered, removed; no token is shown."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import orjson
 import pytest
@@ -11,7 +12,7 @@ from controllers.parallelism.measured_topology import Link, MeasuredOperator, Me
 from queues import keys
 from tests.console.page_text import source_of
 from tests.console.pipeline_sample import DECLARATION
-from workers.models import Loop
+from workers.models import FirstReport, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.holding import hold, holder_of, release
 from workers.plants.models import PlantOrder, RegisteredPlant
@@ -321,3 +322,37 @@ def test_a_declaration_is_begun_from_an_example_and_the_line_of_what_is_wrong_is
     assert refused.status_code == 422
     page = refused.content.decode()
     assert 'data-wrong-line="3"' in page and "takes one of promql, sql, url, file" in page
+
+
+def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_the_api(
+    browsers, east, stored_snapshot
+):
+    east()
+    loop = Loop.objects.create(
+        name="parallelism_joint/plant:east", law="parallelism_joint", target={"plant": "east"}, mode="advise"
+    )
+    status = {"id": loop.pk, "law": loop.law, "target": loop.target, "mode": "advise"}
+    stored_snapshot["loops"] = {**stored_snapshot["loops"], loop.name: status}
+    viewer = browsers["viewer"]
+    assert viewer.get(f"/api/v1/loops/{loop.pk}").json()["first_report"] is None
+    assert "First report" not in viewer.get(f"/loops/{loop.pk}/").content.decode()
+    since = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+    figures = {
+        "measured_seconds": 3480.0,
+        "task_hours": 8.0,
+        "advised_task_hours": 5.2,
+        "events": 7200.0,
+        "waiting_event_seconds": 24_480.0,
+        "advised_waiting_event_seconds": 4_320.0,
+        "changes": 4,
+    }
+    FirstReport.objects.create(loop=loop, since=since, until=since + timedelta(hours=1), figures=figures)
+    report = viewer.get(f"/api/v1/loops/{loop.pk}").json()["first_report"]
+    assert report["figures"] == {**figures, "pause_seconds": 0.0}
+    assert report["sentences"] == [
+        "Worker-hours: 8.00 were used, 5.20 as advised: 2.80 less (35 %).",
+        "Waiting of an event: 3.40 s was measured, 0.60 s is estimated as advised: 2.80 s less.",
+    ]
+    for address in (f"/loops/{loop.pk}/", "/plants/east/"):
+        page = viewer.get(address).content.decode()
+        assert "Worker-hours: 8.00 were used, 5.20 as advised" in page, address

@@ -66,6 +66,17 @@ def test_what_is_explained_hands_over_to_the_first_cause():
     assert causes([lost, busy, queue, other]) == {2: 1, 3: 1}
 
 
+@pytest.mark.parametrize("cause", ["order_unreached", "sensor_silent"])
+def test_what_makes_the_loops_of_an_attached_plant_hold_explains_them_and_no_others(cause):
+    unreached = Party(1, cause, "warning", {"plant": "east", "sensor": "jobs"})
+    of_east = {"loop": "parallelism_joint/plant:east", "plant": "east"}
+    blind, held = Party(2, "loop_stale", "warning", of_east), Party(3, "loop_held", "notice", of_east)
+    others = Party(4, "loop_stale", "warning", {"loop": "x", "plant": "west"})
+    ours = Party(5, "loop_stale", "warning", {"loop": "worker_rate/alert/n1", "queue": "alert"})
+    explained = {2: 1, 3: 1} if cause == "order_unreached" else {2: 1}
+    assert causes([unreached, blind, held, others, ours]) == explained
+
+
 def test_a_cause_that_is_over_explains_a_while_longer():
     queue = Party(3, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n1"]})
     for seconds, explains in ((1.0, True), (LINGER_SECONDS + 1, False)):
@@ -79,7 +90,7 @@ parties = st.lists(
         id=st.integers(1, 10**6),
         condition=st.sampled_from(sorted(CONDITIONS)),
         severity=st.sampled_from(["critical", "warning", "notice"]),
-        labels=st.dictionaries(st.sampled_from(["node", "queue"]), st.sampled_from(["a", "b"])),
+        labels=st.dictionaries(st.sampled_from(["node", "queue", "plant"]), st.sampled_from(["a", "b"])),
         touches=st.fixed_dictionaries(
             {
                 "nodes": st.lists(st.sampled_from(["a", "b"])),

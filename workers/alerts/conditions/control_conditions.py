@@ -31,7 +31,7 @@ LEAST_NOTICED_SECONDS = 15 * 60.0
 
 
 def _labels(loop: LoopFacts) -> dict[str, str]:
-    place = {key: loop.target[key] for key in ("queue", "node") if key in loop.target}
+    place = {key: loop.target[key] for key in ("queue", "node", "plant") if key in loop.target}
     return {"loop": loop.name, **place}
 
 

@@ -21,8 +21,8 @@ OF_PARTS = frozenset(
     | {"pipeline_down", "pipeline_stalled", "pipeline_lag", "producer_silent"}
 )
 
-# cause → what it explains, and how they belong together: on the same node, by a cause that the alert itself
-# names (`touches`), by the queue's consumers, or in any case.
+# cause → what it explains, and how they belong together: on the same node, of the same attached plant, by a
+# cause that the alert itself names (`touches`), by the queue's consumers, or in any case.
 EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "host_overloaded": (
         (QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"),
@@ -35,6 +35,8 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "pipeline_down": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_stalled", "pipeline_lag"}), "any")),
     "pipeline_stalled": ((QUEUES | LOOPS, "pipeline"), (frozenset({"pipeline_lag"}), "any")),
     "node_toobusy": ((QUEUES | LOOPS, "node"),),
+    "sensor_silent": ((LOOPS, "plant"),),
+    "order_unreached": ((LOOPS | {"loop_held"}, "plant"),),
 }
 RANK = {name: at for at, name in enumerate(EXPLAINS)}
 
@@ -92,6 +94,9 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
         return True
     if how.startswith("cause "):
         return party.touches.get("cause") == how.removeprefix("cause ")
+    if how == "plant":
+        plant = cause.labels.get("plant")
+        return plant is not None and party.labels.get("plant") == plant
     if how == "node":
         node = cause.labels.get("node")
         return node is not None and (

@@ -1,0 +1,90 @@
+"""The first report of a loop in advise, in plain sentences: for its page, the plant's page and the API."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from controllers.framework.reason import counted, percent
+from queues.stored_document import typed
+from workers.control.first_reports import LEAST_SECONDS
+from workers.documents.loops import FirstReportFigures
+from workers.models import FirstReport
+
+MINUTE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownReport:
+    """sentences: what was, and what would have been. assumed: what the estimate rests on. figures: None where
+    too little was measured.
+    """
+
+    loop: int
+    since: datetime
+    until: datetime
+    sentences: Sequence[str]
+    assumed: Sequence[str]
+    figures: FirstReportFigures | None
+
+
+def report_of(loop: int) -> ShownReport | None:
+    """None before there is one."""
+    found = FirstReport.objects.filter(loop=loop).first()
+    if found is None:
+        return None
+    figures = None if found.figures is None else typed(FirstReportFigures, found.figures)
+    return ShownReport(
+        loop=loop,
+        since=found.since,
+        until=found.until,
+        sentences=_too_little() if figures is None else [_tasks(figures), _waiting(figures)],
+        assumed=() if figures is None else _assumed(figures),
+        figures=figures,
+    )
+
+
+def _too_little() -> list[str]:
+    least = f"{LEAST_SECONDS / MINUTE_SECONDS:.0f} minutes"
+    return [f"Less than {least} of the hour were measured: no figures. The next hour is reported instead."]
+
+
+def _tasks(figures: FirstReportFigures) -> str:
+    was, advised = figures.task_hours, figures.advised_task_hours
+    change = advised - was
+    share = f" ({percent(abs(change) / was)})" if was else ""
+    said = f"Worker-hours: {was:.2f} were used, {advised:.2f} as advised"
+    if round(change, 2) == 0:
+        return f"{said}: no difference."
+    return f"{said}: {abs(change):.2f} {'more' if change > 0 else 'less'}{share}."
+
+
+def _waiting(figures: FirstReportFigures) -> str:
+    was, advised = figures.waiting_event_seconds, figures.advised_waiting_event_seconds
+    if was is None or advised is None:
+        return "Waiting: not measured by this loop."
+    if not figures.events:
+        return "Waiting: nothing came."
+    one, other = was / figures.events, advised / figures.events
+    said = f"Waiting of an event: {_seconds(one)} was measured, {_seconds(other)} is estimated as advised"
+    if _seconds(one) == _seconds(other):
+        return f"{said}: no difference."
+    return f"{said}: {_seconds(abs(other - one))} {'more' if other > one else 'less'}."
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value < 10 else f"{value:,.0f} s"
+
+
+def _assumed(figures: FirstReportFigures) -> list[str]:
+    minutes = figures.measured_seconds / MINUTE_SECONDS
+    pauses = (
+        f", each with a pause of {figures.pause_seconds:g} s that is not in it"
+        if figures.pause_seconds
+        else ""
+    )
+    return [
+        f"What was is measured, over {minutes:.0f} minutes.",
+        "What would have been is estimated: the same events come, a task works as fast as it did, and each"
+        " decision stands by itself, since the plant did not follow the ones before.",
+        f"The advice would have changed tasks {counted(figures.changes, 'time')}{pauses}.",
+    ]

@@ -1,0 +1,150 @@
+"""What advice that nobody followed would have been worth: tasks and waiting, as it was and as advised.
+
+A tick of a loop in advise says, for each operator, the tasks it has (N), the tasks advised (A), what comes
+(λ, events/s), what one event takes in a task (s), and what waits (B, events). It stands for dt seconds. The
+tasks are plain sums, in task-hours: Σ N dt and Σ A dt. So is the waiting that was, Σ B dt, in event-seconds,
+and Σ B dt / Σ λ dt of an event. What would have waited is **estimated**, an operator at a time:
+
+    q(n)  = C(n, u) u / (1 - u) v     waiting at random (Allen, Probability, Statistics and Queueing Theory,
+                                      1990, 5.3), C by Erlang, u = min(λ s / n, 0.95), v the variability
+    b     = max(0, B - q(N))          piled up; the rest of B waits at random
+    X     = max(λ dt, b' - b)         what came, as much at least as piled up more
+    c N   = X - (b' - b)              what N tasks have worked off: c a task, and where nothing is left piled
+                                      up (b' = 0) they could have done N dt / s, if that is more
+    a'    = max(0, a + X - c A)       piled up as advised, from a = b on
+    W     = a + max(0, B - b + q(A) - q(N))
+
+With A = N it is what was: a = b and W = B. With more tasks it is never more. Assumed: events come as they
+came (none waits for an operator before it), a task works as fast as it did, and a change of tasks stops
+nothing. A gap (a tick that measured nothing, or came late) ends a stretch; the next begins with a = b.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from controllers.design.queueing_models import erlang_c
+
+MOST_UTILISATION = 0.95  # of what waits at random: nearer to 1 it would take longer than ticks to come
+HOUR_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvisedOperator:
+    """tasks: that it has; advised: that it was advised to have. waiting_events: None where not measured."""
+
+    tasks: int
+    advised: int
+    rate_per_second: float
+    service_seconds: float
+    waiting_events: float | None = None
+    variability: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvisedTick:
+    """at: seconds since 1970. operators: empty where nothing valid was measured."""
+
+    at: float
+    operators: Mapping[str, AdvisedOperator]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceValue:
+    """measured_seconds: that the figures stand for. waiting: event-seconds, None where it was not measured.
+    events: that came to an operator. changes: of the tasks advised.
+    """
+
+    measured_seconds: float = 0.0
+    task_hours: float = 0.0
+    advised_task_hours: float = 0.0
+    events: float = 0.0
+    waiting_event_seconds: float | None = None
+    advised_waiting_event_seconds: float | None = None
+    changes: int = 0
+
+
+def value_of(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValue:
+    """Of ticks in their order; one stands until the next, if that comes within `longest_seconds`."""
+    pairs = [
+        (first, second)
+        for first, second in pairwise(ticks)
+        if first.operators and 0 < second.at - first.at <= longest_seconds
+    ]
+    operators = [(each, after.at - tick.at) for tick, after in pairs for each in tick.operators.values()]
+    waiting = [_waiting(stretch) for stretch in _stretches(pairs)]
+    measured = bool(waiting) and all(each.waiting_events is not None for each, _ in operators)
+    return AdviceValue(
+        measured_seconds=sum(after.at - tick.at for tick, after in pairs),
+        task_hours=sum(each.tasks * dt for each, dt in operators) / HOUR_SECONDS,
+        advised_task_hours=sum(each.advised * dt for each, dt in operators) / HOUR_SECONDS,
+        events=sum(each.rate_per_second * dt for each, dt in operators),
+        waiting_event_seconds=sum(was for was, _ in waiting) if measured else None,
+        advised_waiting_event_seconds=sum(advised for _, advised in waiting) if measured else None,
+        changes=_changes(ticks),
+    )
+
+
+def _changes(ticks: Sequence[AdvisedTick]) -> int:
+    """How often other tasks were advised than at the tick before; what the first advises is one, too."""
+    advised = [
+        {name: each.advised for name, each in tick.operators.items()} for tick in ticks if tick.operators
+    ]
+    if not advised:
+        return 0
+    first = next(tick.operators for tick in ticks if tick.operators)
+    began = any(each.tasks != each.advised for each in first.values())
+    return int(began) + sum(before != after for before, after in pairwise(advised))
+
+
+Step = tuple[AdvisedOperator, AdvisedOperator | None, float]  # a tick, the next of the stretch, seconds
+
+
+def _stretches(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator[list[Step]]:
+    """Of each operator, its ticks without a gap."""
+    open_stretches: dict[str, list[Step]] = {}
+    for tick, after in pairs:
+        gone = [name for name in open_stretches if name not in tick.operators]
+        yield from (open_stretches.pop(name) for name in gone)
+        for name, each in tick.operators.items():
+            step = each, after.operators.get(name), after.at - tick.at
+            open_stretches.setdefault(name, []).append(step)
+            if step[1] is None:
+                yield open_stretches.pop(name)
+    yield from open_stretches.values()
+
+
+def _waiting(steps: Sequence[Step]) -> tuple[float, float]:
+    """Event-seconds as it was, and as advised."""
+    was = advised = 0.0
+    piled_up: float | None = None
+    for each, after, seconds in steps:
+        waits, at_random = each.waiting_events or 0.0, _at_random(each, each.tasks)
+        before = max(0.0, waits - at_random)
+        piled_up = before if piled_up is None else piled_up
+        rest = max(0.0, waits - before + _at_random(each, each.advised) - at_random)
+        was += waits * seconds
+        advised += (piled_up + rest) * seconds
+        if after is not None:
+            left = max(0.0, (after.waiting_events or 0.0) - _at_random(after, after.tasks))
+            piled_up = _piled_up(each, before, left, piled_up, seconds)
+    return was, advised
+
+
+def _piled_up(each: AdvisedOperator, before: float, left: float, advised: float, seconds: float) -> float:
+    """As advised at the end of a tick that began with `before` piled up and ended with `left`."""
+    came = max(each.rate_per_second * seconds, left - before)
+    worked_off = came - (left - before)
+    if left == 0 and each.service_seconds > 0:
+        worked_off = max(worked_off, each.tasks * seconds / each.service_seconds)
+    return max(0.0, advised + came - worked_off * each.advised / each.tasks)
+
+
+def _at_random(each: AdvisedOperator, tasks: int) -> float:
+    """Events that wait although nothing piles up."""
+    work = each.rate_per_second * each.service_seconds
+    if work <= 0:
+        return 0.0
+    use = min(work / tasks, MOST_UTILISATION)
+    _, waits = erlang_c(tasks, use * tasks)
+    return waits * use / (1 - use) * each.variability

@@ -1,0 +1,97 @@
+"""The first report of a loop at another's plant: what its advice would have saved in the first hour.
+
+A loop that sets tasks of a registered plant begins in advise. An hour after its first advice its ledger says
+what there was and what it advised, and `controllers.parallelism.advice_value` what that comes to. Where less
+than LEAST_SECONDS of the hour were measured (the plant was silent, or others steered it), the report says so,
+and the next hour is reported in its place.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, value_of
+from queues.stored_document import plain
+from workers.control.parts.operators import OWNERS
+from workers.documents.loops import FirstReportFigures
+from workers.models import FirstReport, LedgerEntry, Loop
+from workers.steering.scope import active_loops
+
+HOUR = timedelta(hours=1)
+LEAST_SECONDS = 600.0
+# A tick stands until the next, where none was missed.
+LONGEST_INTERVALS = 3.0
+CHUNK = 500
+
+
+def write_due(now: datetime) -> list[FirstReport]:
+    """Those that are due, each from its loop's ledger."""
+    found = []
+    for loop in _without():
+        since = _since(loop)
+        if since is not None and since + HOUR <= now:
+            found.append(_write(loop, since, since + HOUR))
+    return found
+
+
+def _without() -> list[Loop]:
+    """Loops in advise at others' plants that have no report with figures."""
+    loops = active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
+    return list(loops.exclude(first_report__figures__isnull=False))
+
+
+def _since(loop: Loop) -> datetime | None:
+    """When the hour began that is to be reported: with the first advice, or where the last report ended."""
+    report = FirstReport.objects.filter(loop=loop).first()
+    if report is not None:
+        return report.until
+    first = loop.entries.filter(mode=Loop.Mode.ADVISE).order_by("pk").first()
+    return None if first is None else first.at
+
+
+def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
+    entries = loop.entries.filter(at__gte=since, at__lt=until, mode=Loop.Mode.ADVISE).order_by("pk")
+    ticks = [_tick(each) for each in entries.only("at", "observation", "action").iterator(CHUNK)]
+    value = value_of(ticks, LONGEST_INTERVALS * loop.interval_seconds)
+    figures = FirstReportFigures(
+        **vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0)
+    )
+    report, _ = FirstReport.objects.update_or_create(
+        loop=loop,
+        defaults={
+            "since": since,
+            "until": until,
+            "figures": plain(figures) if value.measured_seconds >= LEAST_SECONDS else None,
+        },
+    )
+    return report
+
+
+def _tick(entry: LedgerEntry) -> AdvisedTick:
+    """What the loop observed and advised then; nothing where it had no valid measurement."""
+    observed: Mapping[str, Any] = entry.observation or {}
+    rows: Mapping[str, Mapping[str, Any]] = observed.get("operators") or {}
+    advised = (entry.action or {}).get("tasks", {})
+    known = not observed.get("unfit") and all(_rate(row) is not None for row in rows.values())
+    operators = {
+        name: AdvisedOperator(
+            tasks=row["tasks"],
+            advised=advised.get(name, row["tasks"]),
+            rate_per_second=_rate(row) or 0.0,
+            service_seconds=row["service_seconds"] or 0.0,
+            waiting_events=row.get("backlog_events"),
+            variability=row.get("variability", 1.0),
+        )
+        for name, row in rows.items()
+    }
+    return AdvisedTick(at=entry.at.timestamp(), operators=operators if known else {})
+
+
+def _rate(row: Mapping[str, Any]) -> float | None:
+    """Events that come to the operator in a second: as one law observes it, or the other."""
+    if row.get("service_seconds") is None:
+        return None
+    if "rate_per_second" in row:
+        return row["rate_per_second"]
+    interval = row.get("arrival_interval_seconds")
+    return None if not interval else float(row["tasks"] / interval)
