@@ -5,8 +5,9 @@ A tick of a loop in advise says, for each operator, the tasks it has (N), the ta
 tasks are plain sums, in task-hours: Σ N dt and Σ A dt. So is the waiting that was, Σ B dt, in event-seconds,
 and Σ B dt / Σ λ dt of an event. What would have waited is **estimated**, an operator at a time:
 
-    q(n)  = C(n, u) u / (1 - u) v     waiting at random (Allen, Probability, Statistics and Queueing Theory,
-                                      1990, 5.3), C by Erlang, u = min(λ s / n, 0.95), v the variability
+    q(n)  = u^√(2 (n + 1)) v / (1 - u)
+                                      waiting at random, by Sakasegawa (Annals of the Institute of Statistical
+                                      Mathematics 29, 1977); u = min(λ s / n, 0.95), v the variability
     b     = max(0, B - q(N))          piled up; the rest of B waits at random
     X     = max(λ dt, b' - b)         what came, as much at least as piled up more
     c N   = X - (b' - b)              what N tasks have worked off: c a task, and where nothing is left piled
@@ -19,11 +20,10 @@ came (none waits for an operator before it), a task works as fast as it did, and
 nothing. A gap (a tick that measured nothing, or came late) ends a stretch; the next begins with a = b.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-
-from controllers.design.queueing_models import erlang_c
 
 MOST_UTILISATION = 0.95  # of what waits at random: nearer to 1 it would take longer than ticks to come
 HOUR_SECONDS = 3600.0
@@ -146,5 +146,4 @@ def _at_random(each: AdvisedOperator, tasks: int) -> float:
     if work <= 0:
         return 0.0
     use = min(work / tasks, MOST_UTILISATION)
-    _, waits = erlang_c(tasks, use * tasks)
-    return waits * use / (1 - use) * each.variability
+    return float(use ** math.sqrt(2 * (tasks + 1))) / (1 - use) * each.variability

@@ -52,7 +52,7 @@ def test_an_hour_after_the_first_advice_it_is_there_and_says_what_would_have_bee
     shown = report_of(loop.pk)
     assert shown.sentences == [
         "Worker-hours: 7.93 were used, 3.97 as advised: 3.97 less (50 %).",
-        "Waiting of an event: 0.00 s was measured, 0.09 s is estimated as advised: 0.09 s more.",
+        "Waiting of an event: 0.00 s was measured, 0.11 s is estimated as advised: 0.11 s more.",
     ]
     assert shown.assumed[0] == "What was is measured, over 60 minutes."
     assert "tasks 1 time, each with a pause of 20 s that is not in it" in shown.assumed[-1]
