@@ -91,7 +91,6 @@ def _rate(row: Mapping[str, Any]) -> float | None:
     """Events that come to the operator in a second: as one law observes it, or the other."""
     if row.get("service_seconds") is None:
         return None
-    if "rate_per_second" in row:
-        return row["rate_per_second"]
     interval = row.get("arrival_interval_seconds")
-    return None if not interval else float(row["tasks"] / interval)
+    rate = row.get("rate_per_second", row["tasks"] / interval if interval else None)
+    return None if rate is None else float(rate)

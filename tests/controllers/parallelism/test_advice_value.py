@@ -82,7 +82,7 @@ def test_a_pool_that_is_too_small_and_advice_to_double_it():
 
 
 def test_a_pool_that_is_too_large_and_advice_to_halve_it():
-    """2/s come, 1 s each: of 8 processes 4 do, with a little more waiting at random (M/M/4: 0.17 events, 0.22 by the formula)."""
+    """2/s come, 1 s each: of 8 processes 4 do, and a little more waits (M/M/4: 0.17, 0.22 by the formula)."""
     value = value_of(course([operator(8, 4, 2.0, 1.0) for _ in range(721)]), LONGEST)
     assert (value.task_hours, value.advised_task_hours) == pytest.approx((8.0, 4.0))
     assert value.advised_waiting_event_seconds == pytest.approx(0.2197 * 3_600, rel=0.01)

@@ -33,6 +33,7 @@ SETTINGS = {
     "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout": "1 s",
     "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout": "1 s",
     "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "1 s",
+    "web.adaptive-scheduler.rescale-history.size": 10,
     "metrics.fetcher.update-interval": 1000,
     "execution.checkpointing.interval": "2 s",
     # Each operator of the job is a vertex that can be scaled.

@@ -20,6 +20,7 @@ class FakeFlink:
         self.tasks = dict.fromkeys(self.names, 2) | {"a" * 32: 1}
         self.started, self.records = 1_790_000_000_000, 0
         self.config = {"jobmanager.scheduler": "adaptive"}
+        self.said = {}  # of the job, by the rest of the path
 
     def transport(self):
         return httpx.MockTransport(self.answer)
@@ -47,6 +48,8 @@ class FakeFlink:
             return httpx.Response(200, json=self.requirements())
         if path.endswith("/metrics"):
             return httpx.Response(200, json=self.metrics(parse_qs(request.url.query.decode())["get"][0]))
+        if (said := self.said.get(path.removeprefix(f"jobs/{self.job}/"))) is not None:
+            return httpx.Response(200, json=said)
         return httpx.Response(404, json={"errors": [f"Unable to load requested file /{path}."]})
 
     def details(self):

@@ -24,7 +24,7 @@ from tests.workers.plants.foreign.declared.examples import DeclaredRig
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
 from workers.plants.foreign.declared.examples import EXAMPLES
-from workers.plants.foreign.flink import FlinkPlant
+from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant

@@ -67,6 +67,11 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
             None,
         )
 
+    def history(snapshot):
+        """The sections, once the cluster tells of both rescales."""
+        sections = snapshot.plants["flink"].sections
+        return sections if any(len(each.rows) >= 2 for each in sections if each.title == "Rescales") else None
+
     def warm(operator):
         return operator if operator and operator.measure("executions") >= WARM_EVENTS else None
 
@@ -82,8 +87,14 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
         until(lambda: ticked(2), 90.0, 2.0)
         load.per_second = LOW / operator.measure("service_seconds")
         until(lambda: ticked(1), 120.0, 2.0)
+        shown = {section.title: section for section in until(lambda: history(plant.observe()), 30.0, 1.0)}
     finally:
         watch.close()
     acted = LedgerEntry.objects.filter(loop=loop, applied=True).order_by("id")
     assert [entry.action["tasks"][operator.name] for entry in acted] == [2, 1]
     assert all(entry.error == "" for entry in acted)
+    rescaled = " ".join(str(row[1]) for row in shown["Rescales"].rows)
+    assert f"{operator.name}: 1 → 2" in rescaled and f"{operator.name}: 2 → 1" in rescaled, rescaled
+    assert shown["Checkpoints"].rows and "completed" in shown["Checkpoints"].about
+    assert {row[0] for row in shown["Back-pressure"].rows} >= {operator.name}
+    assert not shown["Exceptions"].rows

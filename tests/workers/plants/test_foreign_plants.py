@@ -8,7 +8,7 @@ import pytest
 
 from queues.errors import BadInput
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
-from workers.plants.foreign.flink import FlinkPlant
+from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -92,6 +92,98 @@ def test_a_job_that_is_rescaled_while_it_is_looked_at_counts_for_nothing(flink, 
     flink.metrics = rescaled
     with pytest.raises(PlantSilent, match="rescaled during the observation"):
         job.topology()
+
+
+SAID = {
+    f"vertices/{'b' * 32}/backpressure": {
+        "status": "ok",
+        "backpressureLevel": "high",
+        "subtasks": [
+            {"subtask": 0, "ratio": 0.9, "busyRatio": 0.1, "idleRatio": 0.0},
+            {"subtask": 1, "ratio": 0.5, "busyRatio": 0.4, "idleRatio": 0.1},
+        ],
+    },
+    "rescales/history": [
+        {
+            "rescaleUuid": "1",
+            "vertices": {
+                "b" * 32: {
+                    "jobVertexName": "Calc[2]",
+                    "desiredParallelism": 4,
+                    "preRescaleParallelism": 2,
+                    "postRescaleParallelism": 4,
+                },
+                "c" * 32: {
+                    "jobVertexName": "gone[3]: Writer",
+                    "preRescaleParallelism": 2,
+                    "postRescaleParallelism": 2,
+                },
+            },
+            "startTimestampInMillis": 1_790_000_000_000,
+            "endTimestampInMillis": 1_790_000_002_400,
+            "terminalState": "COMPLETED",
+            "triggerCause": "UPDATE_REQUIREMENT",
+            "terminatedReason": "SUCCEEDED",
+        }
+    ],
+    "checkpoints": {
+        "counts": {"restored": 1, "total": 9, "in_progress": 0, "completed": 8, "failed": 1},
+        "history": [
+            {
+                "id": 9,
+                "status": "FAILED",
+                "checkpoint_type": "CHECKPOINT",
+                "trigger_timestamp": 1_790_000_000_000,
+                "end_to_end_duration": 1_500,
+                "state_size": 2**20,
+                "checkpointed_size": 0,
+                "failure_message": "expired",
+            }
+        ],
+    },
+    "exceptions": {
+        "exceptionHistory": {
+            "entries": [
+                {
+                    "exceptionName": "java.io.IOException",
+                    "stacktrace": "java.io.IOException: no route, password=pa55word\n\tat x",
+                    "timestamp": 1_790_000_000_000,
+                    "taskName": "Calc[2] (1/2)",
+                }
+            ],
+            "truncated": False,
+        }
+    },
+}
+TIME = "2026-09-21 14:13:20"
+
+
+def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job):
+    assert job.sections() == ()
+    job.topology()
+    pressure, rescales, checkpoints, exceptions = job.sections()
+    assert [row[1] for row in pressure.rows] == ["not measured yet"] * 3
+    assert "rescale-history.size" in rescales.empty and not rescales.rows
+    flink.said = SAID
+    pressure, rescales, checkpoints, exceptions = job.sections()
+    assert pressure.rows[1] == ["Calc[2]", "high", 90.0, 70.0, 25.0, 5.0]
+    assert rescales.rows == [[TIME, "Calc[2]: 2 → 4", "update requirement", "completed", 2.4, "succeeded"]]
+    assert checkpoints.about == "8 completed, 1 failed, 0 in progress"
+    assert checkpoints.rows == [["9", "failed", "checkpoint", TIME, 1.5, 1.0, 0.0, "expired"]]
+    [row] = exceptions.rows
+    assert row[:3] == [TIME, "IOException", "Calc[2] (1/2)"]
+    assert "no route" in row[3] and "pa55word" not in row[3]
+
+
+@pytest.mark.parametrize("wrong", [5, "x", None, [5], {"history": 5}, {"vertices": []}])
+@pytest.mark.parametrize("path", sorted(SAID))
+def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
+    job.topology()
+    flink.said = {**SAID, path: wrong}
+    try:
+        assert len(job.sections()) == 4
+    except PlantConfused as error:
+        assert "answers what is not Flink's" in str(error)
 
 
 def test_what_flink_refuses_is_said(flink, job):

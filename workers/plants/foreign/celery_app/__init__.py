@@ -9,10 +9,10 @@ from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
-from workers.plants.foreign.celery_app.redaction import HIDDEN, SHOWN
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
+from workers.plants.foreign.redaction import HIDDEN, SHOWN
 from workers.plants.reached import Patience
 
 

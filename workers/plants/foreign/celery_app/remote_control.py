@@ -13,7 +13,7 @@ from kombu.exceptions import ContentDisallowed, DecodeError
 
 from workers.plants.foreign.celery_app.broker import FAILURES, MOST_QUEUES
 from workers.plants.foreign.celery_app.outside import LONGEST_NAME, count_of, name_of, seconds_of, text_of
-from workers.plants.foreign.celery_app.redaction import redacted
+from workers.plants.foreign.redaction import redacted
 from workers.plants.plant import PlantConfused, PlantSilent
 
 ANSWER_SECONDS = 1.0

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from workers.plants.foreign.celery_app.outside import count_of, name_of, seconds_of, text_of
-from workers.plants.foreign.celery_app.redaction import SHOWN, arguments, redacted
+from workers.plants.foreign.redaction import SHOWN, arguments, redacted
 
 SILENT_SECONDS = 20.0
 SAMPLES, FEW = 200, 20

@@ -10,9 +10,9 @@ from queues.stored_document import encoded
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import task_events
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES
-from workers.plants.foreign.celery_app.redaction import redacted
 from workers.plants.foreign.celery_app.remote_control import pool_of
 from workers.plants.foreign.celery_app.task_events import MOST_WORKERS, TaskEvents
+from workers.plants.foreign.redaction import redacted
 from workers.plants.foreign.watch import Lookout
 from workers.plants.models import RegisteredPlant
 

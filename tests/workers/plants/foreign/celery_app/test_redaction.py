@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.plants.foreign.celery_app.redaction import HIDDEN, MASK, arguments, redacted
+from workers.plants.foreign.redaction import HIDDEN, MASK, arguments, redacted
 
 SECRET = "hunter2-hunter2"
 

@@ -12,25 +12,24 @@ its `busyTimeMsPerSecond`.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
+from workers.documents.plants import PlantSection
 from workers.pipeline.status.task_measures import WorkSample, measures
-from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
+from workers.plants.foreign.flink import sections
+from workers.plants.foreign.kind import Adapter
 from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.plant import PlantConfused, PlantSilent
-from workers.plants.reached import Patience
 
 WINDOW_SECONDS = 15.0
 COUNTS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
 NOT_SET = "it is a source of the job, which brings events in"
 AUTOSCALED = "the Kubernetes operator's autoscaler steers the job (job.autoscaler.enabled): one of both may"
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
-# A rescale waits for the cool-down after the one before, 30 s unless the cluster says otherwise.
-RESCALE_SECONDS = 45.0
 LONGEST_NAME = 100
 
 
@@ -76,6 +75,7 @@ class FlinkPlant(Adapter):
         self._recent: deque[FlinkSample] = deque()
         self._shape: tuple[Any, ...] = ()
         self._autoscaled: str | None = None
+        self._seen: FlinkJob | None = None
 
     def topology(self) -> MeasuredTopology:
         """Measures need two checks; before, they are unknown. Raises PlantSilent and PlantConfused."""
@@ -87,6 +87,7 @@ class FlinkPlant(Adapter):
         if self._job().shape != job.shape:
             raise PlantSilent(f"{self._line.name}: the job was rescaled during the observation.")
         self._recent.append(sample)
+        self._seen = job
         while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
             self._recent.popleft()
         return self._topology(job, self._slots())
@@ -110,6 +111,13 @@ class FlinkPlant(Adapter):
             if status != 200:
                 message = first_error(answer)[1]
                 raise PlantConfused(f"{self._line.name} refuses to rescale ({status}): {message}")
+
+    def sections(self) -> Sequence[PlantSection]:
+        """Back-pressure, rescales, checkpoints and exceptions of the job that `topology` saw."""
+        if self._seen is None:
+            return ()
+        names = {vertex.id: name for name, vertex in named(self._seen.vertices).items()}
+        return sections.of(self._line, self._seen.id, names)
 
     def close(self) -> None:
         self._line.close()
@@ -237,13 +245,3 @@ def _number(text: Any) -> float | None:
     """Flink writes numbers as texts, and NaN for what it doesn't know."""
     value = float(text)
     return value if value == value else None
-
-
-ADAPTER = AdapterKind(
-    name="flink",
-    title="Flink session cluster, by its REST API",
-    options={"job": PlantOption("name or id of the job; empty where only one runs", "Job")},
-    example="http://flink.example:8081",
-    patience=Patience(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
-    make=lambda address: FlinkPlant(address.client(), address.option("job")),
-)

@@ -1,0 +1,17 @@
+"""A job on a Flink session cluster as a plant: its vertices, and what its REST API says besides."""
+
+from workers.plants.foreign.flink.flink_plant import FlinkPlant
+from workers.plants.foreign.kind import AdapterKind, PlantOption
+from workers.plants.reached import Patience
+
+# A rescale waits for the cool-down after the one before, 30 s unless the cluster says otherwise.
+RESCALE_SECONDS = 45.0
+
+ADAPTER = AdapterKind(
+    name="flink",
+    title="Flink session cluster, by its REST API",
+    options={"job": PlantOption("name or id of the job; empty where only one runs", "Job")},
+    example="http://flink.example:8081",
+    patience=Patience(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
+    make=lambda address: FlinkPlant(address.client(), address.option("job")),
+)

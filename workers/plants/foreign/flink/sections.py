@@ -1,0 +1,274 @@
+"""What the page of a Flink job shows besides operators and tasks: back-pressure, rescales, checkpoints and
+exceptions, each as the REST API of Flink 2.3 has it. An older cluster, or one that keeps no rescales
+(`web.adaptive-scheduler.rescale-history.size` is 0 unless set), says so in the section's place.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import Any, TypeVar
+
+import msgspec
+
+from queues.stored_document import BadDocument, StoredDocument, typed
+from workers.documents.plants import PlantSection
+from workers.plants.foreign.line import PlantClient
+from workers.plants.foreign.redaction import redacted
+from workers.plants.plant import PlantConfused
+
+MOST_ROWS, MOST_VERTICES = 10, 20
+LONGEST_TEXT, LONGEST_NAME = 300, 100
+MEBIBYTE = 2**20
+NO_HISTORY = (
+    "The cluster keeps no rescales. Flink 2.3 does with web.adaptive-scheduler.rescale-history.size above 0."
+)
+Value = str | float | None
+Answer = TypeVar("Answer", bound=StoredDocument)
+
+
+class SubtaskPressure(StoredDocument, frozen=True, rename={"busy": "busyRatio", "idle": "idleRatio"}):
+    """Shares of the time: held up by the tasks after it, at work, idle."""
+
+    ratio: float | None = None
+    busy: float | None = None
+    idle: float | None = None
+
+
+class VertexPressure(StoredDocument, frozen=True, rename={"level": "backpressureLevel"}):
+    """Of `/jobs/ID/vertices/ID/backpressure`."""
+
+    level: str | None = None
+    subtasks: list[SubtaskPressure] = []
+
+
+class RescaledVertex(StoredDocument, frozen=True, rename="camel"):
+    """A vertex in a rescale; None: not known, as of one that did not come to its end."""
+
+    job_vertex_name: str = ""
+    desired_parallelism: int | None = None
+    pre_rescale_parallelism: int | None = None
+    post_rescale_parallelism: int | None = None
+
+
+class Rescale(StoredDocument, frozen=True, rename="camel"):
+    """Of `/jobs/ID/rescales/history`, the newest first."""
+
+    vertices: dict[str, RescaledVertex] = {}
+    start_timestamp_in_millis: float | None = None
+    end_timestamp_in_millis: float | None = None
+    terminal_state: str | None = None
+    trigger_cause: str | None = None
+    terminated_reason: str | None = None
+
+
+class Rescales(StoredDocument, frozen=True):
+    """The list, in a document."""
+
+    rescales: list[Rescale]
+
+
+class Checkpoint(StoredDocument, frozen=True):
+    """One of the history."""
+
+    id: int = 0
+    status: str = ""
+    checkpoint_type: str | None = None
+    trigger_timestamp: float | None = None
+    end_to_end_duration: float | None = None
+    state_size: float | None = None
+    checkpointed_size: float | None = None
+    failure_message: str | None = None
+
+
+class Checkpoints(StoredDocument, frozen=True):
+    """Of `/jobs/ID/checkpoints`, the newest first."""
+
+    counts: dict[str, int] = {}
+    history: list[Checkpoint] = []
+
+
+class FlinkException(StoredDocument, frozen=True, rename="camel"):
+    """One of the history."""
+
+    exception_name: str = ""
+    stacktrace: str = ""
+    timestamp: float | None = None
+    task_name: str | None = None
+
+
+class ExceptionHistory(StoredDocument, frozen=True):
+    entries: list[FlinkException] = []
+
+
+class Exceptions(StoredDocument, frozen=True, rename="camel"):
+    """Of `/jobs/ID/exceptions`."""
+
+    exception_history: ExceptionHistory = msgspec.field(default_factory=ExceptionHistory)
+
+
+def of(client: PlantClient, job: str, names: Mapping[str, str]) -> list[PlantSection]:
+    """names: of the vertices, by id. Raises PlantSilent and PlantConfused."""
+    try:
+        return [
+            _pressure(client, job, names),
+            _rescales(client, job),
+            _checkpoints(client, job),
+            _exceptions(client, job),
+        ]
+    except BadDocument as error:
+        raise PlantConfused(f"{client.name} answers what is not Flink's ({error}).") from error
+
+
+def _asked(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
+    """None where the cluster does not answer this."""
+    status, document = client.ask("GET", path, **query)
+    return typed(kind, document, path.rpartition("/")[2]) if status == 200 else None
+
+
+def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantSection:
+    rows: list[list[Value]] = []
+    for vertex, name in list(names.items())[:MOST_VERTICES]:
+        found = _asked(client, f"jobs/{job}/vertices/{vertex}/backpressure", VertexPressure)
+        tasks = found.subtasks if found else []
+        rows.append(
+            [
+                name,
+                (found.level if found else None) or "not measured yet",
+                _percent([each.ratio for each in tasks], max),
+                _percent([each.ratio for each in tasks], fmean),
+                _percent([each.busy for each in tasks], fmean),
+                _percent([each.idle for each in tasks], fmean),
+            ]
+        )
+    left = len(names) - len(rows)
+    return PlantSection(
+        title="Back-pressure",
+        about="share of the time in which tasks are held up by those after them"
+        + (f"; {left} more operators are left out" if left > 0 else ""),
+        columns=["Operator", "Level", "Worst task, %", "Mean, %", "Busy, %", "Idle, %"],
+        rows=rows,
+        empty="The job has no operators.",
+    )
+
+
+def _rescales(client: PlantClient, job: str) -> PlantSection:
+    status, document = client.ask("GET", f"jobs/{job}/rescales/history")
+    found = typed(Rescales, {"rescales": document}, "history").rescales if status == 200 else []
+    return PlantSection(
+        title="Rescales",
+        about="newest first",
+        columns=["Began, UTC", "Tasks", "Cause", "State", "Took, s", "Why it ended"],
+        rows=[
+            [
+                _time(each.start_timestamp_in_millis),
+                _changes(list(each.vertices.values())),
+                _plain(each.trigger_cause),
+                _plain(each.terminal_state) or "under way",
+                _span(each.start_timestamp_in_millis, each.end_timestamp_in_millis),
+                _plain(each.terminated_reason),
+            ]
+            for each in found[:MOST_ROWS]
+        ],
+        empty="None so far." if status == 200 else NO_HISTORY,
+    )
+
+
+def _checkpoints(client: PlantClient, job: str) -> PlantSection:
+    found = _asked(client, f"jobs/{job}/checkpoints", Checkpoints)
+    counts = found.counts if found else {}
+    told = [
+        f"{counts[name]:,} {name.replace('_', ' ')}"
+        for name in ("completed", "failed", "in_progress")
+        if name in counts
+    ]
+    return PlantSection(
+        title="Checkpoints",
+        about=", ".join(told),
+        columns=[
+            "Id",
+            "State",
+            "Kind",
+            "Began, UTC",
+            "Took, s",
+            "State, MiB",
+            "Written, MiB",
+            "Why it failed",
+        ],
+        rows=[
+            [
+                str(each.id),
+                _plain(each.status),
+                _plain(each.checkpoint_type),
+                _time(each.trigger_timestamp),
+                _rounded(each.end_to_end_duration, 1_000),
+                _rounded(each.state_size, MEBIBYTE),
+                _rounded(each.checkpointed_size, MEBIBYTE),
+                redacted(each.failure_message or "", LONGEST_TEXT),
+            ]
+            for each in (found.history if found else [])[:MOST_ROWS]
+        ],
+        empty="None so far." if found else "The cluster does not say.",
+    )
+
+
+def _exceptions(client: PlantClient, job: str) -> PlantSection:
+    found = _asked(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MOST_ROWS)
+    return PlantSection(
+        title="Exceptions",
+        about="that restarted or failed the job, newest first; without what seems secret",
+        columns=["Time, UTC", "Exception", "Task", "Message"],
+        rows=[
+            [
+                _time(each.timestamp),
+                each.exception_name.rpartition(".")[2][:LONGEST_NAME],
+                (each.task_name or "")[:LONGEST_NAME],
+                redacted(each.stacktrace.partition("\n")[0], LONGEST_TEXT),
+            ]
+            for each in (found.exception_history.entries if found else [])[:MOST_ROWS]
+        ],
+        empty="None so far." if found else "The cluster does not say.",
+    )
+
+
+def _changes(vertices: Sequence[RescaledVertex]) -> str:
+    """Of those that changed, or were to."""
+    told = []
+    for each in vertices:
+        before = each.pre_rescale_parallelism
+        after = (
+            each.desired_parallelism
+            if each.post_rescale_parallelism is None
+            else each.post_rescale_parallelism
+        )
+        if before != after:
+            name = each.job_vertex_name[:LONGEST_NAME]
+            told.append(f"{name}: {_known(before)} → {_known(after)}")
+    return "; ".join(told[:MOST_ROWS]) or "no change"
+
+
+def _known(count: int | None) -> str:
+    return "unknown" if count is None else str(count)
+
+
+def _percent(shares: Sequence[float | None], of: Any) -> float | None:
+    known = [each for each in shares if each is not None]
+    return round(100 * of(known), 1) if known else None
+
+
+def _plain(name: str | None) -> str:
+    """COMPLETED → completed."""
+    return (name or "")[:LONGEST_NAME].replace("_", " ").lower()
+
+
+def _time(milliseconds: float | None) -> Value:
+    if milliseconds is None or not 0 < milliseconds < 4e12:
+        return None
+    return f"{datetime.fromtimestamp(milliseconds / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _span(first: float | None, last: float | None) -> float | None:
+    return None if first is None or last is None or last < first else round((last - first) / 1_000, 1)
+
+
+def _rounded(value: float | None, unit: float) -> float | None:
+    return None if value is None or value < 0 else round(value / unit, 2)
