@@ -164,9 +164,10 @@ def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still. Where
-    that plant is silent, or another has taken it, the next observation says so.
+    another has taken it, the next observation says so. One that gave no valid measurement is not asked: it
+    may be silent, and other loops wait.
     """
-    if "plant" in loop.target:
+    if "plant" in loop.target and not (entry.observation or {}).get("unfit"):
         with suppress(WeirError), elastic_of(loop, plant) as elastic:
             elastic.hold(HOLD_INTERVALS * loop.interval_seconds)
 

@@ -11,12 +11,13 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import cast
+from typing import Any, cast
 
 import redis
 
 from queues import keys
 from queues.errors import BadInput, WeirError
+from workers.plants.foreign.bounded import within
 from workers.plants.foreign.kind import Adapter, InterventionKind
 from workers.plants.models import RegisteredPlant
 
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 LONGEST = 255  # of a subject and a value; a queue's name can be so long
 MOST_IN_FORCE = 100  # at a plant
 GIVE_UP_SECONDS = 3_600.0
+ANSWER_SECONDS = 10.0  # an app with many workers is asked several times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +74,16 @@ def begin(
         raise BadInput("value", f"takes at most {LONGEST} characters.")
     noted = {each.field: each for each in in_force(control, plant)}
     earlier = noted.get(_field(kind.name, subject))
-    before = earlier.before if earlier else adapter.before(kind.name, subject, value)
+    before = earlier.before if earlier else _within(plant, adapter.before, kind.name, subject, value)
     if not kind.lasting:
-        adapter.intervene(kind.name, subject, value)
+        _within(plant, adapter.intervene, kind.name, subject, value)
         return
     if earlier is None and len(noted) >= MOST_IN_FORCE:
         raise BadInput("subject", f"comes after {MOST_IN_FORCE} others that are in force: undo one first.")
     note = Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
     _note(control, plant, note)
     try:
-        adapter.intervene(kind.name, subject, value)
+        _within(plant, adapter.intervene, kind.name, subject, value)
     except BadInput:  # refused: nothing was done
         _note(control, plant, earlier) if earlier else _forget(control, plant, note)
         raise
@@ -94,7 +96,7 @@ def undo(control: redis.Redis, plant: str, adapter: Adapter, kind: str, subject:
     found = {each.field: each for each in in_force(control, plant)}.get(_field(kind, subject))
     if found is None:
         raise BadInput("subject", f"has no {kind.replace('_', ' ')} that is in force.")
-    adapter.undo(kind, subject, found.before)
+    _within(plant, adapter.undo, kind, subject, found.before)
     _forget(control, plant, found)
     return found
 
@@ -126,6 +128,10 @@ def _give_up(control: redis.Redis, plant: str, late: Iterable[Intervention]) -> 
     for each in late:
         logger.error("%s at %s was never undone: the plant has not answered for an hour.", each.field, plant)
         _forget(control, plant, each)
+
+
+def _within(plant: str, call: Callable[..., Any], *arguments: str) -> Any:
+    return within(ANSWER_SECONDS, plant, call, *arguments)
 
 
 def _note(control: redis.Redis, plant: str, each: Intervention) -> None:

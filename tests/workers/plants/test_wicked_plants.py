@@ -1,0 +1,140 @@
+"""A plant that answers slowly, wrongly or half: nobody waits for it, whatever its kind; it is not seen."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from queues.errors import WeirError
+from tests.waiting import until
+from tests.workers.plants.wicked_server import WAYS, wicked
+from workers.plants.foreign import adapters
+from workers.plants.foreign.bounded import CLOSE_SECONDS, ORDER_SECONDS, BoundedPlant, within
+from workers.plants.foreign.kind import Adapter
+from workers.plants.foreign.watch import PlantWatch
+from workers.plants.memory import MemoryPlant
+from workers.plants.models import RegisteredPlant
+from workers.plants.plant import PlantSilent
+
+SLACK_SECONDS = 2.0  # of a busy machine
+# One of each sort: late, unreadable, readable.
+QUICK = ("drip", "garbage", "wrong")
+DECLARED = """
+name: shop
+sensors:
+  jobs: {{url: "http://127.0.0.1:{port}/jobs", json: waiting}}
+  workers: {{url: "http://127.0.0.1:{port}/workers", json: count}}
+operators:
+  - {{name: in, source: true, out_per_second: jobs}}
+  - name: x
+    after: [in]
+    tasks: workers
+    maximum: 4
+    service_seconds: 1
+    waiting_events: jobs
+    set: {{method: PUT, url: "http://127.0.0.1:{port}/scale", body: {{tasks: $tasks}}}}
+"""
+# Kind → how each of its protocols is reached.
+ADDRESSES = {
+    "celery": ("redis://127.0.0.1:{port}/0", "amqp://127.0.0.1:{port}/shop"),
+    "declared": ("",),
+    "flink": ("http://127.0.0.1:{port}",),
+    "heron": ("http://127.0.0.1:{port}",),
+    "kafka": ("kafka://127.0.0.1:{port}",),
+    "kubernetes": ("http://127.0.0.1:{port}",),
+    "prometheus": ("http://127.0.0.1:{port}",),
+    "weir": ("http://127.0.0.1:{port}/control/main/v1",),
+}
+OPTIONS = {
+    "heron": {"cluster": "local", "role": "me", "topology": "words"},
+    "kubernetes": {"namespace": "shop"},
+}
+
+
+def registered(kind, address, port, way):
+    options = {"declaration": DECLARED.format(port=port)} if kind == "declared" else OPTIONS.get(kind, {})
+    name = f"{kind}-{address.partition(':')[0] or 'page'}-{way}"
+    return RegisteredPlant(name=name, kind=kind, url=address.format(port=port), options=options)
+
+
+@pytest.fixture
+def rows(request):
+    """A plant of each kind and protocol for each way, and the servers that answer so."""
+    with ExitStack() as stack:
+        servers = {way: stack.enter_context(wicked(way)) for way in request.param}
+        yield [
+            registered(kind, address, server.port, way)
+            for way, server in servers.items()
+            for kind, addresses in ADDRESSES.items()
+            for address in addresses
+        ]
+
+
+def test_every_kind_of_plant_is_asked():
+    assert set(ADDRESSES) == set(adapters.kinds())
+
+
+def ordered(row):
+    """How long whoever orders something there waits, and what is said."""
+    began = time.monotonic()
+    try:
+        adapter = within(ORDER_SECONDS, row.name, adapters.adapter_of, row)
+        try:
+            BoundedPlant(row.name, adapter).set_parallelism({"x": 2})
+        finally:
+            with suppress(PlantSilent):
+                within(CLOSE_SECONDS, row.name, adapter.close)
+    except WeirError as error:
+        return time.monotonic() - began, str(error)
+    return time.monotonic() - began, ""
+
+
+both = [pytest.param(QUICK, id="quick"), pytest.param(WAYS, id="all", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("rows", both, indirect=True)
+def test_who_orders_something_there_waits_no_longer_than_a_tick_may_take_and_is_told_why(rows):
+    with ThreadPoolExecutor(len(rows)) as pool:
+        found = dict(zip((row.name for row in rows), pool.map(ordered, rows), strict=True))
+    late = {
+        name: seconds
+        for name, (seconds, _) in found.items()
+        if seconds > ORDER_SECONDS + CLOSE_SECONDS + SLACK_SECONDS
+    }
+    assert not late
+    assert not [name for name, (_, said) in found.items() if not said]
+
+
+class Good(MemoryPlant, Adapter):
+    def __init__(self):
+        super().__init__(time.time, [], {"parse": 2})
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("rows", both, indirect=True)
+def test_the_snapshot_has_a_good_plant_beside_them_at_once_and_each_wicked_one_as_not_seen(rows):
+    good = RegisteredPlant(name="good", kind="weir", url="http://good.example")
+
+    def make(row):
+        return Good() if row is good else adapters.adapter_of(row)
+
+    watch = PlantWatch(lambda: [good, *rows], make, observe_seconds=0.2)
+    took = []
+
+    def look():
+        began = time.monotonic()
+        found = watch.rows()
+        took.append(time.monotonic() - began)
+        assert not [name for name, row in found.items() if row.state == "seen" and name != "good"]
+        told = all(row.error for name, row in found.items() if name != "good" and "drip" not in name)
+        return found if found["good"].state == "seen" and told else None
+
+    try:
+        until(look, 20.0, 0.1)
+    finally:
+        for _, ended, _ in watch._running.values():
+            ended.set()
+    assert max(took) < SLACK_SECONDS
