@@ -103,9 +103,12 @@ Step = tuple[AdvisedOperator, AdvisedOperator | None, float]  # a tick, the next
 def _stretches(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator[list[Step]]:
     """Of each operator, its ticks without a gap."""
     open_stretches: dict[str, list[Step]] = {}
+    last: AdvisedTick | None = None
     for tick, after in pairs:
-        gone = [name for name in open_stretches if name not in tick.operators]
+        follows = tick is last
+        gone = [name for name in open_stretches if not follows or name not in tick.operators]
         yield from (open_stretches.pop(name) for name in gone)
+        last = after
         for name, each in tick.operators.items():
             step = each, after.operators.get(name), after.at - tick.at
             open_stretches.setdefault(name, []).append(step)

@@ -106,7 +106,7 @@ class LoopRow(ApiAnswer):
     parameters: Document = Field(description="When nobody overrides them.")
     effective: Document = Field(description="The parameters in force.")
     overrides: list[OverrideRow]
-    actuator: str = Field(description="What it sets.")
+    actuator: str | None = Field(description="What it sets; null: several values at once.")
     interval_seconds: Seconds
     ticked_at: datetime | None
 
@@ -145,7 +145,7 @@ class FirstReportFigures(ApiAnswer):
     pause_seconds: Seconds = Field(description="Of the plant at a change; not in the waiting.")
 
 
-class FirstReport(ApiAnswer):
+class LoopFirstReport(ApiAnswer):
     """What the advice of a loop at another's plant would have saved in its first hour."""
 
     since: Instant
@@ -158,7 +158,7 @@ class FirstReport(ApiAnswer):
 class LoopDetail(LoopRow):
     declared: list[LoopParameter]
     guard: Document = Field(description="The guard's settings in force.")
-    first_report: FirstReport | None = Field(description="null: there is none (yet).")
+    first_report: LoopFirstReport | None = Field(description="null: there is none (yet).")
 
 
 class LoopMode(ApiAnswer):

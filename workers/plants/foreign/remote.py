@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from queues.checks import is_number
 from queues.errors import BadInput
 from workers.plants.foreign.kind import Adapter, AdapterKind
 from workers.plants.foreign.line import PlantClient, first_error
@@ -42,7 +43,9 @@ class RemotePlant(Adapter):
         """And hold the plant for SECONDS at least; raises as `Elastic` says."""
         if tasks:
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
-            self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
+            done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
+            if done is not True:
+                raise PlantConfused(f"{self._line.name} answers what does not say that the tasks were set.")
 
     def close(self) -> None:
         self._line.close()
@@ -54,7 +57,8 @@ class RemotePlant(Adapter):
             return document
         name, (field, message) = self._line.name, first_error(document)
         if status == 409 and isinstance(document, dict) and isinstance(document.get("holder"), str):
-            raise PlantHeld(name, document["holder"], float(document.get("until") or 0.0))
+            until = document.get("until")
+            raise PlantHeld(name, document["holder"], float(until) if is_number(until) else 0.0)
         if status == 422:
             raise BadInput(field, message)
         if status == 503:

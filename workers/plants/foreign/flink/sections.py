@@ -50,7 +50,7 @@ class RescaledVertex(StoredDocument, frozen=True, rename="camel"):
     post_rescale_parallelism: int | None = None
 
 
-class Rescale(StoredDocument, frozen=True, rename="camel"):
+class FlinkRescale(StoredDocument, frozen=True, rename="camel"):
     """Of `/jobs/ID/rescales/history`, the newest first."""
 
     vertices: dict[str, RescaledVertex] = {}
@@ -61,13 +61,13 @@ class Rescale(StoredDocument, frozen=True, rename="camel"):
     terminated_reason: str | None = None
 
 
-class Rescales(StoredDocument, frozen=True):
+class FlinkRescales(StoredDocument, frozen=True):
     """The list, in a document."""
 
-    rescales: list[Rescale]
+    rescales: list[FlinkRescale]
 
 
-class Checkpoint(StoredDocument, frozen=True):
+class FlinkCheckpoint(StoredDocument, frozen=True):
     """One of the history."""
 
     id: int = 0
@@ -80,11 +80,11 @@ class Checkpoint(StoredDocument, frozen=True):
     failure_message: str | None = None
 
 
-class Checkpoints(StoredDocument, frozen=True):
+class FlinkCheckpoints(StoredDocument, frozen=True):
     """Of `/jobs/ID/checkpoints`, the newest first."""
 
     counts: dict[str, int] = {}
-    history: list[Checkpoint] = []
+    history: list[FlinkCheckpoint] = []
 
 
 class FlinkException(StoredDocument, frozen=True, rename="camel"):
@@ -153,7 +153,7 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
 
 def _rescales(client: PlantClient, job: str) -> PlantSection:
     status, document = client.ask("GET", f"jobs/{job}/rescales/history")
-    found = typed(Rescales, {"rescales": document}, "history").rescales if status == 200 else []
+    found = typed(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
     return PlantSection(
         title="Rescales",
         about="newest first",
@@ -174,7 +174,7 @@ def _rescales(client: PlantClient, job: str) -> PlantSection:
 
 
 def _checkpoints(client: PlantClient, job: str) -> PlantSection:
-    found = _asked(client, f"jobs/{job}/checkpoints", Checkpoints)
+    found = _asked(client, f"jobs/{job}/checkpoints", FlinkCheckpoints)
     counts = found.counts if found else {}
     told = [
         f"{counts[name]:,} {name.replace('_', ' ')}"
