@@ -327,12 +327,12 @@ def test_a_declaration_is_begun_from_an_example_and_the_line_of_what_is_wrong_is
 def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_the_api(
     browsers, east, stored_snapshot
 ):
-    east()
     loop = Loop.objects.create(
         name="parallelism_joint/plant:east", law="parallelism_joint", target={"plant": "east"}, mode="advise"
     )
     status = {"id": loop.pk, "law": loop.law, "target": loop.target, "mode": "advise"}
     stored_snapshot["loops"] = {**stored_snapshot["loops"], loop.name: status}
+    east()
     viewer = browsers["viewer"]
     assert viewer.get(f"/api/v1/loops/{loop.pk}").json()["first_report"] is None
     assert "First report" not in viewer.get(f"/loops/{loop.pk}/").content.decode()
