@@ -19,7 +19,6 @@ class ShownReport:
     too little was measured.
     """
 
-    loop: int
     since: datetime
     until: datetime
     sentences: Sequence[str]
@@ -34,7 +33,6 @@ def report_of(loop: int) -> ShownReport | None:
         return None
     figures = None if found.figures is None else typed(FirstReportFigures, found.figures)
     return ShownReport(
-        loop=loop,
         since=found.since,
         until=found.until,
         sentences=_too_little() if figures is None else [_tasks(figures), _waiting(figures)],

@@ -148,8 +148,8 @@ class FirstReportFigures(ApiAnswer):
 class LoopFirstReport(ApiAnswer):
     """What the advice of a loop at another's plant would have saved in its first hour."""
 
-    since: Instant
-    until: Instant
+    since: datetime
+    until: datetime
     sentences: list[str]
     assumed: list[str] = Field(description="What the estimate rests on.")
     figures: FirstReportFigures | None = Field(description="null: too little was measured.")

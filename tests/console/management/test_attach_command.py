@@ -6,6 +6,7 @@ import pytest
 from django.core.management import call_command
 
 from console.models import AuditEntry
+from queues.nodes.server import free_port
 from workers.documents.plants import FoundPart, FoundPlant
 from workers.plants.foreign import adapters, declared
 from workers.plants.foreign.kind import AdapterKind, PlantOption
@@ -104,7 +105,8 @@ def test_a_plant_that_names_itself_is_added_under_that_name_and_another_one_wher
 ):
     monkeypatch.setattr(adapters, "kinds", lambda: {"declared": declared.ADAPTER})
     file = tmp_path / "anything.yaml"
-    file.write_text("name: shop-mail\nsensors:\n  jobs: {url: http://127.0.0.1:9/jobs, json: waiting}\n")
+    nobody = f"http://127.0.0.1:{free_port()}/jobs"
+    file.write_text(f"name: shop-mail\nsensors:\n  jobs: {{url: {nobody}, json: waiting}}\n")
     for words, name in (((), "shop-mail"), (("--name", "post"), "post")):
         status, answer = attach(capsys, str(file), "--register", "--yes", *words)
         assert status == 0, answer
