@@ -202,6 +202,6 @@ def test_plants_are_found_by_name():
         pass
     row().save()
     with plant_named("east", local, "chief") as found:
-        assert isinstance(found._plant, RemotePlant)
+        assert isinstance(found._plant.adapter, RemotePlant)
     with pytest.raises(RuntimeError, match="closed"):
         found.topology()

@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-DRIP_SECONDS, MOST_SECONDS = 0.05, 30.0
+DRIP_SECONDS, MOST_SECONDS = 0.05, 120.0
 MOST_BYTES = 64 * 2**20
 CHUNK = 256 * 2**10
 WRONG = (None, 5, "no", [], {}, [None], {"jobs": 5}, {"jobs": [{"jid": 5}]}, {"status": "success", "data": 5})

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import cache
 
 import httpx
@@ -12,11 +12,11 @@ from queues import environment as variables
 from queues.errors import BadInput
 from workers.host import egress
 from workers.plants import foreign
-from workers.plants.foreign.bounded import CLOSE_SECONDS, ORDER_SECONDS, BoundedPlant, within
+from workers.plants.foreign.bounded import ORDER_SECONDS, BoundedPlant, within
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant
-from workers.plants.plant import Elastic, PlantSilent
+from workers.plants.plant import Elastic
 from workers.plants.reached import USUAL, Patience
 from workers.plants.registry import LOCAL, UnknownPlant
 
@@ -156,9 +156,5 @@ def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> It
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:
         raise UnknownPlant("plant", f"{name} is not registered.")
-    adapter = within(ORDER_SECONDS, name, adapter_of, row)
-    try:
-        yield OrderedPlant(row, BoundedPlant(name, adapter), by, by_loop)
-    finally:
-        with suppress(PlantSilent):
-            within(CLOSE_SECONDS, name, adapter.close)
+    with closing(BoundedPlant(name, within(ORDER_SECONDS, name, adapter_of, row))) as bounded:
+        yield OrderedPlant(row, bounded, by, by_loop)

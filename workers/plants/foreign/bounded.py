@@ -7,44 +7,68 @@ still take effect: then it counts as an order of which nobody knows.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import Elastic, PlantSilent
 
-# A tick's lease: a loop that waited longer would lose it.
-ORDER_SECONDS, CLOSE_SECONDS = 4.0, 1.0
+# An order is of several requests, each of a second or two; on a busy host all of them are late.
+ORDER_SECONDS, CLOSE_SECONDS = 8.0, 1.0
 
 
 class BoundedPlant(Elastic):
     """A plant of which everything is over within `seconds`; what is late raises PlantSilent."""
 
-    def __init__(self, name: str, plant: Elastic, seconds: float = ORDER_SECONDS) -> None:
-        self._name, self._plant, self._seconds = name, plant, seconds
+    def __init__(self, name: str, adapter: Adapter, seconds: float = ORDER_SECONDS) -> None:
+        self.adapter = adapter
+        self._name, self._seconds, self._late = name, seconds, threading.Event()
 
     def topology(self) -> MeasuredTopology:
         """The plant's."""
-        found: MeasuredTopology = self._within(self._plant.topology)
+        found: MeasuredTopology = self._within(self.adapter.topology)
         return found
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The plant's."""
-        self._within(self._plant.set_parallelism, tasks)
+        self._within(self.adapter.set_parallelism, tasks)
 
     def hold(self, seconds: float) -> None:
         """The plant is."""
-        self._within(self._plant.hold, seconds)
+        self._within(self.adapter.hold, seconds)
 
     def release(self) -> None:
         """The plant is."""
-        self._within(self._plant.release)
+        self._within(self.adapter.release)
+
+    def close(self) -> None:
+        """At once, or by the order that is late, once that ends: it is not cut off in the midst of it."""
+        if not self._late.is_set():
+            with suppress(PlantSilent):
+                within(CLOSE_SECONDS, self._name, self.adapter.close)
 
     def _within(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        return within(self._seconds, self._name, call, *arguments)
+        def ask() -> Any:
+            try:
+                return call(*arguments)
+            finally:
+                if self._late.is_set():
+                    self.adapter.close()
+
+        try:
+            return within(self._seconds, self._name, ask)
+        except PlantLate:
+            self._late.set()
+            raise
+
+
+class PlantLate(PlantSilent):
+    """What was asked is still under way."""
 
 
 def within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """What the call answers or raises; PlantSilent where that takes longer."""
+    """What the call answers or raises; PlantLate where that takes longer."""
     answers: list[Any] = []
     errors: list[BaseException] = []
 
@@ -60,5 +84,5 @@ def within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any
     if errors:
         raise errors[0]
     if not answers:
-        raise PlantSilent(f"{plant} did not end its answer within {seconds:g} s.")
+        raise PlantLate(f"{plant} did not end its answer within {seconds:g} s.")
     return answers[0]
