@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workers', '0023_on_call'),
+        ('workers', '0024_weekly_report'),
     ]
 
     operations = [
