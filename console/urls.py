@@ -21,7 +21,7 @@ from console.pages.people import account, identity_provider, login, people, seco
 from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes, worker_hosts
 from console.pages.queues import dead_letters, ladder, pauses, queue_definitions, queues, waiting_events
-from console.pages.records import audit, differences, ledger, timeline
+from console.pages.records import audit, costs, differences, ledger, timeline
 from console.pages.work import lab, run, tasks
 
 handler403 = "console.pages.frame.action.forbidden"
@@ -163,6 +163,7 @@ urlpatterns = [
     path("timeline/document.html", timeline.document, name="timeline-document"),
     path("filters/save", saved_filters.save, name="filter-save"),
     path("filters/remove", saved_filters.remove, name="filter-remove"),
+    path("costs/", costs.page, name="costs"),
     path("differences/", differences.differences, name="differences"),
     path("timeline/marks", timeline.mark_add, name="mark-add"),
     path("timeline/marks/remove", timeline.mark_remove, name="mark-remove"),

@@ -1,8 +1,8 @@
 """A document in, decisions out: what `manage.py decide` does, and the replay of a ledger entry.
 
 {"law", "parameters", "state", "observations": [{...}]}, or as a ledger entry is exported: one "observation";
-the "guard" it passed, {"settings", "state", "now_seconds", "age_seconds", "unfit", "idle"}; and, when a
-person had taken over, "manual": {actuator: value}.
+the "guard" it passed, {"settings", "state", "now_seconds", "age_seconds", "unfit", "idle", "unit_cost"}; and,
+when a person had taken over, "manual": {actuator: value}.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,10 @@ from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 KEYS = ("law", "parameters", "state", "observations", "observation", "guard", "manual")
-GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit", "idle")
+GUARD_KEYS = ("settings", "state", "now_seconds", "age_seconds", "unfit", "idle", "unit_cost")
+UNIT_COST = Parameter(
+    "unit_cost", "money", "What one unit of the actuator costs; null: no price.", None, 0.0, 1e9
+)
 SECONDS = Parameter("now_seconds", "s since 1970", "When the decision was taken.", 0.0, -1e12, 1e12)
 AGE = Parameter("age_seconds", "s", "Age of the measurement.", 0.0, -1e9, 1e9)
 
@@ -123,6 +126,7 @@ def _through_guard(
             read["age_seconds"] if given.get("age_seconds") is not None else None,
             given.get("unfit"),
             given.get("idle"),
+            read_values((UNIT_COST,), {"unit_cost": given.get("unit_cost")}, "guard")["unit_cost"],
         ),
         manual=manual,
     )

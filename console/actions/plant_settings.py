@@ -18,11 +18,14 @@ from workers.steering.overrides import read_reason
 
 @dataclass(frozen=True, kw_only=True)
 class ShownSetting:
-    """A setting of the plant as it is declared, with its value and who changed it when (None: nobody)."""
+    """A setting of the plant as it is declared, with its value and who changed it when (None: nobody). One
+    that is optional may have no value.
+    """
 
     name: str
-    value: float
-    default: float
+    value: float | None
+    default: float | None
+    optional: bool
     minimum: float | None
     maximum: float | None
     unit: str
@@ -40,6 +43,7 @@ def setting_rows() -> list[ShownSetting]:
             name=each.name,
             value=changed[each.name].value if each.name in changed else each.default,
             default=each.default,
+            optional=each.or_null,
             minimum=each.minimum,
             maximum=each.maximum,
             unit=each.unit,

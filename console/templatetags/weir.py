@@ -117,6 +117,14 @@ def formatted(value: Any, name: str = "number") -> str:
 
 
 @register.filter
+def money(value: Any, price: Any) -> str:
+    """An amount of money, in the currency of the prices; without a price it says so, and is never 0."""
+    if price is None:
+        return "no price set"
+    return UNKNOWN if value is None else f"{value:,.2f}"
+
+
+@register.filter
 def from_microseconds(value: Any) -> Any:
     """Seconds, of a number of µs."""
     return value / 1_000_000 if known(value) else None

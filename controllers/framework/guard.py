@@ -9,9 +9,11 @@ A guard decorates a law, and like a law it is pure: time comes in, its state is 
 3. slew: at most `slew_up` above and `slew_down` below the value of the decision before;
 4. direction: of "up only" no value below the one before, of "down only" none above it;
 5. range: minimum ≤ value ≤ maximum;
-6. cool-down: no action until `cooldown_seconds` after the last one.
+6. cost cap: no more than `cost_cap` of money in an hour (`controllers.framework.cost_cap`), where a unit of
+   the actuator has a price; `minimum` stands before it;
+7. cool-down: no action until `cooldown_seconds` after the last one.
 
-2 to 5 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
+2 to 6 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
 guard never makes an action out of none: where a law does nothing, nothing is done.
 """
 
@@ -19,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Lasting, Law, Values, continued
 from controllers.framework.parameter import Parameter, clipped, read_object, read_values
@@ -26,6 +29,7 @@ from controllers.framework.reason import NO_ACTION, because, no_action
 from queues.errors import BadInput
 
 STALE_SECONDS = 3.0
+COST_CAP = "guard cost cap"
 PARAMETERS = (
     Parameter("minimum", "actuator's unit", "No value below this is applied.", 0.0, -1e9, 1e9),
     Parameter("maximum", "actuator's unit", "No value above this is applied.", 1e6, -1e9, 1e9),
@@ -59,6 +63,16 @@ PARAMETERS = (
     ),
     Parameter("oscillation_swing", "actuator's unit", "Smaller swings than this don't count.", 5.0, 0.0, 1e9),
     Parameter(
+        "cost_cap",
+        "money per h",
+        "The most that the actuator may cost in an hour, at the plant's price of a worker-hour: workers that "
+        "are started, processes. 0: no cap. Without that price, or while it is not known how long a worker "
+        "runs, nothing is capped.",
+        0.0,
+        0.0,
+        1e9,
+    ),
+    Parameter(
         "direction",
         "choice",
         "The direction in which the value may change.",
@@ -77,6 +91,7 @@ LIMITS = (
     "guard direction",
     "guard minimum",
     "guard maximum",
+    COST_CAP,
     "guard cool-down",
 )
 STATE = (
@@ -85,18 +100,26 @@ STATE = (
     Parameter(
         "recent", "actuator's unit", "What was asked for lately.", [], -1e12, 1e12, "numbers", most=100
     ),
+    Parameter(
+        "spent", "money", "In each 5 min of the last 65.", [], 0.0, 1e12, "numbers", most=cost_cap.SLOTS
+    ),
+    Parameter(
+        "spent_slot", "5 min since 1970", "The newest of them; null: none.", None, -1e12, 1e12, "integer"
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Measured:
     """How good the observation is: its age (None: unknown), and why it can't be used, if so. idle: why it is
-    valid and yet says nothing (too little load, for example); nobody need act on that.
+    valid and yet says nothing (too little load, for example); nobody need act on that. unit_cost: money for
+    one unit of the actuator, or for an hour of one that stays; None: it has no price.
     """
 
     age_seconds: float | None
     invalid: str | None = None
     idle: str | None = None
+    unit_cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +142,7 @@ def settings_of(law: Law) -> tuple[Parameter, ...]:
 
 def initial_state() -> dict[str, Json]:
     """No value yet, no action yet."""
-    return {"value": None, "acted_at_seconds": None, "recent": []}
+    return {"value": None, "acted_at_seconds": None, "recent": [], "spent": [], "spent_slot": None}
 
 
 def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, Any]:
@@ -165,10 +188,12 @@ def decide(
     else:
         after, decision = state, by_hand(law, manual)
     decision, recent = _limit(law, settings, guard_state, decision)
+    decision, purse = _cap(law, settings, guard_state, now_seconds, decision, measured.unit_cost)
     decision = _cool_down(settings, guard_state, now_seconds, decision)
     acted = now_seconds if decision.action else guard_state["acted_at_seconds"]
     value = _value(law, decision, guard_state["value"])
-    next_state = clipped(STATE, {"value": value, "acted_at_seconds": acted, "recent": recent})
+    spent = _spent(law, decision, purse, measured.unit_cost)
+    next_state = clipped(STATE, {"value": value, "acted_at_seconds": acted, "recent": recent, **spent})
     return Guarded(after, next_state, decision, value)
 
 
@@ -272,13 +297,51 @@ def reversals(values: Sequence[float], swing: float) -> int:
     return count
 
 
-def _rewrite(actuator: str, decision: Decision, value: float, limited_by: str) -> Decision:
+Purse = tuple[list[float], int]  # money by slots, and the newest's number
+
+
+def _cap(
+    law: Law,
+    settings: Values,
+    guard_state: Json,
+    now_seconds: float,
+    decision: Decision,
+    unit_cost: float | None,
+) -> tuple[Decision, Purse | None]:
+    """No more than the cap leaves; None where there is no cap, or no price."""
+    cap = settings["cost_cap"]
+    if law.actuator is None or not cap or unit_cost is None:
+        return decision, None
+    purse = ([], 0) if isinstance(law, Lasting) else cost_cap.spent_until(guard_state, now_seconds)
+    if decision.action is None:
+        return decision, purse
+    value = float(decision.action[law.actuator])
+    left = max(cost_cap.most(cap, unit_cost, purse[0]), float(settings["minimum"]))
+    if value <= left or decision.raw is None:
+        return decision, purse
+    return _rewrite(law.actuator, decision, left, COST_CAP, _cap_words(cap, unit_cost, purse[0])), purse
+
+
+def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
+    before = f"{sum(spent):.4g} spent, " if spent else ""
+    return f"limited by the {COST_CAP} of {cap:g} per h ({before}{unit_cost:.4g} for each)"
+
+
+def _spent(law: Law, decision: Decision, purse: Purse | None, unit_cost: float | None) -> Json:
+    if purse is None or isinstance(law, Lasting) or unit_cost is None:
+        return {"spent": [], "spent_slot": None}
+    value = float(decision.action[str(law.actuator)]) if decision.action else 0.0
+    return {"spent": cost_cap.with_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
+
+
+def _rewrite(actuator: str, decision: Decision, value: float, limited_by: str, words: str = "") -> Decision:
     """The decision with the guard's number in the action. A whole number stays whole, towards zero."""
     asked = decision.action or {}
     number: float | int = int(value) if isinstance(asked.get(actuator), int) else value
     action: Mapping[str, Any] | None = {**asked, actuator: number} if number else None
     set_to = f"Set {actuator} to {number:g}" if action else NO_ACTION
-    reason = f"{because(set_to, _limit_words(limited_by))} Proposed by the law: {decision.reason}"
+    why = words or _limit_words(limited_by)
+    reason = f"{because(set_to, why)} Proposed by the law: {decision.reason}"
     return _scaled(replace(decision, action=action, reason=reason, limited_by=limited_by), number)
 
 

@@ -10,19 +10,34 @@ runs: of workers, with those that what is left needs. fewest: events / events_pe
 long: more than max_wait_seconds and two evaluations, one to see the event and one until its worker runs. The
 limits are what people wish and the price of missing them: a tenth of the time late costs as much as twice the
 workers. Shape: one count of events a second.
+
+`worked` says the same in runs and seconds, for the law, for its rivals of the scenario, and with holds in
+which nobody starts a worker.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from controllers.framework.law import Values
-from controllers.simulation.manager import ShippedManager, ages_seconds, simulate
+from controllers.simulation.manager import (
+    THESIS,
+    THESIS_INTERVAL_SECONDS,
+    Managed,
+    ShippedManager,
+    StaticWorkers,
+    ages_seconds,
+    simulate,
+)
 from controllers.simulation.model.scenario import Floats
 
 PRICE = 10.0
+OURS, RIVALS = "worker_rate", ("thesis", "static")
+Seconds = npt.NDArray[np.bool_]
 # What a worker's start and its evaluation are worth is judged; what people want of it is not.
 TUNED = ("fill_share", "trend_gain", "caution")
 
@@ -33,16 +48,64 @@ def cost(values: Values, stretches: Sequence[Floats]) -> float:
 
 
 def _cost(values: Mapping[str, Any], inflow: Floats) -> float:
+    done = worked(values, inflow)
+    fewest = math.ceil(inflow.sum() / int(values["events_per_worker"]))
+    missed = (done.over_limit_seconds + done.late_seconds) / len(inflow)
+    return float((done.runs - fewest) / max(1, fewest) + PRICE * missed)
+
+
+@dataclass(frozen=True)
+class WorkedStretch:
+    """What a load came to. runs: of workers. late_seconds: in which the oldest event waits too long;
+    over_limit_seconds: in which more than upper_limit wait.
+    """
+
+    runs: float
+    late_seconds: float
+    over_limit_seconds: float
+
+
+def worked(
+    values: Mapping[str, Any], inflow: Floats, who: str = OURS, held: Seconds | None = None
+) -> WorkedStretch:
+    """A load worked by the law with all of its parameters, or by one of RIVALS: `thesis`, the thesis' method,
+    or `static`, the workers of the load's greatest second, known beforehand. held: the seconds in which
+    nobody decides.
+    """
     interval = max(1, round(values["interval_seconds"]))
-    size, limit = int(values["events_per_worker"]), float(values["upper_limit"])
-    # The model's worker runs at the evaluation after the one that starts it.
-    manager = ShippedManager(values, interval, {**values, "lead_seconds": float(interval)})
-    done = simulate(manager, inflow, size)
-    fewest = math.ceil(inflow.sum() / size)
+    manager = _manager(values, inflow, interval, who)
+    done = simulate(
+        manager if held is None else _Interrupted(manager, held), inflow, int(values["events_per_worker"])
+    )
     late = ages_seconds(inflow, done.waiting) > values["max_wait_seconds"] + 2 * interval
-    runs = float(done.ran.sum()) + done.left
-    missed = float((done.waiting > limit).mean()) + float(late.mean())
-    return float((runs - fewest) / max(1, fewest) + PRICE * missed)
+    over = done.waiting > float(values["upper_limit"])
+    return WorkedStretch(float(done.ran.sum()) + done.left, float(late.sum()), float(over.sum()))
+
+
+def _manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str) -> Managed:
+    if who == "static":
+        return StaticWorkers({**values, "max_rate": float(inflow.max(initial=0.0))})
+    if who == "thesis":
+        lead = float(THESIS_INTERVAL_SECONDS)
+        more = {**values, **THESIS, "lead_seconds": lead, "interval_seconds": lead}
+        return ShippedManager(values, THESIS_INTERVAL_SECONDS, more)
+    # The model's worker runs at the evaluation after the one that starts it.
+    return ShippedManager(values, interval, {**values, "lead_seconds": float(interval)})
+
+
+class _Interrupted:
+    """A manager that nobody asks in some seconds; its state stands still meanwhile."""
+
+    def __init__(self, manager: Managed, held: Seconds) -> None:
+        self._manager, self._held = manager, held
+        self.interval_seconds, self.under_way = manager.interval_seconds, manager.under_way
+        self._second = 0
+
+    def start(self, length: float, removed: float, ran: int) -> int:
+        self._second += self.interval_seconds
+        if self._held[min(self._second, len(self._held)) - 1]:
+            return 0
+        return self._manager.start(length, removed, ran)
 
 
 def arrivals(at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]) -> Floats:

@@ -42,7 +42,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Override
 from workers.observability.spans import note, span
 from workers.plants.plant import Plant
-from workers.steering import overrides, stopped
+from workers.steering import overrides, plant_settings, stopped
 from workers.steering.scope import active_loops
 
 logger = logging.getLogger(__name__)
@@ -213,7 +213,19 @@ def _sensed(
         recalled = kind.recall(loop, sensed.observation)
         sensed = replace(sensed, observation={**sensed.observation, **recalled})
     measured = quality.excused(sensed.measured, loop.target, snapshot, now.timestamp())
-    return replace(sensed, measured=measured)
+    return replace(sensed, measured=replace(measured, unit_cost=_unit_cost(loop, snapshot, setting)))
+
+
+def _unit_cost(loop: Loop, snapshot: Snapshot, setting: _Setting) -> float | None:
+    """Money for a unit of the actuator, where a cap needs it; None where it has no price."""
+    hours = kind_of(loop.law).unit_hours
+    if not setting.guard["cost_cap"] or hours is None:
+        return None
+    of_one, price = (
+        hours(loop.target, snapshot, setting.parameters),
+        plant_settings.value("price.worker_hour"),
+    )
+    return None if of_one is None or price is None else float(of_one * price)
 
 
 def effective(loop: Loop, law: Law, in_force: list[Override], now: datetime) -> _Setting:
@@ -303,7 +315,8 @@ def _quality(
     stale = float(setting.guard["stale_seconds"])
     cause = quality.cause(measured, stale, late, loop.target, snapshot, now.timestamp())
     found = {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}
-    return {**found, **({"late_seconds": late} if late else {}), **({"cause": cause} if cause else {})}
+    known = {"late_seconds": late or None, "cause": cause or None, "unit_cost": measured.unit_cost}
+    return {**found, **{name: value for name, value in known.items() if value is not None}}
 
 
 def _reason(setting: _Setting, guarded: Guarded, in_force: list[Override], now: datetime) -> str:

@@ -12,6 +12,13 @@ from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from workers.models import Setting
 
+CURRENCY = "In whatever currency the other prices are in; without a price nothing is priced."
+PRICES = {
+    "worker_hour": "What a process of a worker host costs while it works for an hour.",
+    "node_hour": "What a node in use costs in an hour.",
+    "lost_event": "What an event is worth that is shed.",
+    "delay_second": "What a second costs in which the oldest event of a container waits longer than it may.",
+}
 DECLARED = (
     Parameter(
         "approvals.operator",
@@ -99,6 +106,10 @@ DECLARED = (
     Parameter(
         "token.maximum_days", "days", "The longest an API token may be valid.", 366, 1, 1_830, "integer"
     ),
+    *(
+        Parameter(f"price.{name}", "money", f"{words} {CURRENCY}", None, 0.0, 1e9, or_null=True)
+        for name, words in PRICES.items()
+    ),
     Parameter(
         "quota.events_per_second",
         "events/s",
@@ -137,6 +148,11 @@ def value(name: str) -> Any:
     return default if row is None else row.value
 
 
+def shown(setting: Any) -> str:
+    """In words; what may be without a value says so."""
+    return "not set" if setting is None else f"{setting:g}"
+
+
 def changed() -> dict[str, Setting]:
     """The settings that were changed once, by name, with who did it and when."""
     return {row.name: row for row in Setting.objects.select_related("changed_by") if row.name in BY_NAME}
@@ -150,6 +166,9 @@ def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, An
     except BadInput as error:
         raise BadInput("value", error.message) from None
     if new == before:
-        raise BadInput("value", f"is {before:g} already.")
+        raise BadInput("value", f"is {shown(before)} already.")
+    if new is None:  # the database has what differs from what is shipped
+        Setting.objects.filter(name=name).delete()
+        return before, new
     Setting.objects.update_or_create(name=name, defaults={"value": new, "changed_by": by, "changed_at": now})
     return before, new

@@ -36,9 +36,9 @@ SHOWN_ONCE = "no-store"
 
 
 class Value(Given):
-    """A value, and why."""
+    """A value, and why; null where a setting is to have none."""
 
-    value: float | int | str
+    value: float | int | str | None
     reason: str
 
 

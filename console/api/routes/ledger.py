@@ -1,7 +1,9 @@
 """The ledger: what every loop decided and why, filtered, exported whole, and decided once more."""
 
+import time
 from typing import Annotated, Any, Literal
 
+from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -15,11 +17,21 @@ from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
 from console.api.routes.control import loop_named
-from console.api.schemas.records import LedgerDetail, LedgerPage, LedgerReplay, WhatIf
+from console.api.schemas.records import (
+    LedgerDetail,
+    LedgerPage,
+    LedgerReplay,
+    LoopCostsDetail,
+    PlantCostsDetail,
+    WhatIf,
+)
+from console.connections.control_server import control, latest_snapshot
 from console.input.form_values import number_of
 from console.input.row_id import Id
 from console.pages.loops import what_if
+from console.pages.records.costs import FIRST_HOURS
 from queues.errors import BadInput
+from workers.control import costs
 from workers.control.ledger import ledger
 from workers.control.ledger.ledger_filter import LedgerFilter
 from workers.coordination import keyset
@@ -127,6 +139,40 @@ def ask_what_if(
     actor_for(request, "plant.view")
     changed = dict(_assignment(text) for text in set)
     return what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now()).to_json()
+
+
+@router.get("/costs", response=PlantCostsDetail, summary="What the plant used, in hours and in money")
+def plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> dict[str, Any]:
+    """Of the last hours, up to 2."""
+    actor_for(request, "plant.view")
+    found = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, timezone.now())
+    return vars(found)
+
+
+@router.get(
+    "/loops/{loop_id}/costs", response=LoopCostsDetail, summary="What a loop saved against its rivals"
+)
+def loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> dict[str, Any]:
+    """Its recorded load of the last hours (up to 6), worked on a model of the plant by the law and its
+    rivals, and with the holds of the record.
+    """
+    actor_for(request, "plant.view")
+    found = costs.loop_costs(loop_named(loop_id), hours, timezone.now(), time.monotonic)
+    return {
+        **vars(found),
+        "prices": vars(found.prices),
+        "law": _side(found.law),
+        "rivals": [_difference(each) for each in found.rivals],
+        "holds": None if found.holds is None else _difference(found.holds),
+    }
+
+
+def _side(side: costs.CostSide) -> dict[str, Any]:
+    return {**vars(side), "cost": side.cost}
+
+
+def _difference(found: costs.CostDifference) -> dict[str, Any]:
+    return {**vars(found), "side": _side(found.side)}
 
 
 def _assignment(text: str) -> tuple[str, Any]:

@@ -17,8 +17,9 @@ class SettingRow(ApiAnswer):
     """A setting of the plant as it is declared, and its value."""
 
     name: str
-    value: Json = Field(description="Now, in `unit`.")
+    value: Json = Field(description="Now, in `unit`; null: it has none.")
     default: Json
+    optional: bool = Field(description="It may be without a value.")
     minimum: float
     maximum: float
     unit: str

@@ -153,6 +153,63 @@ class RerunDifference(ApiAnswer):
     differs: bool
 
 
+class CostPriceList(ApiAnswer):
+    """Money for each, in one currency; null: it is not set."""
+
+    worker_hour: float | None
+    node_hour: float | None
+    lost_event: float | None
+    delay_second: float | None
+
+
+class CostSideRow(ApiAnswer):
+    """What one of them came to on the load. Money is null where a price or an amount is missing."""
+
+    name: str
+    words: str
+    runs: float = Field(description="Of workers.")
+    worker_hours: float | None
+    late_seconds: Seconds = Field(description="In which the oldest event waited longer than it may, s.")
+    workers_cost: float | None
+    late_cost: float | None
+    cost: float | None
+
+
+class CostDifferenceRow(ApiAnswer):
+    """What another would have cost more than the law; below 0 less."""
+
+    side: CostSideRow
+    worker_hours: float | None
+    late_seconds: Seconds
+    cost: float | None
+
+
+class LoopCostsDetail(ApiAnswer):
+    """A loop beside its rivals on its recorded load, worked on a model of the plant."""
+
+    hours: float
+    recorded_seconds: int
+    run_seconds: float | None = Field(description="Of a run, on average, s.")
+    prices: CostPriceList
+    law: CostSideRow
+    rivals: list[CostDifferenceRow]
+    held_seconds: int
+    holds: CostDifferenceRow | None = Field(description="The law with the holds of the record.")
+
+
+class PlantCostsDetail(ApiAnswer):
+    """What the plant used. Money is null where a price or an amount is missing."""
+
+    hours: float
+    measured_seconds: float
+    worker_hours: float | None
+    node_hours: float | None
+    lost_events: int | None = Field(description="That were shed.")
+    workers_cost: float | None
+    nodes_cost: float | None
+    lost_cost: float | None
+
+
 class WhatIf(ApiAnswer):
     """The recorded observations, decided on with other values."""
 

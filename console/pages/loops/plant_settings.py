@@ -19,6 +19,7 @@ from console.pages.loops.loop_view import ParameterRow, guard_rows, parameter_ro
 from controllers import catalog
 from queues.errors import BadInput
 from workers.models import Loop
+from workers.steering import plant_settings as plant_settings_of
 from workers.steering.scope import active_loops
 
 
@@ -77,11 +78,14 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
 @action("settings.change", settings_page)
 def change(request: HttpRequest, name: str) -> Done:
     """Posted: value, reason."""
-    value = number_of(request.POST.get("value", ""), "value")
+    text = request.POST.get("value", "").strip()
+    may_be_unset = plant_settings_of.declared(name).or_null
+    value = None if may_be_unset and not text else number_of(text, "value")
     reason = request.POST.get("reason", "")
     before, after = plant_settings.change_setting(actor_of(request), name, value, reason, timezone.now())
     here = reverse("plant-settings")
-    return Done(f"{name} is {after:g} from now on; it was {before:g}.", here, {"go": here})
+    is_now, was = plant_settings_of.shown(after), plant_settings_of.shown(before)
+    return Done(f"{name} is {is_now} from now on; it was {was}.", here, {"go": here})
 
 
 @action("settings.change", settings_page)

@@ -136,6 +136,7 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,
+    unit_hours=lambda target, snapshot, values: 1.0,  # a process of the pool, for an hour
     # A sample is the mean of several completions (`workers.pool.departures`): fewer of them say as much.
     # Points that are known to 2 % show a step's 14 % well, and a pool is not at a size that is only tried for
     # longer.

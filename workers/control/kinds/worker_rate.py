@@ -10,7 +10,7 @@ from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.present import Present
-from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
+from workers.control.parts.rehearsal import Floats, LoadReplay, Observed, Rehearsal
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -127,6 +127,14 @@ def load(observed: Sequence[Observed]) -> Floats:
     )
 
 
+def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
+    """Of a full worker, by what an event takes now: one that finds less ends sooner."""
+    queue = snapshot.queues.get(target.get("queue", ""))
+    if queue is None or queue.service_seconds is None:
+        return None
+    return float(values["events_per_worker"]) * queue.service_seconds / 3600
+
+
 def _words(action: Mapping[str, Any]) -> str:
     count = action.get("start", 0)
     return f"started {count} worker{'' if count == 1 else 's'}"
@@ -195,5 +203,14 @@ KIND = LoopKind(
         past=_words,
     ),
     scenario="manager",
+    unit_hours=hours_of_a_run,
     rehearsal=Rehearsal(recorded_container.TUNED, load, recorded_container.cost),
+    replay=LoadReplay(
+        load,
+        recorded_container.worked,
+        {
+            "thesis": "the thesis' manager, each 5 s",
+            "static": "workers for the greatest second, known beforehand, all the time",
+        },
+    ),
 )

@@ -31,7 +31,7 @@ APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
 EFFECTIVE_SHARE = 0.5
 MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 # Of the tick, not of what it observed (`workers.control.parts.quality`).
-TICK_KEYS = ("late_seconds", "cause")
+TICK_KEYS = ("late_seconds", "cause", "unit_cost")
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 
@@ -157,6 +157,7 @@ def export(entry: LedgerEntry) -> dict[str, Any]:
             "state": state.get("guard"),
             "now_seconds": entry.at.timestamp(),
             **{key: observed.get(key) for key in MEASURED_KEYS},
+            **({"unit_cost": observed["unit_cost"]} if "unit_cost" in observed else {}),
         },
     }
     manual = entry.parameters.get("manual")

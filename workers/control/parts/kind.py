@@ -14,7 +14,7 @@ from controllers.framework.law import Law, Values
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts import actions
 from workers.control.parts.present import Present
-from workers.control.parts.rehearsal import Rehearsal
+from workers.control.parts.rehearsal import LoadReplay, Rehearsal
 from workers.documents.loops import LoopStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -146,6 +146,9 @@ class LoopKind:
     scenario: of the lab, the one in which the law is tried against its rivals; None where there is none.
     desired: of an entry's observation and action ({} for none), what is to be in force, as numbers.
     rehearsal: how its loops are tuned on their record (`workers.control.tuning`); None: not from a record.
+    replay: how its recorded load is worked by its rivals (`workers.control.costs`); None: none is replayed.
+    unit_hours: worker-hours of one unit of the actuator (in an hour, where it stays); None while that is not
+    known, or for an actuator that has no price.
     """
 
     law: Law
@@ -167,6 +170,8 @@ class LoopKind:
     scenario: str | None = None
     desired: Callable[[Document, Document], Mapping[str, float]] = actions.amounts
     rehearsal: Rehearsal | None = None
+    replay: LoadReplay | None = None
+    unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +10,18 @@ import numpy.typing as npt
 from controllers.framework.law import Values
 
 Floats = npt.NDArray[np.float64]
+Seconds = npt.NDArray[np.bool_]
 # When (s since 1970), and what was observed.
 Observed = tuple[float, Mapping[str, Any]]
+
+
+class WorkedLoad(Protocol):
+    """What a load came to: runs of workers, and seconds in which the oldest event waited too long."""
+
+    @property
+    def runs(self) -> float: ...
+    @property
+    def late_seconds(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -27,3 +37,16 @@ class Rehearsal:
     tuned: tuple[str, ...]
     load: Callable[[Sequence[Observed]], Floats]
     cost: Callable[[Values, Sequence[Floats]], float]
+
+
+@dataclass(frozen=True)
+class LoadReplay:
+    """A loop's recorded load beside its rivals (`workers.control.costs`).
+
+    load: as a `Rehearsal` has it, a row each second. worked: it, by the law (under its name) or by a rival,
+    with the seconds in which nobody decides, if any. rivals: by name, in words.
+    """
+
+    load: Callable[[Sequence[Observed]], Floats]
+    worked: Callable[[Values, Floats, str, Seconds | None], WorkedLoad]
+    rivals: Mapping[str, str]

@@ -1,0 +1,66 @@
+"""What the plant used, and what a loop saved against its rivals on its record; in money where priced."""
+
+import time
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import requires
+from console.connections.control_server import control, latest_snapshot
+from console.input.form_values import number_of
+from console.pages.frame.page import ConsolePage, Errors, render_page
+from queues.errors import BadInput
+from workers.control import costs
+from workers.control.costs import CostPrices, LoopCosts, PlantCosts
+from workers.control.kinds.registry import KINDS
+from workers.models import Loop
+from workers.steering.scope import active_loops
+
+FIRST_HOURS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostsPage(ConsolePage):
+    """plant, found: None where the address can't be read, or no loop is replayed."""
+
+    TEMPLATE, NAME = "records/costs.html", "loops"
+
+    hours: float
+    prices: CostPrices
+    plant: PlantCosts | None
+    loops: list[Loop]
+    loop: Loop | None
+    found: LoopCosts | None
+    errors: Errors
+
+
+@require_safe
+@requires("plant.view")
+def page(request: HttpRequest) -> HttpResponse:
+    """`?loop=ID&hours=…`; without a loop, of the plant alone."""
+    errors: dict[str, list[str]] = {}
+    plant, found, hours, now = None, None, FIRST_HOURS, timezone.now()
+    rivals = [name for name, kind in KINDS.items() if kind.replay is not None]
+    loops = list(active_loops().filter(law__in=rivals).order_by("name"))
+    loop = next((each for each in loops if str(each.pk) == request.GET.get("loop", "")), None)
+    try:
+        text = request.GET.get("hours", "").strip()
+        hours = float(number_of(text, "hours")) if text else FIRST_HOURS
+        plant = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, now)
+        if loop is not None:
+            found = costs.loop_costs(loop, hours, now, time.monotonic)
+    except BadInput as error:
+        errors = {error.field: [error.message]}
+    shown = CostsPage(
+        hours=hours,
+        prices=CostPrices.in_force(),
+        plant=plant,
+        loops=loops,
+        loop=loop,
+        found=found,
+        errors=errors,
+    )
+    return render_page(request, shown, "frame", 422 if errors else 200)

@@ -1,0 +1,315 @@
+"""What a loop came to on its recorded load beside its rivals, and what a hold cost; in money where priced.
+
+The load is what came in each second, by the ledger's observations. It is worked on the model of the plant
+that answers to what is decided (`LoadReplay`): by the law with the values in force, by each rival, and by the
+law with the holds of the record in which nobody decided. So the amounts compare with each other: they are no
+bill, and what the model does not have (a slow handler, a dying node) is in none of them.
+
+    worker-hours = runs · seconds of a run / 3600,   seconds of a run = Σ running·Δt / Σ started (recorded)
+    cost = worker-hours · price.worker_hour + late seconds · price.delay_second
+
+A late second is one in which the oldest event waits longer than it may. A price that is not set prices
+nothing: the amount is None, never 0.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import redis
+
+from controllers import catalog
+from queues.errors import BadInput
+from workers.control.kinds.registry import KINDS
+from workers.control.parts.rehearsal import LoadReplay, Observed, Seconds, WorkedLoad
+from workers.documents.snapshot import Snapshot
+from workers.history import metric_history, snapshot_archive
+from workers.models import Loop
+from workers.steering import overrides, plant_settings
+
+MOST_HOURS = 6.0
+MOST_PLANT_HOURS = 2.0  # by the second (workers.history.metric_history)
+BUSY = ("totals.workers_busy", "totals.nodes_in_use")
+LEAST_SECONDS = 60
+BUDGET_SECONDS = 10.0
+# A pause of the record that is longer is no load that was even: it is left out.
+LONGEST_GAP_SECONDS = 30.0
+LONGEST_ROW_SECONDS = 5.0  # a row of the history stands for no longer
+
+
+@dataclass(frozen=True)
+class CostPrices:
+    """Money for each; None: it is not set."""
+
+    worker_hour: float | None = None
+    node_hour: float | None = None
+    lost_event: float | None = None
+    delay_second: float | None = None
+
+    @property
+    def of_a_loop(self) -> float | None:
+        """None where the cost of a loop is not known for want of a price."""
+        return None if None in (self.worker_hour, self.delay_second) else 0.0
+
+    @classmethod
+    def in_force(cls) -> "CostPrices":
+        return cls(**{name: plant_settings.value(f"price.{name}") for name in plant_settings.PRICES})
+
+
+def priced(amount: float | None, price: float | None) -> float | None:
+    """Money; None where the amount is not known or has no price."""
+    return None if amount is None or price is None else amount * price
+
+
+def total(parts: Iterable[float | None]) -> float | None:
+    """The sum; None where a part is not known: a sum without it would be too low."""
+    known = list(parts)
+    return None if None in known else float(sum(each for each in known if each is not None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostSide:
+    """What one of them came to on the load. worker_hours: None where no run's length is recorded."""
+
+    name: str
+    words: str
+    runs: float
+    worker_hours: float | None
+    late_seconds: float
+    workers_cost: float | None
+    late_cost: float | None
+
+    @property
+    def cost(self) -> float | None:
+        return total((self.workers_cost, self.late_cost))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostDifference:
+    """What another would have cost more than the law: below 0 where it would have cost less. Money is None
+    where a price is missing.
+    """
+
+    side: CostSide
+    worker_hours: float | None
+    late_seconds: float
+    cost: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopCosts:
+    """recorded_seconds: of the hours asked for, those that the record covers. run_seconds: of a run, on
+    average. held_seconds: in which the loop was on hold. holds: the law with them; None without any.
+    """
+
+    hours: float
+    recorded_seconds: int
+    run_seconds: float | None
+    prices: CostPrices
+    law: CostSide
+    rivals: Sequence[CostDifference]
+    held_seconds: int
+    holds: CostDifference | None
+
+
+@dataclass(frozen=True)
+class RecordedStretch:
+    """A part of the record without a gap: its load, and the seconds in which the loop was on hold."""
+
+    inflow: Any
+    held: Seconds
+
+
+def loop_costs(
+    loop: Loop,
+    hours: float,
+    now: datetime,
+    monotonic: Callable[[], float],
+    budget_seconds: float = BUDGET_SECONDS,
+) -> LoopCosts:
+    """Raises BadInput naming hours, or loop where its kind has no rival, no record, or too long a one."""
+    if not 0.0 < hours <= MOST_HOURS:
+        raise BadInput("hours", f"takes hours above 0 up to {MOST_HOURS:g}, not {hours:g}.")
+    replay = replay_of(loop)
+    rows = recorded(loop, now - timedelta(hours=hours), now)
+    stretches = stretches_of(rows, replay)
+    seconds = sum(len(each.inflow) for each in stretches)
+    if seconds < LEAST_SECONDS:
+        raise BadInput(
+            "loop", f"{loop.name} has {seconds} s of record in that time; {LEAST_SECONDS} s are needed."
+        )
+    law = catalog.law(loop.law)
+    values = overrides.effective_parameters(law, loop.parameters, overrides.on(loop, now), now)
+    run_seconds = seconds_of_a_run(rows)
+    prices, end = CostPrices.in_force(), monotonic() + budget_seconds
+
+    def side(name: str, words: str, with_holds: bool = False) -> CostSide:
+        if monotonic() >= end:
+            raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; ask for fewer.")
+        done = [
+            replay.worked(values, each.inflow, name, each.held if with_holds else None) for each in stretches
+        ]
+        return _side(name, words, done, run_seconds, prices)
+
+    ours = side(loop.law, "the law with the values in force")
+    held = int(sum(each.held.sum() for each in stretches))
+    with_holds = side(loop.law, "the law with the holds of the record", with_holds=True) if held else None
+    return LoopCosts(
+        hours=hours,
+        recorded_seconds=seconds,
+        run_seconds=run_seconds,
+        prices=prices,
+        law=ours,
+        rivals=[_beyond(ours, side(name, words)) for name, words in replay.rivals.items()],
+        held_seconds=held,
+        holds=None if with_holds is None else _beyond(ours, with_holds),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantCosts:
+    """What the plant used in some hours. measured_seconds: of them, those that were observed. lost_events:
+    that were shed; None where no snapshot is left to count from.
+    """
+
+    hours: float
+    measured_seconds: float
+    worker_hours: float | None
+    node_hours: float | None
+    lost_events: int | None
+    workers_cost: float | None
+    nodes_cost: float | None
+    lost_cost: float | None
+
+
+def plant_costs(
+    control: redis.Redis, data: Path, newest: Snapshot | None, hours: float, now: datetime
+) -> PlantCosts:
+    """Of the last hours. Raises BadInput naming hours."""
+    if not 0.0 < hours <= MOST_PLANT_HOURS:
+        raise BadInput("hours", f"takes hours above 0 up to {MOST_PLANT_HOURS:g}, not {hours:g}.")
+    until = now.timestamp()
+    since, prices = until - 3600 * hours, CostPrices.in_force()
+    rows = metric_history.columns(control, data, since, until, BUSY)
+    measured, (workers, nodes) = used_seconds(rows["at"], [rows[name] for name in BUSY])
+    worker_hours, node_hours = (None if each is None else each / 3600 for each in (workers, nodes))
+    lost = lost_events(snapshot_archive.snapshot_at(data, since), newest)
+    return PlantCosts(
+        hours=hours,
+        measured_seconds=measured,
+        worker_hours=worker_hours,
+        node_hours=node_hours,
+        lost_events=lost,
+        workers_cost=priced(worker_hours, prices.worker_hour),
+        nodes_cost=priced(node_hours, prices.node_hour),
+        lost_cost=priced(lost, prices.lost_event),
+    )
+
+
+def used_seconds(
+    at: Sequence[float | None], columns: Sequence[Sequence[float | None]]
+) -> tuple[float, list[float | None]]:
+    """(seconds that were observed, value·seconds of each column): each row until the next, and no longer than
+    LONGEST_ROW_SECONDS. None for a column that was never known.
+    """
+    times = np.array(at, dtype=float)
+    lasted = np.minimum(np.diff(times), LONGEST_ROW_SECONDS)
+    sums: list[float | None] = []
+    for column in columns:
+        values = np.array(column, dtype=float)[:-1]
+        known = ~np.isnan(values)
+        sums.append(float(np.sum(values[known] * lasted[known])) if known.any() else None)
+    return float(lasted.sum()), sums
+
+
+def lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None:
+    """Events that were shed between two snapshots. A counter that began anew counts from there."""
+    if then is None or now is None:
+        return None
+    before = {name: row.shed_events for name, row in then.pipeline.applications.items()}
+    after = {name: row.shed_events for name, row in now.pipeline.applications.items()}
+    grown = (count - before.get(name, 0) for name, count in after.items())
+    return sum(more if more >= 0 else count for more, count in zip(grown, after.values(), strict=True))
+
+
+def replay_of(loop: Loop) -> LoadReplay:
+    """Raises BadInput for a kind of loop that has none."""
+    kind = KINDS.get(loop.law)
+    if kind is None or kind.replay is None:
+        known = ", ".join(name for name, each in KINDS.items() if each.replay is not None)
+        raise BadInput("loop", f"{loop.name} has no rival that is replayed; loops of {known} have.")
+    return kind.replay
+
+
+def _side(
+    name: str, words: str, done: Sequence[WorkedLoad], run_seconds: float | None, prices: CostPrices
+) -> CostSide:
+    runs, late = sum(each.runs for each in done), sum(each.late_seconds for each in done)
+    hours = None if run_seconds is None else runs * run_seconds / 3600
+    return CostSide(
+        name=name,
+        words=words,
+        runs=runs,
+        worker_hours=hours,
+        late_seconds=late,
+        workers_cost=priced(hours, prices.worker_hour),
+        late_cost=priced(late, prices.delay_second),
+    )
+
+
+def _beyond(ours: CostSide, other: CostSide) -> CostDifference:
+    hours = (other.worker_hours, ours.worker_hours)
+    return CostDifference(
+        side=other,
+        worker_hours=None if None in hours else (hours[0] or 0.0) - (hours[1] or 0.0),
+        late_seconds=other.late_seconds - ours.late_seconds,
+        cost=None if other.cost is None or ours.cost is None else other.cost - ours.cost,
+    )
+
+
+Row = tuple[datetime, str, Mapping[str, Any]]
+
+
+def recorded(loop: Loop, since: datetime, until: datetime) -> list[Row]:
+    """When, in which mode, and what was observed; what was not valid is left out."""
+    entries = loop.entries.filter(at__gte=since, at__lt=until).order_by("at")
+    rows = ((each.at, each.mode, each.observation) for each in entries.only("at", "mode", "observation"))
+    return [(at, mode, seen) for at, mode, seen in rows if seen and not seen.get("unfit")]
+
+
+def seconds_of_a_run(rows: Sequence[Row]) -> float | None:
+    """How long a worker runs: the time that processes worked over the runs that began. None where either is
+    not recorded.
+    """
+    busy, started = 0.0, 0.0
+    for (before, _, _), (at, _, seen) in itertools.pairwise(rows):
+        lasted = (at - before).total_seconds()
+        if lasted <= LONGEST_GAP_SECONDS and "running" in seen:
+            busy, started = busy + seen["running"] * lasted, started + seen.get("started", 0)
+    return busy / started if busy and started else None
+
+
+def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretch]:
+    """The record, cut where it has a gap."""
+    parts: list[list[Row]] = []
+    for row in rows:
+        if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > LONGEST_GAP_SECONDS:
+            parts.append([])
+        parts[-1].append(row)
+    found = (_stretch(part, replay) for part in parts)
+    return [each for each in found if len(each.inflow)]
+
+
+def _stretch(rows: Sequence[Row], replay: LoadReplay) -> RecordedStretch:
+    observed: list[Observed] = [(at.timestamp(), seen) for at, _, seen in rows]
+    inflow = replay.load(observed)
+    # Of each second the mode of the last tick before it.
+    at = np.array([when for when, _ in observed])
+    is_held = np.array([mode == Loop.Mode.HOLD for _, mode, _ in rows])
+    seconds = np.floor(at[0]) + np.arange(len(inflow)) if len(rows) else np.zeros(0)
+    last = np.clip(np.searchsorted(at, seconds, side="right") - 1, 0, None)
+    return RecordedStretch(inflow, is_held[last] if len(inflow) else np.zeros(0, dtype=bool))
