@@ -104,28 +104,33 @@ SAID = {
         ],
     },
     "rescales/history": [
+        {"rescaleUuid": "b7", "vertices": {}, "startTimestampInMillis": 1_790_000_005_000},
         {
-            "rescaleUuid": "1",
-            "vertices": {
-                "b" * 32: {
-                    "jobVertexName": "Calc[2]",
-                    "desiredParallelism": 4,
-                    "preRescaleParallelism": 2,
-                    "postRescaleParallelism": 4,
-                },
-                "c" * 32: {
-                    "jobVertexName": "gone[3]: Writer",
-                    "preRescaleParallelism": 2,
-                    "postRescaleParallelism": 2,
-                },
-            },
+            "rescaleUuid": "a1",
+            "vertices": {},
             "startTimestampInMillis": 1_790_000_000_000,
             "endTimestampInMillis": 1_790_000_002_400,
             "terminalState": "COMPLETED",
             "triggerCause": "UPDATE_REQUIREMENT",
             "terminatedReason": "SUCCEEDED",
-        }
+        },
     ],
+    "rescales/details/a1": {
+        "rescaleUuid": "a1",
+        "vertices": {
+            "b" * 32: {
+                "jobVertexName": "Calc[2]",
+                "desiredParallelism": 4,
+                "preRescaleParallelism": 2,
+                "postRescaleParallelism": 4,
+            },
+            "c" * 32: {
+                "jobVertexName": "gone[3]: Writer",
+                "preRescaleParallelism": 2,
+                "postRescaleParallelism": 2,
+            },
+        },
+    },
     "checkpoints": {
         "counts": {"restored": 1, "total": 9, "in_progress": 0, "completed": 8, "failed": 1},
         "history": [
@@ -167,7 +172,10 @@ def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job
     flink.said = SAID
     pressure, rescales, checkpoints, exceptions = job.sections()
     assert pressure.rows[1] == ["Calc[2]", "high", 90.0, 70.0, 25.0, 5.0]
-    assert rescales.rows == [[TIME, "Calc[2]: 2 → 4", "update requirement", "completed", 2.4, "succeeded"]]
+    assert rescales.rows == [
+        ["2026-09-21 14:13:25", "not asked yet", "", "under way", None, ""],
+        [TIME, "Calc[2]: 2 → 4", "update requirement", "completed", 2.4, "succeeded"],
+    ]
     assert checkpoints.about == "8 completed, 1 failed, 0 in progress"
     assert checkpoints.rows == [["9", "failed", "checkpoint", TIME, 1.5, 1.0, 0.0, "expired"]]
     [row] = exceptions.rows

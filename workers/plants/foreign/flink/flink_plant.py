@@ -76,6 +76,7 @@ class FlinkPlant(Adapter):
         self._shape: tuple[Any, ...] = ()
         self._autoscaled: str | None = None
         self._seen: FlinkJob | None = None
+        self._rescaled: dict[str, str] = {}  # what rescales changed, by their id
 
     def topology(self) -> MeasuredTopology:
         """Measures need two checks; before, they are unknown. Raises PlantSilent and PlantConfused."""
@@ -117,7 +118,7 @@ class FlinkPlant(Adapter):
         if self._seen is None:
             return ()
         names = {vertex.id: name for name, vertex in named(self._seen.vertices).items()}
-        return sections.of(self._line, self._seen.id, names)
+        return sections.of(self._line, self._seen.id, names, self._rescaled)
 
     def close(self) -> None:
         self._line.close()

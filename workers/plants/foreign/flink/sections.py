@@ -3,6 +3,7 @@ exceptions, each as the REST API of Flink 2.3 has it. An older cluster, or one t
 (`web.adaptive-scheduler.rescale-history.size` is 0 unless set), says so in the section's place.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
@@ -17,8 +18,10 @@ from workers.plants.foreign.redaction import redacted
 from workers.plants.plant import PlantConfused
 
 MOST_ROWS, MOST_VERTICES = 10, 20
+MOST_ASKED = 4  # rescales of which more is asked at a time
 LONGEST_TEXT, LONGEST_NAME = 300, 100
 MEBIBYTE = 2**20
+UUID = re.compile(r"[0-9a-f-]{1,64}\Z")
 NO_HISTORY = (
     "The cluster keeps no rescales. Flink 2.3 does with web.adaptive-scheduler.rescale-history.size above 0."
 )
@@ -51,8 +54,11 @@ class RescaledVertex(StoredDocument, frozen=True, rename="camel"):
 
 
 class FlinkRescale(StoredDocument, frozen=True, rename="camel"):
-    """Of `/jobs/ID/rescales/history`, the newest first."""
+    """Of `/jobs/ID/rescales/history`, the newest first; its vertices are in `/jobs/ID/rescales/details/UUID`
+    alone.
+    """
 
+    rescale_uuid: str = ""
     vertices: dict[str, RescaledVertex] = {}
     start_timestamp_in_millis: float | None = None
     end_timestamp_in_millis: float | None = None
@@ -106,12 +112,16 @@ class Exceptions(StoredDocument, frozen=True, rename="camel"):
     exception_history: ExceptionHistory = msgspec.field(default_factory=ExceptionHistory)
 
 
-def of(client: PlantClient, job: str, names: Mapping[str, str]) -> list[PlantSection]:
-    """names: of the vertices, by id. Raises PlantSilent and PlantConfused."""
+def of(
+    client: PlantClient, job: str, names: Mapping[str, str], rescaled: dict[str, str]
+) -> list[PlantSection]:
+    """names: of the vertices, by id. rescaled: what is known of rescales that have ended, by their id; more
+    is added. Raises PlantSilent and PlantConfused.
+    """
     try:
         return [
             _pressure(client, job, names),
-            _rescales(client, job),
+            _rescales(client, job, rescaled),
             _checkpoints(client, job),
             _exceptions(client, job),
         ]
@@ -151,9 +161,11 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
     )
 
 
-def _rescales(client: PlantClient, job: str) -> PlantSection:
+def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantSection:
     status, document = client.ask("GET", f"jobs/{job}/rescales/history")
     found = typed(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
+    found = found[:MOST_ROWS]
+    _ask_for_details(client, job, found, rescaled)
     return PlantSection(
         title="Rescales",
         about="newest first",
@@ -161,16 +173,28 @@ def _rescales(client: PlantClient, job: str) -> PlantSection:
         rows=[
             [
                 _time(each.start_timestamp_in_millis),
-                _changes(list(each.vertices.values())),
+                rescaled.get(each.rescale_uuid, "not asked yet"),
                 _plain(each.trigger_cause),
                 _plain(each.terminal_state) or "under way",
                 _span(each.start_timestamp_in_millis, each.end_timestamp_in_millis),
                 _plain(each.terminated_reason),
             ]
-            for each in found[:MOST_ROWS]
+            for each in found
         ],
         empty="None so far." if status == 200 else NO_HISTORY,
     )
+
+
+def _ask_for_details(
+    client: PlantClient, job: str, shown: Sequence[FlinkRescale], rescaled: dict[str, str]
+) -> None:
+    """Of those that have ended and are not known: that changes no more."""
+    ended = [each.rescale_uuid for each in shown if each.terminal_state]
+    for uuid in [each for each in ended if UUID.match(each) and each not in rescaled][:MOST_ASKED]:
+        if (found := _asked(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
+            rescaled[uuid] = _changes(list(found.vertices.values()))
+    for uuid in set(rescaled) - {each.rescale_uuid for each in shown}:
+        del rescaled[uuid]
 
 
 def _checkpoints(client: PlantClient, job: str) -> PlantSection:
