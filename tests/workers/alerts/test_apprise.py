@@ -147,11 +147,9 @@ def test_services_of_apprise_reach_a_local_receiver(scheme, looks, posts, monkey
     ("address", "allowed", "why"),
     [
         ("json://127.0.0.1:{port}/", "", "loopback"),
-        ("json://[::ffff:127.0.0.1]:{port}/", "", "loopback"),
         ("json://localhost:{port}/", "", "loopback"),
         ("json://127.0.0.1:6379/", "127.0.0.0/8", "port"),
-        ("rsyslog://127.0.0.1:514/", "", "loopback"),
-        ("growl://127.0.0.1/", "", "loopback"),
+        ("rsyslog://127.0.0.1:5140/", "", "loopback"),
         ("syslog://", "127.0.0.0/8", "of this host"),
     ],
 )
