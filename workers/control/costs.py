@@ -297,6 +297,8 @@ def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretc
     """The record, cut where it has a gap."""
     parts: list[list[Row]] = []
     for row in rows:
+        if not replay.reads <= row[2].keys():
+            continue
         if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > LONGEST_GAP_SECONDS:
             parts.append([])
         parts[-1].append(row)

@@ -23,7 +23,7 @@ from tests.workers.snapshot.test_local_plant import beat_all, host
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Message, Receiver
 from workers.history.snapshot_archive import Recorder
 from workers.lab.models import ExperimentResult
-from workers.models import Chunk, LedgerEntry, Plan, Run
+from workers.models import Chunk, LedgerEntry, Loop, Plan, Run
 from workers.placement.move_forecast import NOTHING_YET
 from workers.snapshot.local import LocalPlant
 
@@ -52,6 +52,12 @@ def rich(things, nodes, people, snapshot, settings, tmp_path) -> dict[str, Any]:
         raw=1.5,
         verdict="effective",
     )
+    # Of this its load can be replayed.
+    loop = Loop.objects.get()
+    seen = {"queue_length": 4, "removed": 2, "running": 1, "started": 1}
+    for ago in range(120, 0, -6):
+        at = now - timedelta(seconds=ago)
+        LedgerEntry.objects.create(loop=loop, at=at, mode="auto", parameters={}, reason="", observation=seen)
     move = {"queue": "alert", "from": "n1", "to": "n2", "points": 120}
     node = {"utilisation": 0.3, "state": "NORMAL", "points": 1000}
     approval = {"by": "operator", "reason": "a test", "at": now.timestamp()}

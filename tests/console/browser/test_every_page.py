@@ -44,6 +44,7 @@ PAGES = (
     "/alerts/rules/",
     "/alerts/rules/node-lost/",
     "/alerts/receivers/",
+    "/costs/",
     "/tasks/retention/",
     "/help/understand/",
     "/help/operate/alerts/node-lost/",

@@ -206,6 +206,7 @@ KIND = LoopKind(
     unit_hours=hours_of_a_run,
     rehearsal=Rehearsal(recorded_container.TUNED, load, recorded_container.cost),
     replay=LoadReplay(
+        frozenset({"queue_length", "removed"}),
         load,
         recorded_container.worked,
         {

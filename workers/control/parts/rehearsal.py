@@ -44,9 +44,11 @@ class LoadReplay:
     """A loop's recorded load beside its rivals (`workers.control.costs`).
 
     load: as a `Rehearsal` has it, a row each second. worked: it, by the law (under its name) or by a rival,
-    with the seconds in which nobody decides, if any. rivals: by name, in words.
+    with the seconds in which nobody decides, if any. rivals: by name, in words. reads: what an observation
+    must have for it; older versions recorded less.
     """
 
+    reads: frozenset[str]
     load: Callable[[Sequence[Observed]], Floats]
     worked: Callable[[Values, Floats, str, Seconds | None], WorkedLoad]
     rivals: Mapping[str, str]
