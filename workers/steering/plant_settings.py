@@ -68,7 +68,7 @@ DECLARED = (
     ),
     Parameter(
         "report.weekday",
-        "1 to 7",
+        "weekday",
         "The weekly report is sent on this day, UTC; 1 is Monday.",
         1,
         1,
