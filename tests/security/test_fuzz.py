@@ -55,7 +55,7 @@ from tests.security.fuzzing import (
 from tests.servers import Server
 
 pytestmark = pytest.mark.django_db
-SHORT, LONG = 300, int(os.environ.get("WEIR_FUZZ_REQUESTS", "101000"))
+SHORT, LONG = 200, int(os.environ.get("WEIR_FUZZ_REQUESTS", "101000"))
 SEED = int(os.environ.get("WEIR_FUZZ_SEED", "0"))
 CHECKS = [
     not_a_server_error,
