@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet
 
 from console.display.override_words import short
 from console.models import AuditEntry, Mark
@@ -160,8 +160,7 @@ def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 
 def _audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    found = AuditEntry.objects.filter(at__range=(since, until), action__in=AUDITED)
-    for entry in found.order_by("-at")[:MOST_ROWS]:
+    for entry in audited(since, until).order_by("-at")[:MOST_ROWS]:
         yield FoundChange(
             kind=entry.action,
             at=entry.at,
@@ -170,6 +169,15 @@ def _audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
             by=entry.actor,
             ref=f"audit:{entry.pk}",
         )
+
+
+def audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
+    """Audited changes of a time that may change how the plant works. Of the settings those alone of a loop
+    and of what producers may publish: a price, a session's length or the day of the report disturbs nothing.
+    """
+    found = AuditEntry.objects.filter(at__range=(since, until), action__in=AUDITED)
+    steers = Q(target__contains="/") | Q(target__startswith="quota.")
+    return found.filter(~Q(action="settings.change") | steers)
 
 
 def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:

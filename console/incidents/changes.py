@@ -15,8 +15,8 @@ from typing import Any
 
 from django.db.models import Count
 
-from console.incidents.change_sources import AUDITED, FoundChange, found_changes
-from console.models import AuditEntry, Mark
+from console.incidents.change_sources import FoundChange, audited, found_changes
+from console.models import Mark
 from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
 from controllers.diagnosis.influence import distances
 from queues.stored_document import BadDocument
@@ -187,8 +187,7 @@ def _chances(onset: datetime) -> dict[str, float]:
     for kind, count in _counted(Plan.objects.filter(started_at__range=(since, onset)), "kind"):
         counts[f"plan {kind}"] += count
     counts["declaration"] = PipelineVersion.objects.filter(created_at__range=(since, onset)).count()
-    audited = AuditEntry.objects.filter(at__range=(since, onset), action__in=AUDITED)
-    counts.update(dict(_counted(audited, "action")))
+    counts.update(dict(_counted(audited(since, onset), "action")))
     marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)
     counts.update(dict(_counted(marks, "kind")))
     window, observed = REACH.total_seconds(), RECORD_DAYS.total_seconds()

@@ -3,7 +3,12 @@
 An objective promises that a share of at least `target` of what is counted (seconds, events) is good.
 
     burn rate of w    (bad / total in w) / (1 - target)     1: the budget lasts exactly as long as its window
-    left              (1 - target) * total - bad            of the whole window; below 0 it is overspent
+    left              (1 - target) * total - bad            of what was counted; below 0 it is overspent
+    window budget     (1 - target) * total * W / n          W: minutes of the window, n: that were counted
+
+What is left steers: no loop spends on the credit of seconds that are yet to come. People see the budget of
+the whole window, as if the rest of it were like what was counted: 20 bad seconds in an objective's first five
+minutes are no month's budget.
 
 Two windows at once (Beyer et al., The Site Reliability Workbook, 5): the long one says that it matters, the
 short one that it goes on, so the lesser of both rates is judged. What was not counted (nobody watched, or
@@ -101,6 +106,11 @@ class MinuteCounts:
         """Of the whole window."""
         return self.over(self._bad.size)
 
+    @property
+    def minutes(self) -> int:
+        """Of the window."""
+        return self._bad.size
+
     def _has(self, minute: int) -> bool:
         return 0 <= self._now_minute - minute < self._bad.size
 
@@ -122,6 +132,11 @@ def pair_rate(counts: MinuteCounts, pair: BurnPair, target: float) -> float | No
 def allowed(counted: Counted, target: float) -> float:
     """How much of what was counted may be bad."""
     return (1 - target) * counted.total
+
+
+def window_budget(counted: Counted, target: float, minutes: int) -> float | None:
+    """How much may be bad in the whole window of so many minutes; None where nothing was counted."""
+    return allowed(counted, target) * minutes / counted.minutes if counted.minutes else None
 
 
 def left_share(counted: Counted, target: float) -> float | None:

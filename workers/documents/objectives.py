@@ -6,8 +6,10 @@ from queues.stored_document import StoredDocument
 class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
     """target: the share that is promised, of what is counted over window_days. kind, subject: of what; a
     subject "" is each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for
-    nothing that a loop does). bad, total: what was counted. left: how much more may be bad; left_share: of
-    the budget; None where nothing was counted. bad_per_second, per_second: now; None while that is not known.
+    nothing that a loop does). bad, total: what was counted. left: how much more of that may be bad;
+    left_share: of its budget; None where nothing was counted. window_budget: how much may be bad in the whole
+    window, if the rest of it is like what was counted. bad_per_second, per_second: now; None while that is
+    not known.
     burn: pair of windows → the burn rate that is judged (`controllers.design.error_budget`). last_error: why
     it is not counted.
     """
@@ -22,7 +24,13 @@ class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
     total: float = 0.0
     left: float = 0.0
     left_share: float | None = None
+    window_budget: float | None = None
     bad_per_second: float | None = None
     per_second: float | None = None
     burn: dict[str, float | None] = {}
     last_error: str | None = None
+
+    @property
+    def window_left_share(self) -> float | None:
+        """Of the budget of the whole window; below 0 it is overspent."""
+        return 1 - self.bad / self.window_budget if self.window_budget else None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from django.db import DatabaseError
 
-from controllers.design.error_budget import PAIRS, MinuteCounts, allowed, left_share, pair_rate
+from controllers.design.error_budget import PAIRS, MinuteCounts, allowed, left_share, pair_rate, window_budget
 from queues.errors import BadInput
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -87,6 +87,7 @@ class ObjectiveTally:
             total=round(whole.total, DIGITS),
             left=round(allowed(whole, row.target) - whole.bad, DIGITS),
             left_share=None if share is None else round(share, 6),
+            window_budget=_rounded(window_budget(whole, row.target, self.counts.minutes)),
             bad_per_second=None if self.now is None else round(self.now[0], DIGITS),
             per_second=None if self.now is None else round(self.now[1], DIGITS),
             burn={pair.name: _rounded(pair_rate(self.counts, pair, row.target)) for pair in PAIRS},

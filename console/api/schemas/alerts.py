@@ -407,8 +407,11 @@ class ObjectiveStatus(ApiAnswer):
     pays_for: PaysFor
     bad: float
     total: float = Field(description="What was counted in the window; what is unknown is not.")
-    left: float = Field(description="How much more may be bad; below 0 it is overspent.")
-    left_share: float | None = Field(description="Of the budget; null: nothing was counted.")
+    left: float = Field(description="How much more of that may be bad; below 0 it is overspent. It steers.")
+    left_share: float | None = Field(description="Of that budget; null: nothing was counted.")
+    window_budget: float | None = Field(
+        description="How much may be bad in the whole window, if the rest is like what was counted."
+    )
     bad_per_second: float | None
     per_second: float | None
     burn: dict[str, float | None] = Field(description="By pair of windows: how many times as fast as it may.")

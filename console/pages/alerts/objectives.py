@@ -50,6 +50,12 @@ class ListedObjective:
     burn: float | None
     state: str  # of its budget, as a node's
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether as much was missed as may be in the whole window."""
+        left = self.status.window_left_share if self.status else None
+        return left is not None and left <= 0
+
 
 @dataclass(frozen=True)
 class BurnSpeed:
@@ -102,12 +108,9 @@ class ObjectiveForm:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenObjective:
-    """The objective whose drawer is open. row: None of a new one; allowed: how much may be missed of what was
-    counted.
-    """
+    """The objective whose drawer is open. row: None of a new one."""
 
     row: ListedObjective | None
-    allowed: float | None
     name: str
     revision: int | None
     form: ObjectiveForm
@@ -164,7 +167,7 @@ def objectives_page(
 
 
 def _least_left_first(row: ListedObjective) -> tuple[float, str]:
-    share = row.status.left_share if row.status else None
+    share = row.status.window_left_share if row.status else None
     return (2.0 if share is None else share), row.objective.name
 
 
@@ -192,9 +195,9 @@ def _promise(row: Objective) -> str:
 
 def _state(status: ObjectiveStatus | None) -> str:
     """Used up, burning beyond a pair's limit, or well."""
-    if status is None or status.left_share is None:
+    if status is None or status.window_left_share is None:
         return OFFLINE
-    if status.left_share <= 0 or _burns(status, "fast"):
+    if status.window_left_share <= 0 or _burns(status, "fast"):
         return TOOBUSY
     return BUSY if any(_burns(status, pair.name) for pair in PAIRS) else NORMAL
 
@@ -211,7 +214,6 @@ def _opened(listed: ListedObjective | None, document: dict[str, Any], typed: Sub
     form = {name: str(typed.get(name, shown.get(name, ""))) for name in definitions.FIELDS}
     return OpenObjective(
         row=listed,
-        allowed=listed.status.left + listed.status.bad if listed and listed.status else None,
         name=row.name if row else typed.get("name", ""),
         revision=row.revision if row else None,
         form=ObjectiveForm(**form),

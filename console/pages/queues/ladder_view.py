@@ -82,9 +82,9 @@ def _step(place: int, rung: int, saturated: Mapping[str, bool], cap: str, acts: 
     elif place < rung:
         kind, word = "engaged", "enabled" if acts else "would be enabled"
         if saturated.get(name):
-            word += ", exhausted"
+            word += ", can do no more"
     elif saturated.get(name):
-        kind, word = "spent", "exhausted"
+        kind, word = "spent", "can do nothing now"
     else:
         kind, word = "ready", "ready"
     return LadderStep(name, WORDS[name], kind, word)

@@ -17,6 +17,7 @@ OBJECTIVE = {
     "total": 3_600.0,
     "left": -716.4,
     "left_share": -199.0,
+    "window_budget": 5_184.0,
     "burn": {"fast": 20.0, "medium": None, "slow": 200.0},
 }
 # On the console's own database; prints the ids by what they are of.

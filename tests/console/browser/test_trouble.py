@@ -107,6 +107,16 @@ def test_a_failed_pipeline_is_drawn_as_failed_and_its_replicas_are_not_idle(open
     expect(page.locator("section.figures")).to_have_attribute("data-stale", "")
 
 
+def test_the_figures_of_a_node_that_is_lost_are_marked_as_old(open_page, observer):
+    page = open_page("/nodes/n2/")
+    live(page, observer)
+    expect(page.locator("section.figures")).not_to_have_attribute("data-stale", "")
+    observer.publish(lambda s: s["nodes"]["n2"].update(state="OFFLINE", stale=True, age_seconds=14.0))
+    for card in ("figures", "parts-title", "containers-title"):
+        place = "section.figures" if card == "figures" else f"section[aria-labelledby={card}]"
+        expect(page.locator(place)).to_have_attribute("data-stale", "")
+
+
 def test_the_headline_is_two_lines_and_moves_nothing(open_page, observer):
     for viewport in (DESKTOP, PHONE):
         page = open_page("/", viewport=viewport)

@@ -7,6 +7,8 @@ import pytest
 import redis
 from django.utils import timezone
 
+from console.accounts.access import Actor
+from console.audit import audit_log
 from console.incidents import changes
 from console.incidents.change_sources import found_changes
 from console.incidents.keeper import ChangeKeeper
@@ -107,6 +109,15 @@ def test_each_record_is_a_source(people, loop, tmp_path: Path):
     )
     assert found["plan rebalance"].parts == {"queue/alert", "node/n1", "node/n2"}
     assert found["override ended"].parts == {"loop/worker_rate/alert/n1"}
+
+
+def test_a_setting_that_disturbs_nothing_is_none(tmp_path: Path):
+    steering = {"worker_rate/alert/n1 delay", "quota.events_per_second"}
+    for target in ("price.worker_hour", "report.hour", *steering):
+        audit_log.record(Actor("admin", "administrator"), "settings.change", target)
+    now = timezone.now()
+    found = {each.words for each in found_changes(now - MINUTE, now, tmp_path)}
+    assert found == {f"Settings change, {target}" for target in steering}
 
 
 def test_advice_is_no_change(loop, tmp_path: Path):

@@ -12,6 +12,7 @@ from controllers.design.error_budget import (
     burn_rate,
     left_share,
     pair_rate,
+    window_budget,
 )
 
 WINDOW = 4_400  # minutes: more than the longest of the pairs
@@ -119,9 +120,30 @@ def test_a_burn_that_is_over_is_seen_in_the_short_window_first():
     assert pair_rate(counts, PAIRS[0], 0.999) == 0.0
 
 
+@given(st.floats(0, 60), st.floats(60, 6_000), st.integers(1, WINDOW))
+def test_the_budget_of_a_window_is_that_of_what_was_counted_for_all_its_minutes(bad, total, minutes):
+    counts = MinuteCounts(WINDOW, 0)
+    for minute in range(minutes):
+        counts.add(minute, min(bad, total), total)
+    whole = counts.whole()
+    assert window_budget(whole, 0.99, counts.minutes) == pytest.approx(0.01 * total * WINDOW)
+    if minutes == WINDOW:
+        assert window_budget(whole, 0.99, counts.minutes) == pytest.approx(allowed(whole, 0.99))
+
+
+def test_a_bad_quarter_of_a_minute_after_a_start_uses_up_no_month():
+    counts = MinuteCounts(30 * 1_440, 0)
+    for minute in range(5):
+        counts.add(minute, 20.0 if minute == 3 else 0.0, 60.0)
+    whole = counts.whole()
+    assert left_share(whole, 0.99) < 0
+    assert whole.bad / window_budget(whole, 0.99, counts.minutes) < 0.001
+
+
 def test_nothing_counted_is_no_budget_and_no_rate():
     assert burn_rate(Counted(0.0, 0.0, 0), 0.99) is None
     assert left_share(Counted(0.0, 0.0, 0), 0.99) is None
+    assert window_budget(Counted(0.0, 0.0, 0), 0.99, WINDOW) is None
     assert left_share(Counted(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
 
 

@@ -30,17 +30,17 @@ def _burn(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator
 
 
 def _left(objective: ObjectiveStatus) -> str:
-    if objective.left_share is None:
+    if objective.window_left_share is None:
         return "Nothing has been counted yet."
     days = f"{objective.window_days:g} days"
-    if objective.left_share < 0:
-        return f"The budget of {days} is overspent by {-100 * objective.left_share:.0f} %."
-    return f"{100 * objective.left_share:.0f} % of the budget of {days} is left."
+    if objective.window_left_share < 0:
+        return f"The budget of {days} is overspent by {-100 * objective.window_left_share:.0f} %."
+    return f"{100 * objective.window_left_share:.0f} % of the budget of {days} is left."
 
 
 def _spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, objective in evidence.plant.objectives.items():
-        share = objective.left_share
+        share = objective.window_left_share
         spent = None if share is None else 100 * (1 - share)
         said = f"Objective {name}: {100 * objective.target:g} % is promised. {_left(objective)}"
         yield Reading(_labels(name, objective), spent, said)
