@@ -130,6 +130,8 @@ class PipelineProcess:
             while not self._stopping.wait(1.0):
                 self._follow(place, reset=False)
         finally:
+            if self._stopping.is_set():
+                self._statuses.enter_state("stopping")
             for hosted in self._hosted.values():
                 hosted.leave()
 

@@ -39,9 +39,10 @@ class Statuses:
         self._control, self._clock = control, clock
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
+        left = _left(cast(bytes | None, control.get(keys.PIPELINE)))
         self._state = "starting"
-        self._error: str | None = None
-        self._before = _applications(cast(bytes | None, control.get(keys.PIPELINE)))
+        self._end_before = self._error = _end_of(left, clock()) if left else None
+        self._before = dict(left.applications) if left else {}
 
     def board(self, application: Application) -> StatusBoard:
         """A board for an application, or for another version of it: what was counted counts on."""
@@ -64,8 +65,10 @@ class Statuses:
             self._boards.pop(name, None)
 
     def enter_state(self, state: str, error: str | None = None) -> None:
-        """Of the process, which shows as long as it has no application."""
-        self._state, self._error = state, error
+        """Of the process, which shows as long as it has no application. Starting says how the one before
+        ended, where that was not asked for.
+        """
+        self._state, self._error = state, self._end_before if state == "starting" else error
         self.write()
 
     def write(self) -> None:
@@ -86,7 +89,8 @@ class Statuses:
         states = [each.state for each in found.values()]
         if self._state == "failed" or not states:
             states = [self._state]
-        errors = [self._error, *(each.error for each in found.values())]
+        own = self._error if self._state == "failed" or not found else None
+        errors = [own, *(each.error for each in found.values())]
         together = {name: _known(sum, found, name) for name in SUMMED}
         together |= {name: _known(max, found, name) for name in GREATEST}
         free = [each.result_queue.free_bytes for each in found.values()]
@@ -109,12 +113,21 @@ class Statuses:
         )
 
 
-def _applications(text: bytes | None) -> dict[str, ApplicationStatus]:
-    """Those of a status that was left; none when it can't be read."""
+def _left(text: bytes | None) -> PipelineReport | None:
+    """The status that the process before left; None when there is none that can be read."""
     try:
-        return decoded(PipelineReport, text, "pipeline").applications if text else {}
+        return decoded(PipelineReport, text, "pipeline") if text else None
     except BadDocument:
-        return {}
+        return None
+
+
+def _end_of(left: PipelineReport, now: float) -> str | None:
+    """How it ended, as it did not end by request: its error, or that it was gone without a word."""
+    if left.state == "stopping":
+        return None
+    if left.state == "failed" and left.error:
+        return left.error
+    return f"its process was gone without a word, {max(0.0, now - left.at):,.0f} s before this start"
 
 
 def _known(join: Callable[[list[Any]], Any], found: dict[str, ApplicationStatus], name: str) -> Any:

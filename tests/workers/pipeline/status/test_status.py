@@ -273,3 +273,26 @@ def test_what_ended_the_run_before_is_told_until_something_is_worked_again(contr
     assert plain(shown.document({}))["error"] == "a node is away"
     shown.replica("iap1", ReplicaBatch(100.0, 0, 10, 10, 0, 0.2, [], 0.2))
     assert plain(shown.document({}))["error"] is None
+
+
+def test_a_process_that_starts_says_how_the_one_before_ended_unless_that_was_asked_for(control):
+    times = Times()
+    before = Statuses(control, times)
+    before.enter_state("starting")
+    assert json.loads(control.get(keys.PIPELINE))["error"] is None  # the first there is
+    before.board(APPLICATION).enter_state("running")
+    times.now += 12
+    killed = Statuses(control, times)
+    killed.enter_state("starting")
+    said = json.loads(control.get(keys.PIPELINE))
+    assert said["state"] == "starting" and "gone without a word, 12 s before" in said["error"]
+    killed.board(APPLICATION).enter_state("running")
+    assert json.loads(control.get(keys.PIPELINE))["error"] is None
+    killed.enter_state("failed", "Spark is not there")
+    failed = Statuses(control, times)
+    failed.enter_state("starting")
+    assert json.loads(control.get(keys.PIPELINE))["error"] == "Spark is not there"
+    failed.enter_state("stopping")
+    asked = Statuses(control, times)
+    asked.enter_state("starting")
+    assert json.loads(control.get(keys.PIPELINE))["error"] is None
