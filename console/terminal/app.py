@@ -28,11 +28,12 @@ from console.terminal.rows import (
     STYLES,
     TerminalRow,
     TerminalTable,
+    bounded,
     ends_in,
     figures,
 )
 from queues.nodes.node_state import NORMAL
-from queues.stored_document import BadDocument, typed
+from queues.stored_document import typed
 from workers.documents.snapshot import Snapshot
 
 EACH_SECONDS = 1.0
@@ -45,7 +46,7 @@ class Top(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #connection { height: auto; }
+    #connection { height: auto; max-height: 3; }
     #connection.old { background: $error; color: $text; text-style: bold; }
     #headline { height: auto; max-height: 2; text-style: bold; }
     #figures { height: auto; max-height: 2; }
@@ -106,16 +107,18 @@ class Top(App[None]):
 
     def _observe(self) -> None:
         """In a thread of its own: whoever is slow to answer keeps no key waiting."""
-        before = self.seen
+        before, rows = self.seen, self._rows
         try:
             answer = self._call("GET", "/api/v1/live", query=VIEW)
             snapshot = typed(Snapshot, answer["snapshot"], "snapshot")
             seen = before.with_snapshot(snapshot, self._calls.now(), self._clock())
+            now = plant_now(seen, self._clock())
+            rows = {each.name: bounded(each.rows(snapshot, now)) for each in LISTINGS}
         except Refused as error:
             seen = before.with_error(str(error))
-        except (BadDocument, KeyError, TypeError) as error:
+        except Exception as error:  # whatever it answers, it is asked again
             seen = before.with_error(f"What the console answered is no snapshot ({type(error).__name__}).")
-        self.call_from_thread(self._saw, seen)
+        self.call_from_thread(self._saw, seen, rows)
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
         """Raises Refused, whatever goes wrong: a terminal that is watched says so, and tries again."""
@@ -127,12 +130,11 @@ class Top(App[None]):
         except Exception as error:
             raise Unanswered(f"The console failed ({type(error).__name__}).") from error
 
-    def _saw(self, seen: Seen) -> None:
+    def _saw(self, seen: Seen, rows: dict[str, list[TerminalRow]]) -> None:
         self._is_asking = False
-        is_new = seen.snapshot is not self.seen.snapshot
         self.seen = seen
-        if is_new and seen.snapshot is not None:
-            self._fill(seen.snapshot)
+        if rows is not self._rows:
+            self._fill(rows)
         self._show_age()
 
     def _send(self, act: Act, why: str, minutes: float | None, key: str) -> None:
@@ -168,18 +170,16 @@ class Top(App[None]):
         in_force = len(snapshot.overrides) + len(snapshot.hands)
         words = f" · incidents {len(calling(snapshot))} · in force {in_force}"
         ends = [each.expires_at for each in snapshot.overrides if each.expires_at is not None]
-        return f"{words}, next ends in {ends_in(min(ends), self._plant_now())}" if ends else words
+        return (
+            f"{words}, next ends in {ends_in(min(ends), plant_now(self.seen, self._clock()))}"
+            if ends
+            else words
+        )
 
-    def _plant_now(self) -> float:
-        """By the plant's clock."""
-        snapshot = self.seen.snapshot
-        at = snapshot.at if snapshot is not None and snapshot.at is not None else 0.0
-        return at + self.seen.age_at(self._clock())
-
-    def _fill(self, snapshot: Snapshot) -> None:
+    def _fill(self, rows: dict[str, list[TerminalRow]]) -> None:
+        self._rows = rows
         for each in LISTINGS:
-            self._rows[each.name] = rows = each.rows(snapshot, self._plant_now())
-            self._refill(each, self._table(each.name), rows)
+            self._refill(each, self._table(each.name), rows[each.name])
         self._show_detail()
 
     def _refill(self, listing: TerminalTable, table: DataTable[Text], rows: Sequence[TerminalRow]) -> None:
@@ -266,3 +266,9 @@ class Top(App[None]):
     def _changes_of(self, row: TerminalRow) -> Callable[[], Any] | None:
         number = row.incident
         return None if number is None else lambda: self._call("GET", f"/api/v1/alerts/{number}/changes")
+
+
+def plant_now(seen: Seen, now: float) -> float:
+    """By the plant's clock."""
+    at = seen.snapshot.at if seen.snapshot is not None else None
+    return (at or 0.0) + seen.age_at(now)

@@ -48,6 +48,8 @@ class More(ModalScreen[None]):
             lines = change_lines(self._changes())
         except Refused as error:
             lines = [f"What changed is not known: {error}"]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            lines = ["What changed is not known: what the console answered is no list of changes."]
         self.app.call_from_thread(self._show, lines)
 
     def _show(self, lines: Sequence[str]) -> None:

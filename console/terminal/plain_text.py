@@ -11,8 +11,12 @@ def plain_text(value: Any, longest: int = 2000) -> str:
     """In one line, as characters that can be shown: whatever steers a terminal or turns its reading direction
     becomes a question mark.
     """
-    words = " ".join(str(value)[:longest].split())
-    return "".join(each if each.isprintable() else UNPRINTABLE for each in words)
+    return plain_line(" ".join(str(value)[:longest].split()))
+
+
+def plain_line(text: str) -> str:
+    """The same of a line whose spaces stay, however long."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else UNPRINTABLE for c in text)
 
 
 def cell(value: Any, style: str = "") -> Text:

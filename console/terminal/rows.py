@@ -21,6 +21,7 @@ from workers.snapshot.states.evaluate import states_of
 
 GLYPHS = {IDLE: "○", NORMAL: "●", BUSY: "▲", TOOBUSY: "■", OFFLINE: "◌"}
 STYLES = {IDLE: "blue", NORMAL: "green", BUSY: "bold yellow", TOOBUSY: "bold red", OFFLINE: "dim"}
+MOST_ROWS = 500
 HOLD, PAUSE, PAUSE_INTAKE, ACKNOWLEDGE, END = "hold", "pause", "pause_intake", "acknowledge", "end"
 
 
@@ -178,7 +179,7 @@ def _override(override: OverrideStatus, now: float) -> TerminalRow:
 def _hand(hand: HandStatus, now: float) -> TerminalRow:
     words = f"{hand.kind} {hand.value}"
     return TerminalRow(
-        f"{hand.kind} {hand.of}",
+        f"{hand.kind} {hand.of} {hand.value}",
         (cell(ends_in(hand.until, now)), cell(words), cell(hand.of), cell(hand.owner), cell(hand.reason)),
         details=[f"{words} of {hand.of}: it is ended on its page"],
     )
@@ -187,6 +188,15 @@ def _hand(hand: HandStatus, now: float) -> TerminalRow:
 def ends_in(until: float | None, now: float) -> str:
     """The time that is left."""
     return "no end" if until is None else formatted(max(0.0, until - now), "countdown")
+
+
+def bounded(rows: list[TerminalRow]) -> list[TerminalRow]:
+    """No more than a terminal can draw each second, one row a subject; how many more there are is said."""
+    once = list({row.key: row for row in rows}.values())
+    if len(once) <= MOST_ROWS:
+        return once
+    more = f"{len(once) - MOST_ROWS:,} more are not shown here; the pages have all."
+    return [*once[:MOST_ROWS], TerminalRow("(more)", [cell("…"), cell(more)])]
 
 
 WORST = ("State", "What", "Finding")

@@ -3,17 +3,23 @@
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
+import orjson
 
 from console.accounts.access import Actor
 from console.api.request import in_process
+from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
+MOST_BYTES = 64_000_000  # of an answer, unpacked
+WHOLE_ADDRESS = "takes a console's whole address, such as https://weir.example.org."
+LONGEST_REFUSAL = 1_000  # characters
+PACKED = "gzip"  # at most a thousandfold; packed twice, a few bytes would be more than memory has
 
 
 class Refused(Exception):  # noqa: N818 - the API has answered, with a no
@@ -41,7 +47,8 @@ class Calls(ABC):
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
         address = f"{path}?{urlencode(given, doseq=True)}" if given else path
         content = b"" if body is None else json.dumps(body).encode()
-        return read(*self._send(method, address, content, key))
+        status, pieces = self.send(method, address, content, key)
+        return read(status, b"".join(pieces))
 
     @abstractmethod
     def now(self) -> float:
@@ -50,8 +57,8 @@ class Calls(ABC):
         """
 
     @abstractmethod
-    def _send(self, method: str, address: str, content: bytes, key: str) -> tuple[int, bytes]:
-        """The status and the body of the answer. Raises Unanswered where there is none."""
+    def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
+        """The status and the pieces of the body of the answer. Raises Unanswered where there is none."""
 
 
 class InProcess(Calls):
@@ -63,18 +70,34 @@ class InProcess(Calls):
     def now(self) -> float:
         return time.time()
 
-    def _send(self, method: str, address: str, content: bytes, key: str) -> tuple[int, bytes]:
-        status, pieces = in_process.call(method, address, content, self._actor)
-        return status, b"".join(pieces)
+    def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
+        return in_process.call(method, address, content, self._actor)
 
 
 class Remote(Calls):
-    """The API of a console elsewhere, with a token."""
+    """The API of a console elsewhere, with a token, which goes nowhere else: a redirect is refused. An answer
+    has an end: MOST_BYTES, and timeout_seconds from its first byte to its last; unless it is an export, which
+    is as long as what is exported.
+    """
 
-    def __init__(self, url: str, token: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        self._client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_seconds)
-        self._answered_at = 0.0
+    def __init__(
+        self, url: str, token: str, timeout_seconds: float = TIMEOUT_SECONDS, has_end: bool = True
+    ) -> None:
+        """Raises BadInput naming url or token."""
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Accept-Encoding": PACKED,
+        }
+        if not token.isascii() or not token.isprintable():
+            raise BadInput("token", "takes the characters of a token alone.")
+        try:
+            self._client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_seconds)
+        except httpx.InvalidURL:
+            raise BadInput("url", WHOLE_ADDRESS) from None
+        if self._client.base_url.scheme not in ("http", "https") or not self._client.base_url.host:
+            raise BadInput("url", WHOLE_ADDRESS)
+        self._timeout_seconds, self._has_end, self._answered_at = timeout_seconds, has_end, 0.0
 
     def close(self) -> None:
         """Its connections end."""
@@ -83,32 +106,64 @@ class Remote(Calls):
     def now(self) -> float:
         return self._answered_at
 
-    def _send(self, method: str, address: str, content: bytes, key: str) -> tuple[int, bytes]:
+    def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
         headers = {"Idempotency-Key": key} if key else {}
         try:
-            answer = self._client.request(method, address, content=content, headers=headers)
+            with self._client.stream(method, address, content=content, headers=headers) as answer:
+                pieces = self._pieces(answer)
         except httpx.HTTPError as error:
             raise Unanswered(f"The console does not answer ({type(error).__name__}); try again.") from None
         self._answered_at = date_of(answer)
-        return answer.status_code, answer.content
+        return answer.status_code, [b"".join(pieces)]
+
+    def _pieces(self, answer: httpx.Response) -> list[bytes]:
+        """Its whole body. Raises Unanswered where that has no end: what was asked for may be done."""
+        if answer.headers.get("Content-Encoding", PACKED) not in (PACKED, "identity"):
+            raise Unanswered("The console's answer is packed in a way that was not asked for.")
+        began, size, pieces = time.monotonic(), 0, []
+        for piece in answer.iter_bytes():
+            size += len(piece)
+            pieces.append(piece)
+            if self._has_end and size > MOST_BYTES:
+                raise Unanswered(f"The console's answer is longer than {MOST_BYTES // 1_000_000} MB.")
+            if self._has_end and time.monotonic() - began > self._timeout_seconds:
+                raise Unanswered(f"The console's answer takes longer than {self._timeout_seconds:g} s.")
+        return pieces
 
 
 def date_of(answer: httpx.Response) -> float:
     """When it was made by the clock of who made it (whole seconds); by ours where it does not say."""
     try:
         return parsedate_to_datetime(answer.headers["Date"]).timestamp()
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return time.time()
 
 
 def read(status: int, content: bytes) -> Any:
-    """The document of an answer. Raises Refused with what a refusal says, field by field."""
+    """The document of an answer. Raises Refused with what a refusal says."""
+    if status >= 300:
+        raise Refused(refusal_of(status, content))
     try:
-        document = json.loads(content)
+        return orjson.loads(content)
     except ValueError:
         raise Refused(f"The console answered {status} with what is no JSON.") from None
+
+
+def refusal_of(status: int, content: bytes) -> str:
+    """What an answer that is no success says, field by field; where who answers is no console of ours, that
+    too is no more than a sentence.
+    """
     if status < 400:
-        return document
-    errors = document.get("errors", {}) if isinstance(document, dict) else {}
-    said = " ".join(f"{field}: {' '.join(messages)}" for field, messages in errors.items())
-    raise Refused(said or f"The console answered {status}.")
+        return f"The console answered {status}, a redirect; give the address that it leads to."
+    try:
+        document = orjson.loads(content)
+    except ValueError:
+        return f"The console answered {status} with what is no JSON."
+    errors = document.get("errors") if isinstance(document, dict) else None
+    if not isinstance(errors, dict) or not errors:
+        return f"The console answered {status}."
+    said = (
+        f"{field}: {' '.join(map(str, messages)) if isinstance(messages, list) else messages}"
+        for field, messages in errors.items()
+    )
+    return " ".join(said)[:LONGEST_REFUSAL]

@@ -5,21 +5,23 @@ import json
 import sys
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
+import orjson
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandParser
 
 from console.accounts.access import Actor, queues_of, role_of
-from console.api.request import in_process
+from console.api.request.calls import InProcess, Remote, Unanswered, refusal_of
 from console.api.v1 import api
 from console.management.operations import Operation, named, operations
+from console.terminal.plain_text import plain_line, plain_text
 from queues import environment as variables
 from queues.errors import BadInput
 
-TIMEOUT_SECONDS = 60.0
+EXPORT = "/export"  # how the address of an operation ends whose answer is as long as what it exports
 
 
 class Command(BaseCommand):
@@ -28,7 +30,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
         parser.add_argument("--url", default=variables.URL.text(), help="of a console elsewhere")
-        parser.add_argument("--token", default=variables.TOKEN.text(), help="for --url")
+        parser.add_argument(
+            "--token",
+            default=variables.TOKEN.text(),
+            help="for --url; WEIR_TOKEN does not show it to everybody on this host, as an argument does",
+        )
         parser.add_argument("words", nargs=argparse.REMAINDER, help="a command, and --option value")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -43,10 +49,10 @@ class Command(BaseCommand):
             status, pieces = self._ask(operation, operation.address(words), query, body, options)
         except BadInput as error:
             self._refuse(str(error), 2)
-        except httpx.HTTPError as error:
-            self._refuse(f"--url does not answer: {error}", 1)
-        if status >= 400:
-            self._refuse(sentence(b"".join(pieces)), 2 if status < 500 else 1)
+        except Unanswered as error:
+            self._refuse(f"--url: {error}", 1)
+        if status >= 300:
+            self._refuse(refusal_of(status, b"".join(pieces)), 2 if status < 500 else 1)
         for piece in pieces:
             self.stdout.write(shown(piece, self.stdout.isatty()), ending="")
         self.stdout.write("")
@@ -61,12 +67,15 @@ class Command(BaseCommand):
     ) -> tuple[int, Iterable[bytes]]:
         path = f"{address}?{urlencode(query, doseq=True)}" if query else address
         content = json.dumps(body).encode() if operation.body or body else b""
+        # Under a key, so that trying again does nothing twice.
+        key = "" if operation.method == "GET" else uuid.uuid4().hex
         if options["url"]:
-            return remotely(operation.method, options["url"].rstrip("/") + path, content, options["token"])
-        return in_process.call(operation.method, path, content, acting(options["user"]))
+            console = Remote(options["url"], options["token"], has_end=not operation.path.endswith(EXPORT))
+            return console.send(operation.method, path, content, key)
+        return InProcess(acting(options["user"])).send(operation.method, path, content)
 
     def _refuse(self, text: str, status: int) -> None:
-        self.stderr.write(" ".join(text.split()))
+        self.stderr.write(plain_text(text))
         sys.exit(status)
 
 
@@ -108,30 +117,12 @@ def acting(username: str | None) -> Actor:
     return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)
 
 
-def remotely(method: str, url: str, content: bytes, token: str) -> tuple[int, Iterable[bytes]]:
-    """The same over HTTP, under a key, so that trying again does nothing twice."""
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    if method != "GET":
-        headers["Idempotency-Key"] = uuid.uuid4().hex
-    answer = httpx.request(method, url, content=content, headers=headers, timeout=TIMEOUT_SECONDS)
-    return answer.status_code, [answer.content]
-
-
 def shown(piece: bytes | str, on_terminal: bool) -> str:
-    """An answer; JSON indented for eyes, as it is for programs."""
-    text = piece.decode() if isinstance(piece, bytes) else piece
-    if on_terminal and text.startswith("{"):
-        try:
-            return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-        except ValueError:
-            return text
-    return text
-
-
-def sentence(body: bytes) -> str:
-    """A refusal of the API in one line that names the field."""
-    try:
-        errors = json.loads(body)["errors"]
-        return " ".join(f"{field}: {' '.join(messages)}" for field, messages in errors.items())
-    except (ValueError, KeyError, TypeError):
-        return body.decode(errors="replace")[:200]
+    """An answer: as it is for programs; for eyes JSON indented, and nothing that steers their terminal."""
+    text = piece.decode(errors="replace") if isinstance(piece, bytes) else piece
+    if not on_terminal:
+        return text
+    if text.startswith("{"):
+        with suppress(ValueError):  # no JSON, or deeper than anybody reads: as it is
+            text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+    return "\n".join(plain_line(each) for each in text.split("\n"))

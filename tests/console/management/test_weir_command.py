@@ -5,6 +5,7 @@ import json
 import shlex
 from typing import Any
 
+import httpx
 import pytest
 from django.core.management import call_command
 from django.test import Client
@@ -13,6 +14,7 @@ from console.accounts import access
 from console.accounts.access import ACTIONS
 from console.api.v1 import api
 from console.management.commands import publish, weir
+from console.management.commands.weir import shown
 from console.management.operations import named, operations
 from console.models import AuditEntry
 from queues.errors import BadInput
@@ -131,17 +133,44 @@ def test_an_export_is_written_as_it_comes(loop, monkeypatch):
 def test_over_http_it_says_the_same(loop, secrets, monkeypatch):
     """The request that would travel is handed to the console as it is."""
 
-    def request(method: str, url: str, content: bytes, headers: dict[str, str], timeout: float) -> Any:
-        path = url.removeprefix("http://elsewhere")
-        answer = Client().generic(method, path, content, headers["Content-Type"], headers=headers)
-        return type("Answer", (), {"status_code": answer.status_code, "content": answer.content})
+    def handed(request: httpx.Request) -> httpx.Response:
+        path = request.url.raw_path.decode()
+        headers = {name: value for name, value in request.headers.items() if name != "host"}
+        answer = Client().generic(
+            request.method, path, request.content, request.headers["Content-Type"], headers=headers
+        )
+        return httpx.Response(answer.status_code, content=answer.content, headers=dict(answer.headers))
 
-    monkeypatch.setattr(weir.httpx, "request", request)
+    client, transport = httpx.Client, httpx.MockTransport(handed)
+    monkeypatch.setattr(httpx, "Client", lambda **given: client(**given, transport=transport))
     there = f"--url http://elsewhere/ --token {secrets['operator']}"
     assert run(f"{there} loops {loop.pk} mode --mode advise --reason x")["mode"] == "advise"
     status, said = refusal(f"{there} settings plan.expires_seconds change --value 90 --reason x")
     assert status == 2 and said.startswith("role:")
     assert noted("token:of-operator")
+
+
+def test_a_console_elsewhere_steers_no_terminal():
+    hostile = "\x1b]0;owned\x07\x9b2J\u202eb"
+    said = shown(json.dumps({"a": hostile}, ensure_ascii=False).encode(), True)
+    assert json.loads(said) == {"a": "\x1b]0;owned\x07?2J?b"} and "\x1b" not in said  # escaped by JSON
+    assert shown(f"a,b\r\n{hostile}\xff\n".encode(), True) == "a,b?\n?]0;owned??2J?bÿ\n"
+    assert shown(b"\xff", False) == "\ufffd" and shown(hostile, False) == hostile
+    deep = b'{"a":' * 5_000 + b"1" + b"}" * 5_000
+    assert shown(deep, True) == deep.decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (302, b"", "The console answered 302, a redirect; give the address that it leads to."),
+        (422, b'{"errors": {"\\u001b[2J": "x\\ny"}}', "?[2J: x y"),
+    ],
+)
+def test_what_a_console_elsewhere_refuses_is_a_plain_line(status, body, said, monkeypatch):
+    client, transport = httpx.Client, httpx.MockTransport(lambda _: httpx.Response(status, content=body))
+    monkeypatch.setattr(httpx, "Client", lambda **given: client(**given, transport=transport))
+    assert refusal("--url http://elsewhere loops") == (2, said)
 
 
 # What a page posts → the command that does it. A page that posts something new stands here, too.

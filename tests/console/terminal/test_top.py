@@ -1,7 +1,7 @@
 """weir top by its keys, on a console that is really served: what it shows, and what a person does there."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,10 +28,10 @@ class Line(Remote):
 
     is_cut, lost = False, 0
 
-    def _send(self, method: str, address: str, content: bytes, key: str) -> tuple[int, bytes]:
+    def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
         if self.is_cut:
             raise Unanswered("The console does not answer (ConnectError); try again.")
-        answer = super()._send(method, address, content, key)
+        answer = super().send(method, address, content, key)
         if method == "POST" and self.lost:
             self.lost -= 1
             raise Unanswered("The console does not answer (ReadTimeout); try again.")
@@ -169,6 +169,15 @@ async def test_what_is_old_is_never_shown_as_live(line, observed):
         observed(at=time.time() - 90)
         await until(pilot, lambda: "OBSERVER SILENT" in screen(app))
         assert "2 min old" in screen(app)
+
+
+async def test_what_can_not_be_listed_is_not_shown_as_live(line, observed):
+    async with opened(line) as (app, pilot):
+        await until(pilot, lambda: observed() or "Live: " in screen(app))
+        observed(states={"queue/gone": {"kind": "queue", "name": "gone"}})
+        await until(pilot, lambda: "snapshot (KeyError)" in screen(app))
+        assert "DISCONNECTED" in screen(app) and "Was: The only node is normal" in screen(app)
+        await until(pilot, lambda: observed() or "Live: " in screen(app))
 
 
 async def test_text_from_outside_is_plain_on_the_terminal(line, observed):

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from queues import environment as variables
+from queues.errors import BadInput
 
 
 class Command(BaseCommand):
@@ -24,4 +25,9 @@ class Command(BaseCommand):
             if not value:
                 self.stderr.write(f"{name}: is missing; an assistant needs a console's address and a token.")
                 sys.exit(2)
-        server_of(Tools(Remote(options["url"], token))).run("stdio")
+        try:
+            remote = Remote(options["url"], token)
+        except BadInput as error:
+            self.stderr.write(str(error))
+            sys.exit(2)
+        server_of(Tools(remote)).run("stdio")

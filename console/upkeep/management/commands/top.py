@@ -1,4 +1,7 @@
-"""manage.py top: the plant in this terminal, of this console or of one elsewhere (--url, with a token)."""
+"""manage.py top: the plant in this terminal, of this console or of one elsewhere (--url).
+
+The token of one elsewhere comes from the environment: everybody on a host sees a process' arguments.
+"""
 
 import sys
 from typing import Any
@@ -18,8 +21,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
-        parser.add_argument("--url", default=variables.URL.text(), help="of a console elsewhere")
-        parser.add_argument("--token", default=variables.TOKEN.text(), help="for --url")
+        parser.add_argument(
+            "--url", default=variables.URL.text(), help="of a console elsewhere, with the token in WEIR_TOKEN"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         # Imported here: no other command needs what draws in a terminal.
@@ -38,8 +42,9 @@ class Command(BaseCommand):
 def calls_of(options: dict[str, Any]) -> tuple[Calls, str]:
     """The way to the console, and its name. Raises BadInput."""
     if options["url"]:
-        if not options["token"]:
-            raise BadInput("--token", f"is missing; a console elsewhere takes one ({variables.TOKEN.name}).")
-        return Remote(options["url"], options["token"], TIMEOUT_SECONDS), options["url"]
+        token = variables.TOKEN.text()
+        if not token:
+            raise BadInput(variables.TOKEN.name, "is missing; a console elsewhere takes a token.")
+        return Remote(options["url"], token, TIMEOUT_SECONDS), options["url"]
     actor = acting(options["user"])
     return InProcess(actor), f"this console, as {actor.name.removeprefix('manage.py:')}"
