@@ -195,10 +195,12 @@ def scenarios() -> str:
 
 def commands() -> str:
     """What each command's module says of itself; it is read, not imported."""
-    folder = Path(__file__).resolve().parents[1] / "management" / "commands"
-    files = sorted(file for file in folder.glob("*.py") if file.stem != "__init__")
+    console = Path(__file__).resolve().parents[1]
+    files = [each for each in console.glob("**/management/commands/*.py") if each.stem != "__init__"]
     told = {file.stem: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
-    rows = ((f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in told.items())
+    rows = (
+        (f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in sorted(told.items())
+    )
     return (
         "# Commands\n\n`manage.py NAME --help` lists the options. Documents go in and out as JSON; exit"
         " status 0 is done, 1 failed, 2 bad input.\n\n" + table(("Command", "What it does"), rows)

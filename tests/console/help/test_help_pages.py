@@ -3,8 +3,9 @@
 import re
 
 import pytest
+from django.core.management import get_commands
 
-from console.help import contents
+from console.help import contents, reference
 from console.help.rendering import rendered
 from console.pages.frame.frame import RAIL
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -84,3 +85,9 @@ def test_a_rule_may_name_another_runbook(settings):
     assert runbook.path(own) == runbook.address(own) == "https://wiki/nodes"
     shipped = AlertRule(name="node-lost", condition="node_lost")
     assert runbook.address(shipped) == "https://weir.example/help/operate/alerts/node-lost/"
+
+
+def test_every_command_of_ours_is_on_the_page_of_commands():
+    ours = {name for name, application in get_commands().items() if str(application).startswith("console")}
+    assert {"weir", "top", "assistant"} <= ours
+    assert ours == set(re.findall(r"^\| `(\w+)` \|", reference.commands(), re.MULTILINE))
