@@ -1,35 +1,17 @@
-"""Prometheus' HTTP API, as far as it is asked: one number now, series over a range, and what is scraped.
+"""Prometheus' HTTP API, as far as it is asked: one number now, and what is scraped.
 
 https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
-MOST_SERIES, MOST_POINTS = 20, 1_000
 QUERY_SECONDS = "2s"  # the server itself gives up then
 UNAVAILABLE = 503
-
-
-@dataclass(frozen=True)
-class PromSeries:
-    """One series of an answer: its labels, and (s since 1970, value) in their order."""
-
-    labels: Mapping[str, str]
-    points: Sequence[tuple[float, float]]
-
-    @property
-    def name(self) -> str:
-        """As Prometheus writes it: up{instance="a", job="b"}."""
-        labels = ", ".join(
-            f'{name}="{value}"' for name, value in sorted(self.labels.items()) if name != "__name__"
-        )
-        return f"{self.labels.get('__name__', '')}{{{labels}}}"
 
 
 class PrometheusClient:
@@ -56,16 +38,6 @@ class PrometheusClient:
                 )
             return _number(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise self._confused(error) from error
-
-    def series(self, query: str, start: float, end: float, step_seconds: float) -> list[PromSeries]:
-        """Over a range, the first MOST_SERIES. Raises PlantSilent and PlantConfused."""
-        data = self._data(
-            "query_range", query=query, start=start, end=end, step=step_seconds, timeout=QUERY_SECONDS
-        )
-        try:
-            return [_series(row) for row in data["result"][:MOST_SERIES]]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._confused(error) from error
 
     def targets(self) -> list[Mapping[str, Any]]:
@@ -97,12 +69,6 @@ class PrometheusClient:
 
     def _confused(self, error: Exception) -> PlantConfused:
         return PlantConfused(f"{self._line.name} answers what Prometheus does not ({error!r}).")
-
-
-def _series(row: Mapping[str, Any]) -> PromSeries:
-    numbers = ((float(at), _number(value)) for at, value in row["values"][:MOST_POINTS])
-    labels = {str(name): str(value) for name, value in row["metric"].items()}
-    return PromSeries(labels, [(at, value) for at, value in numbers if value is not None])
 
 
 def _number(text: Any) -> float | None:
