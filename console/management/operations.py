@@ -119,7 +119,10 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) -> None:
-    """A value in its kind; an option of a list may be given again."""
+    """A value in its kind, or null where it may have none; an option of a list may be given again."""
+    if text == "null" and {"type": "null"} in schema.get("anyOf", ()):
+        into[name] = None
+        return
     kinds = _kinds(schema)
     if "array" in kinds:
         whole = _json(name, text) if text.startswith("[") else [text]

@@ -114,6 +114,11 @@ def test_what_is_wrong_is_said_in_one_line_with_status_2_and_changes_nothing(lin
     assert not Override.objects.exists() and not AuditEntry.objects.exists()
 
 
+def test_a_price_is_set_and_taken_back(loop):
+    assert run("settings price.node_hour change --value 0.25 --reason x")["value"] == 0.25
+    assert run("settings price.node_hour change --value null --reason x")["value"] is None
+
+
 def test_without_words_it_lists_every_command():
     output = io.StringIO()
     call_command("weir", stdout=output)
