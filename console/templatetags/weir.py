@@ -58,12 +58,24 @@ VERDICT_WORDS = {
 }
 ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
 TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
+MOST_DECIMALS = 6
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def _fixed(value: float, digits: int) -> str:
     """Rounded as the browser rounds: by the shortest decimal that names the number, halves to even."""
     return f"{Decimal(repr(value)):,.{digits}f}"
+
+
+def _significant(value: float, least: int) -> str:
+    """Three significant digits, but each digit before the point and at least so many after it; at most six
+    after it: less is nobody's money, and what sums of floats are off by.
+    """
+    amount = Decimal(repr(round(float(value), MOST_DECIMALS) or 0.0))
+    text = f"{amount:,.{min(max(2 - amount.adjusted(), least), MOST_DECIMALS)}f}"
+    whole, _, decimals = text.partition(".")
+    kept = decimals.rstrip("0").ljust(least, "0")
+    return f"{whole}.{kept}" if kept else whole
 
 
 def _decimals(limit: float) -> Callable[[float], str]:
@@ -121,7 +133,13 @@ def money(value: Any, price: Any) -> str:
     """An amount of money, in the currency of the prices; without a price it says so, and is never 0."""
     if price is None:
         return "no price set"
-    return UNKNOWN if value is None else f"{value:,.2f}"
+    return UNKNOWN if value is None else _significant(value, 2)
+
+
+@register.filter
+def hours(value: Any) -> str:
+    """An amount of hours, which may be a second's."""
+    return UNKNOWN if value is None else _significant(value, 0)
 
 
 @register.filter

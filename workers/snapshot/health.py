@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from controllers.framework.reason import are, capitalised, counted, listed
+from controllers.framework.reason import are, counted, listed
 from queues.nodes.node_state import BUSY, NORMAL, STATES
 from workers.documents.parts import unready
 from workers.documents.snapshot import PlantHealth, Snapshot
@@ -57,7 +57,7 @@ def _finding(state: SubjectState) -> SubjectFinding:
         subject=f"{state.kind}/{state.name}",
         severity=state.severity,
         sign=state.sign,
-        sentence=capitalised(state.finding),
+        sentence=state.finding,
         step=state.step,
         since=state.since,
     )

@@ -204,6 +204,14 @@ def test_a_phone_shows_the_most_important_columns_without_scrolling(path, heads,
         assert box is not None and box["x"] + box["width"] <= PHONE["width"], head
 
 
+@pytest.mark.slow
+def test_a_phone_shows_every_cost_without_scrolling(open_page, observer, things):
+    """Of the plant and of a loop beside its rivals."""
+    page = open_page(f"/costs/?loop={things['loop']}", viewport=PHONE)
+    widths = "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - each.clientWidth)"
+    assert page.evaluate(widths) == [0, 0]
+
+
 def test_the_keyboard_reaches_everything(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)

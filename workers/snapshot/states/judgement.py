@@ -115,7 +115,7 @@ class Watched:
             word=word or WORDS[severity],
             stale=stale,
             since=self.since(kind, name, severity),
-            finding=ordered[0].sentence if ordered else "",
+            finding=capitalised(ordered[0].sentence) if ordered else "",
             also=[
                 SubjectFinding(
                     subject=f"{kind}/{name}",

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from console.templatetags import weir
 from tests.console.page_text import source_of
 from workers.models import LedgerEntry, Loop, Setting
 
@@ -50,6 +51,28 @@ def test_with_prices_savings_and_the_hold_are_money(browsers, loop, secrets, sto
     assert [each["side"]["name"] for each in found["rivals"]] == ["thesis", "static"]
     plant = browsers["anonymous"].get("/api/v1/costs", headers=headers).json()
     assert plant["nodes_cost"] is None and plant["worker_hours"] is None
+
+
+@pytest.mark.parametrize(
+    ("amount", "money", "hours"),
+    [
+        (0.0, "0.00", "0"),
+        (0.001, "0.001", "0.001"),
+        (0.0005575, "0.000558", "0.000558"),
+        (0.00000123, "0.000001", "0.000001"),
+        (0.1 + 0.2 - 0.3, "0.00", "0"),
+        (-0.0004, "-0.0004", "-0.0004"),
+        (0.5, "0.50", "0.5"),
+        (0.9999, "1.00", "1"),
+        (3.14159, "3.14", "3.14"),
+        (12.345, "12.34", "12.3"),
+        (1234.5, "1,234.50", "1,234"),
+        (7, "7.00", "7"),
+        (None, weir.UNKNOWN, weir.UNKNOWN),
+    ],
+)
+def test_a_small_amount_keeps_its_digits_and_is_not_nothing(amount, money, hours):
+    assert (weir.money(amount, 1.0), weir.hours(amount)) == (money, hours)
 
 
 @pytest.mark.parametrize("hours", ["0", "3", "soon"])
