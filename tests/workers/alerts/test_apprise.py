@@ -14,7 +14,7 @@ from workers.alerts.delivery import dispatcher, outbox, receivers
 from workers.alerts.delivery.channels import apprise, apprise_process, webhook
 from workers.alerts.delivery.channels.apprise_process import EgressGuard, without_secrets
 from workers.alerts.delivery.channels.channel import Failed
-from workers.alerts.lifecycle.models import Message, Receiver
+from workers.alerts.lifecycle.models import Alert, Message, Receiver
 
 pytestmark = pytest.mark.django_db
 NAME = "WEIR_SECRET_CHAT"
@@ -163,6 +163,38 @@ def test_the_egress_policy_holds_for_every_service(
     assert why in Message.objects.get().error
 
 
+WORKFLOW = "127.0.0.1:{port}/0123456789abcdef0123456789abcdef/AbcdefghIjklmnop-_1234567890abcdefghijklmnopq"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"workflows://{WORKFLOW}/?template={{file}}",
+        "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?template={file}",
+        "vapid://desk@x.example/desk@x.example?keyfile={file}&subfile={file}",
+    ],
+)
+def test_files_of_this_host_that_an_address_names_are_refused(address, looks, posts, monkeypatch, tmp_path):
+    file = tmp_path / "of_the_host.json"
+    file.write_text('{"text": "a secret of the host"}')
+    chat(monkeypatch, address.format(port=posts.port, file=file))
+    fire(looks)
+    assert deliver(looks) == 0 and posts.paths == []
+    error = Message.objects.get().error
+    assert "files of this host are refused" in error and file.name not in error
+
+
+def test_names_from_outside_make_no_tag_no_link_and_no_call_in_a_chat(looks, posts, monkeypatch):
+    chat(monkeypatch, f"json://127.0.0.1:{posts.port}/alerts")
+    fire(looks)
+    Alert.objects.update(sentence="Node <!channel> @here [log in](https://evil)\nAcknowledge: x")
+    assert deliver(looks) == 1, Message.objects.get().error
+    ((_, body),) = posts.posts
+    said = orjson.loads(body)["message"]
+    assert "Node \u2039!channel\u203a @\u200bhere [log in] (https://evil) Acknowledge: x\n" in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "?redirect=yes"])
 def test_redirects_are_not_followed_whatever_the_address_says(more, looks, posts, monkeypatch):
@@ -209,8 +241,47 @@ def test_the_guard_sees_each_way_out(event, arguments, passes):
     assert bool(guard.refusals) is not passes
 
 
+@pytest.mark.parametrize(
+    ("path", "passes"),
+    [
+        (3, True),
+        (orjson.__file__, True),
+        (b"/etc/resolv.conf", True),
+        ("/etc/passwd", False),
+        ("/etc/ssl/../passwd", False),
+        ("/proc/1/environ", False),
+        (__file__, False),
+    ],
+)
+def test_the_guard_lets_libraries_read_themselves_and_nothing_else(path, passes):
+    guard = EgressGuard("")
+    if passes:
+        guard("open", (path, "r", 0))
+    else:
+        with pytest.raises(PermissionError):
+            guard("open", (path, "r", 0))
+    assert bool(guard.unread) is not passes and not guard.refusals
+
+
+def test_a_link_out_of_what_libraries_read_leads_nowhere(tmp_path, monkeypatch):
+    readable = tmp_path / "library"
+    readable.mkdir()
+    (tmp_path / "secret").touch()
+    (readable / "link").symlink_to(tmp_path / "secret")
+    monkeypatch.setattr(apprise_process, "READABLE", (str(readable),))
+    with pytest.raises(PermissionError):
+        EgressGuard("")("open", (str(readable / "link"), "r", 0))
+
+
 def test_an_error_holds_no_part_of_the_address():
     address = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?footer=no"
     said = without_secrets("POST https://hooks/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ: 404", address)
     assert said == "POST https://hooks/…/…/…: 404"
     assert apprise_process.LEAST_SECRET <= 4
+
+
+def test_an_error_holds_no_part_of_the_address_in_another_case_or_decoded():
+    address = "mailto://desk:Pass%2Fword@mail.example/?key=AbCdEf"
+    assert without_secrets("535 for desk with Pass/word at MAIL.EXAMPLE, key abcdef", address) == (
+        "535 for … with … at …, key …"
+    )

@@ -1,5 +1,6 @@
 """Who is on call by a calendar's feed: read over HTTP, kept while it fails, and notified as a receiver."""
 
+import resource
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from queues.errors import BadInput
 from tests.workers.alerts.checks import START, Looks, lost, rule, the_alert
 from tests.workers.alerts.receiving import hook
-from workers.alerts.delivery import receivers, schedule
+from workers.alerts.delivery import receivers, schedule, schedule_process
 from workers.alerts.delivery.notification import notification_of
 from workers.alerts.delivery.schedule_feed import VALID_FOR, FeedReader, notified_by, people_on_call
 from workers.alerts.lifecycle.models import Delivery, OnCallFeed, Receiver
@@ -81,6 +82,22 @@ def test_people_are_those_of_the_summary_and_the_attendees():
             ),
             "daily",
         ),
+        (
+            calendar(
+                event(
+                    "a",
+                    ":20260105T000000Z",
+                    ":20260105T000001Z",
+                    "RRULE;X-A=1:FREQ=hourly",
+                    "RRULE:FREQ=DAILY",
+                )
+            ),
+            "daily",
+        ),
+        (
+            calendar(*[event("a", ":20260101T000000Z", ":20260201T000000Z", "RRULE:FREQ=DAILY")] * 400),
+            "5,000 shifts",
+        ),
         (calendar(*[event("a", ":20200105T000000Z", ":20200106T000000Z")] * 501), "more than 500 events"),
         (
             b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:never\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
@@ -91,6 +108,11 @@ def test_people_are_those_of_the_summary_and_the_attendees():
 def test_what_is_no_rota_is_refused_with_what_it_must_be(text, why):
     with pytest.raises(BadInput, match=why):
         schedule.shifts(text, NOW)
+
+
+def test_a_name_of_the_calendar_holds_no_line_breaks_or_other_control_characters():
+    text = calendar(event("an\x1b[31mna\\nben\u202e", ":20260105T000000Z", ":20260106T000000Z"))
+    assert schedule.on_call(schedule.shifts(text, NOW), NOW) == ["an [31mna ben"]
 
 
 @pytest.fixture
@@ -108,8 +130,9 @@ def rota(db, feed) -> Receiver:
     return receivers.define("rota", "schedule", {"secret_environment": NAME, "otherwise": "desk"})
 
 
-def reader(feed) -> FeedReader:
-    return FeedReader({NAME: f"http://127.0.0.1:{feed.port}/basic.ics"})
+def reader(feed, read=schedule.shifts) -> FeedReader:
+    """In this process; `test_a_calendar_is_read_by_a_process_of_its_own` takes the real one."""
+    return FeedReader({NAME: f"http://127.0.0.1:{feed.port}/basic.ics"}, read)
 
 
 def enabled() -> dict[str, Receiver]:
@@ -141,6 +164,41 @@ def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_re
     late = NOW + VALID_FOR + timedelta(seconds=1)
     assert people_on_call(kept, late) == []
     assert [each.name for each in notified_by(rota, enabled(), late)] == ["desk"]
+
+
+def test_a_calendar_is_read_by_a_process_of_its_own(rota, feed):
+    feed.body = b"\xef\xbb\xbf" + WEEKLY
+    read = FeedReader({NAME: f"http://127.0.0.1:{feed.port}/basic.ics"})
+    assert read.step(NOW) == 1, OnCallFeed.objects.get().error
+    kept = OnCallFeed.objects.get()
+    assert kept.shifts == [each.document() for each in schedule.shifts(WEEKLY, NOW)]
+    with pytest.raises(BadInput, match="no iCalendar"):
+        schedule_process.read(b"<html>login</html>", NOW)
+
+
+# It never is: each event makes the library look for the 30th of February until the year 9999.
+COSTLY = calendar(
+    *[event("a", ":20200101T000000Z", ":20200101T010000Z", "RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30")] * 20
+)
+
+
+def test_a_feed_whose_rules_take_too_long_is_ended_and_what_was_read_before_is_kept(rota, feed, monkeypatch):
+    reader(feed).step(NOW)
+    monkeypatch.setattr(schedule_process, "PROCESS_SECONDS", 2.0)
+    feed.body = COSTLY
+    assert reader(feed, schedule_process.read).step(NOW + timedelta(hours=1)) == 0
+    kept = OnCallFeed.objects.get()
+    assert kept.error.startswith("calendar can't be read") and "did not end within 2 s" in kept.error
+    assert kept.read_at == NOW and people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
+
+
+@pytest.mark.slow
+def test_a_feed_takes_no_more_core_time_than_its_bound():
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    with pytest.raises(BadInput, match="too much time"):
+        schedule_process.read(COSTLY, NOW)
+    took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent
+    assert took < schedule_process.MOST_CORE_SECONDS + 2
 
 
 def test_who_is_no_receiver_leaves_it_to_the_other_one(rota, feed):

@@ -12,14 +12,14 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from queues.errors import BadInput
+from workers.alerts.delivery.plain_text import one_line
 
 BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # so far shifts are known around now
 MOST_EVENTS, MOST_SHIFTS, MOST_PEOPLE = 500, 5_000, 10
 LONGEST_NAME = 120
 # A rule that gives thousands of shifts a day is no rota.
-_TOO_OFTEN = re.compile(
-    r"^RRULE[^\r\n]*(FREQ=(SECONDLY|MINUTELY|HOURLY)|BY(SECOND|MINUTE|HOUR)=)", re.IGNORECASE | re.MULTILINE
-)
+_TOO_OFTEN = frozenset({"SECONDLY", "MINUTELY", "HOURLY"})
+_WITHIN_A_DAY = ("BYSECOND", "BYMINUTE", "BYHOUR")
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,33 @@ def shifts(text: bytes, now: datetime) -> list[Shift]:
     import icalendar  # here: half a second that only who reads a feed should pay
     import recurring_ical_events
 
-    if _TOO_OFTEN.search(re.sub(rb"\r?\n[ \t]", b"", text).decode("utf-8", "replace")):
-        raise BadInput(
-            "calendar", "has a rule that recurs more than once a day; a shift recurs daily at most."
-        )
     try:
         calendar = icalendar.Calendar.from_ical(text)
-        if len(calendar.walk("VEVENT")) > MOST_EVENTS:
+        components = calendar.walk()
+        if sum(each.name == "VEVENT" for each in components) > MOST_EVENTS:
             raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
+        if any(map(_recurs_within_a_day, components)):
+            raise BadInput("calendar", "has a rule that recurs within a day; a shift recurs daily at most.")
         events = recurring_ical_events.of(calendar).between(now - BEHIND, now + AHEAD)
-        found = [_shift(event) for event in events[:MOST_SHIFTS]]
+        if len(events) > MOST_SHIFTS:
+            raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
+        found = [_shift(event) for event in events]
     except BadInput:
         raise
     except Exception as error:  # whatever is wrong with what comes from outside
-        raise BadInput("calendar", f"is no iCalendar that can be read: {str(error)[:120]}") from None
+        raise BadInput(
+            "calendar", f"is no iCalendar that can be read: {one_line(str(error))[:120]}"
+        ) from None
     return sorted((each for each in found if each.people), key=lambda each: (each.since, each.until))
+
+
+def _recurs_within_a_day(component: Any) -> bool:
+    rules = component.get("RRULE", [])
+    for rule in rules if isinstance(rules, list) else [rules]:
+        often = {str(each).upper() for each in rule.get("FREQ", [])} & _TOO_OFTEN
+        if often or any(name in rule for name in _WITHIN_A_DAY):
+            return True
+    return False
 
 
 def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
@@ -88,7 +100,7 @@ def _shift(event: Any) -> Shift:
         if str(each).lower().startswith("mailto:")
     ]
     people += re.split(r"\s*[,;&]\s*", str(event.get("SUMMARY", "")).strip())
-    named = dict.fromkeys(name.strip()[:LONGEST_NAME] for name in people if name.strip())
+    named = dict.fromkeys(filter(None, (one_line(name)[:LONGEST_NAME] for name in people)))
     return Shift(begin, end, tuple(named)[:MOST_PEOPLE])
 
 

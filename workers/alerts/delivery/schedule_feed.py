@@ -7,7 +7,7 @@ was read last holds for VALID_FOR; then that other receiver is notified, and the
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -15,8 +15,9 @@ from django.db import DatabaseError, close_old_connections, connections
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.alerts.delivery import schedule
+from workers.alerts.delivery import schedule, schedule_process
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
+from workers.alerts.delivery.schedule import Shift
 from workers.alerts.lifecycle.models import OnCallFeed, Receiver
 from workers.host import egress
 
@@ -62,9 +63,9 @@ class FeedReader:
     def __init__(
         self,
         environment: Mapping[str, str] = variables.PROCESS,
-        transport: httpx.BaseTransport | None = None,
+        read: Callable[[bytes, datetime], list[Shift]] = schedule_process.read,
     ) -> None:
-        self._environment, self._transport = environment, transport
+        self._environment, self._read = environment, read
 
     def step(self, now: datetime) -> int:
         """How many feeds were read; one that fails keeps what it had, and says why."""
@@ -76,7 +77,7 @@ class FeedReader:
                 continue
             feed.tried_at = now
             try:
-                found = schedule.shifts(self._text(receiver), now)
+                found = self._read(self._text(receiver), now)
                 feed.shifts, feed.read_at, feed.error = [each.document() for each in found], now, ""
                 read += 1
             except BadInput as error:
@@ -109,7 +110,7 @@ class FeedReader:
         egress.check_url(url, name)
         try:
             with (
-                egress.client(TIMEOUT_SECONDS, transport=self._transport) as client,
+                egress.client(TIMEOUT_SECONDS) as client,
                 client.stream("GET", url, headers={"Accept": "text/calendar"}) as response,
             ):
                 status, text = response.status_code, egress.read(response, MOST_BYTES + 1)

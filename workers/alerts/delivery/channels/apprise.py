@@ -8,25 +8,21 @@ and is ended when its time is over.
 A chat knows no repetition by its key: a message that was taken while the alerter died may come twice.
 """
 
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import orjson
 from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.delivery.channels.message_text import lines, subject
+from workers.alerts.delivery.plain_text import without_markup
 from workers.alerts.lifecycle.models import Message, Receiver
-from workers.host import egress
-from workers.host.environment import needed, python_path
+from workers.host import bounded_process, egress
+from workers.host.bounded_process import ProcessFailed
 
-COMMAND = (sys.executable, "-m", "workers.alerts.delivery.channels.apprise_process")
-ROOT = Path(__file__).resolve().parents[4]
+MODULE = "workers.alerts.delivery.channels.apprise_process"
 # Beside a request's 10 s, the process needs a second of a core to begin, and longer on a busy host.
 PROCESS_SECONDS = 60.0
 LONGEST_BODY = 20_000
@@ -38,40 +34,16 @@ def send(message: Message, now_seconds: float) -> None:
     order = {
         "address": address_of(message.receiver),
         "kind": _kind(message.content),
-        "title": subject(message.content),
-        "body": "\n".join(lines(message.content))[:LONGEST_BODY],
+        "title": without_markup(subject(message.content)),
+        "body": without_markup("\n".join(lines(message.content)))[:LONGEST_BODY],
         "allowed": settings.WEIR_EGRESS_ALLOW,
     }
     try:
-        # Its whole environment: neither a proxy nor ~/.netrc nor a secret of others is there to be used.
-        done = subprocess.run(
-            COMMAND,
-            input=orjson.dumps(order),
-            capture_output=True,
-            timeout=PROCESS_SECONDS,
-            check=False,
-            env={
-                **needed(variables.PROCESS),
-                variables.PYTHONPATH: python_path(str(ROOT)),
-                "NETRC": "/dev/null",
-            },
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"The chat service did not take it within {PROCESS_SECONDS:.0f} s.") from None
-    answer = _answer(done)
+        answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
+    except ProcessFailed as error:
+        raise Failed(f"The process that sends to the chat service {error}.") from None
     if not answer["sent"]:
         raise Failed(answer["error"])
-
-
-def _answer(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
-    try:
-        answer: dict[str, Any] = orjson.loads(done.stdout)
-    except orjson.JSONDecodeError:
-        # What it says on standard error may hold the address.
-        raise Failed(
-            f"The process that sends to chat ended with {done.returncode}, without a word."
-        ) from None
-    return answer
 
 
 def _kind(content: Mapping[str, Any]) -> str:

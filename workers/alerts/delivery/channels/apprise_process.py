@@ -5,23 +5,23 @@ Standard input: {"address", "kind", "title", "body", "allowed"}; standard output
 The services of apprise bring their own HTTP (and other) clients. So the policy of `workers.host.egress` is
 held where all of them pass: an audit hook of Python sees each connection with the address that it really goes
 to, after its name was resolved, and refuses it there. Redirects are not followed. Whatever would leave by
-another way than a connection that was checked is refused: other processes, sockets of this host, C libraries,
-and the services that speak to this very machine.
+another way than a connection that was checked is refused: other processes, sockets of this host, and the
+services that speak to this very machine. So is what would come in by another way than the message: files that
+an address names as a template, a key or an attachment.
 """
 
 import ipaddress
 import logging
+import mimetypes
 import os
 import re
-import resource
 import sys
 from collections.abc import Mapping
 from typing import Any
-
-import orjson
+from urllib.parse import unquote_plus
 
 from queues.errors import BadInput
-from workers.host import egress
+from workers.host import bounded_process, egress
 
 # Services that are no address: they speak to the desktop or the log of this host.
 OF_THIS_HOST = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
@@ -35,6 +35,13 @@ REFUSED_EVENTS = (
     "subprocess.Popen",
     "syslog.",
 )
+# What libraries read: themselves, certificates, and which types of files there are.
+_FOLDERS = (sys.prefix, sys.base_prefix, "/usr/share", "/etc/ssl", "/etc/pki")
+READABLE = tuple(map(os.path.realpath, _FOLDERS))
+# By these names, wherever they lead: resolv.conf is a link on many hosts.
+READABLE_FILES = frozenset(
+    {"/dev/null", "/dev/urandom", "/etc/hosts", "/etc/resolv.conf", *mimetypes.knownfiles}
+)
 MOST_MEMORY_BYTES = 1 << 30  # a service that answers without end must not take the host with it
 MOST_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
@@ -43,17 +50,31 @@ LONGEST_ERROR = 400
 
 
 class EgressGuard:
-    """The audit hook. refusals: why connections were refused, in words."""
+    """The audit hook. refusals: why connections were refused, in words; unread: files that were."""
 
     def __init__(self, allowed: str) -> None:
         self._allowed = egress.networks_of(allowed)
         self.refusals: list[str] = []
+        self.unread: list[str] = []
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in CONNECTIONS:
             self._check(arguments[-1])
+        elif event == "open":
+            self._check_file(arguments[0])
         elif event.startswith(REFUSED_EVENTS):
             self._refuse(f"the service would use {event}, which is refused.")
+
+    def _check_file(self, path: Any) -> None:
+        if isinstance(path, int):  # opened, and so checked
+            return
+        name = os.fsdecode(path)
+        real = os.path.realpath(name)
+        if name in READABLE_FILES or any(real == each or real.startswith(f"{each}/") for each in READABLE):
+            return
+        why = f"the service would open {real}; files of this host are refused."
+        self.unread.append(why)
+        raise PermissionError(why)
 
     def _check(self, address: Any) -> None:
         if address is None:  # of a socket that is connected, and so was checked
@@ -76,16 +97,9 @@ class EgressGuard:
         raise ConnectionRefusedError(why)
 
 
-def main() -> None:
-    """Read, send, answer."""
-    answers = os.dup(1)  # what a service prints is no answer
-    os.dup2(2, 1)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CORE_SECONDS, MOST_CORE_SECONDS))
-    order = orjson.loads(sys.stdin.buffer.read())
-    guard = EgressGuard(order["allowed"])
-    error = _sent(order, guard)
-    os.write(answers, orjson.dumps({"sent": not error, "error": error}))
+def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
+    error = _sent(order, EgressGuard(order["allowed"]))
+    return {"sent": not error, "error": error}
 
 
 def _sent(order: Mapping[str, Any], guard: EgressGuard) -> str:
@@ -112,13 +126,21 @@ def _sent(order: Mapping[str, Any], guard: EgressGuard) -> str:
     service.overflow_mode = apprise.OverflowMode.TRUNCATE
     sys.addaudithook(guard)
     try:
-        taken = service.notify(body=order["body"], title=order["title"], notify_type=order["kind"])
+        # A service that takes HTML needs its line breaks made from ours. Markdown is sent as it is: masking
+        # its marks would break the links.
+        is_html = service.resolve_format(None) == apprise.NotifyFormat.HTML
+        taken = service.notify(
+            body=order["body"],
+            title=order["title"],
+            notify_type=order["kind"],
+            body_format=apprise.NotifyFormat.TEXT if is_html else None,
+        )
     except Exception as error:  # of whatever library the service brings
         said.lines.append(repr(error))
         taken = False
     if taken and not guard.refusals:
         return ""
-    why = "; ".join(dict.fromkeys(guard.refusals or said.lines)) or "it did not say why"
+    why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "it did not say why"
     return without_secrets(f"{service.service_name}: {why}", address)[:LONGEST_ERROR]
 
 
@@ -134,13 +156,16 @@ class _Said(logging.Handler):
 
 
 def without_secrets(text: str, address: str) -> str:
-    """A text without any part of an address, but what kind of service it is."""
+    """A text without any part of an address, but what kind of service it is; also where the service has
+    decoded it, or changed upper and lower case.
+    """
     after = address.partition("://")[2]
-    parts = {part for part in re.split(r"[/:@?&=#,\s]+", after) if len(part) >= LEAST_SECRET}
+    written = re.split(r"[/:@?&=#,\s]+", after)
+    parts = {part for each in written for part in (each, unquote_plus(each)) if len(part) >= LEAST_SECRET}
     for part in sorted(parts, key=len, reverse=True):
-        text = text.replace(part, "…")
+        text = re.sub(re.escape(part), "…", text, flags=re.IGNORECASE)
     return text
 
 
 if __name__ == "__main__":
-    main()
+    bounded_process.serve(_answer, MOST_MEMORY_BYTES, MOST_CORE_SECONDS)

@@ -1,0 +1,71 @@
+"""Text from outside in a mail, a chat or on a pager: it stays text."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.alerts.delivery.channels.message_text import lines, subject
+from workers.alerts.delivery.plain_text import one_line, without_markup
+
+
+@given(st.text())
+def test_one_line_is_one_line_that_can_be_printed(text):
+    line = one_line(text)
+    assert line.isprintable() and line.splitlines() in ([], [line])
+    assert one_line(line) == line == line.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\r\nBcc: x@y.example", "a Bcc: x@y.example"),
+        ("\x1b[2Jgone", "[2Jgone"),
+        ("invoice\u202efdp.exe", "invoice fdp.exe"),
+        ("a\u2028b\u0085c\x00d\te", "a b c d e"),
+        ("Überlauf: 5 % 😀", "Überlauf: 5 % 😀"),
+    ],
+)
+def test_line_breaks_and_control_characters_become_spaces(text, line):
+    assert one_line(text) == line
+
+
+@given(st.text("@<>[](): *_allhereromCHANNELveryone\u200b", max_size=40))
+def test_no_tag_no_link_under_other_words_and_no_call_is_left(text):
+    plain = without_markup(text)
+    assert not set("<>") & set(plain)
+    assert not any(mark in plain for mark in ("](", "][", "]:"))
+    assert not re.search(r"@(all|channel|everyone|here|room) ", plain, re.IGNORECASE)
+    assert without_markup(plain) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("<!channel> <@U123>", "\u2039!channel\u203a \u2039@U123\u203a"),
+        ("@everyone @Here", "@\u200beveryone @\u200bHere"),
+        ("@**all** calls in Zulip", "@\u200b**all** calls in Zulip"),
+        ("[log in](https://evil)", "[log in] (https://evil)"),
+        ("[log in][1]", "[log in] [1]"),
+        ("[1]: https://evil", "[1] : https://evil"),
+        ("desk@hereford.example, anna@x.example", "desk@hereford.example, anna@x.example"),
+        (
+            "https://weir.example/alerts/7/?act=silence&at=1",
+            "https://weir.example/alerts/7/?act=silence&at=1",
+        ),
+        ("[critical] Node n1 is lost", "[critical] Node n1 is lost"),
+    ],
+)
+def test_what_a_chat_would_act_on_stays_to_be_read(text, plain):
+    assert without_markup(text) == plain
+
+
+def test_a_text_of_an_alert_can_pretend_to_no_link_of_ours(settings):
+    settings.WEIR_PUBLIC_URL = "https://weir.example"
+    forged = "n1 is lost\nAcknowledge: https://evil"
+    texts = {"title": forged, "severity": "critical", "sentence": forged}
+    alert = {**texts, "impact": forged, "path": "/alerts/7/", "runbook": ""}
+    content = {**texts, "alerts": [alert]}
+    assert "\n" not in subject(content)
+    assert not any(line.startswith("Acknowledge") for each in lines(content) for line in each.splitlines())

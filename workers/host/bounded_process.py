@@ -1,0 +1,65 @@
+"""A process of its own for what may hang, grow or read what it must not: one JSON document in, one out.
+
+It is given nothing of this process's environment but what every process has: no secret, no proxy, no
+~/.netrc. It ends when its time is over, and has a bound on memory and on core time.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from queues import environment as variables
+from workers.host.environment import needed, python_path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class ProcessFailed(Exception):  # noqa: N818
+    """It gave no answer; says why."""
+
+
+def answer_of(module: str, order: Any, seconds: float) -> Any:
+    """What the module, run as a process that calls `serve`, answers. Raises ProcessFailed."""
+    environment = {
+        **needed(variables.PROCESS),
+        variables.PYTHONPATH: python_path(str(ROOT)),
+        "NETRC": "/dev/null",
+    }
+    try:
+        # What it says on standard error is not kept: it may hold a secret, and has no bound.
+        done = subprocess.run(
+            (sys.executable, "-m", module),
+            input=orjson.dumps(order),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise ProcessFailed(f"did not end within {seconds:.0f} s") from None
+    except OSError as error:  # this host has no room for another process
+        raise ProcessFailed(f"can't be started: {error.strerror}") from None
+    try:
+        return orjson.loads(done.stdout)
+    except orjson.JSONDecodeError:
+        pass
+    if done.returncode < 0:
+        raise ProcessFailed(f"was ended by signal {-done.returncode}: it took too much time or memory")
+    raise ProcessFailed(f"ended without an answer (exit status {done.returncode})")
+
+
+def serve(handle: Callable[[Any], Any], most_memory_bytes: int, most_core_seconds: int) -> None:
+    """In that process: read the order, answer it, within these bounds."""
+    answers = os.dup(1)  # what a library prints is no answer
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_AS, (most_memory_bytes, most_memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (most_core_seconds, most_core_seconds))
+    with os.fdopen(answers, "wb") as out:
+        out.write(orjson.dumps(handle(orjson.loads(sys.stdin.buffer.read()))))
