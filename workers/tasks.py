@@ -126,7 +126,7 @@ def upkeep() -> None:
 def undo_interventions() -> None:
     """What people did at attached plants and whose end has come. By itself: such a plant may be slow."""
     now = datetime.now(UTC).timestamp()
-    interventions.undo_due(control_server(), adapters.registered(), now, adapters.adapter_of)
+    interventions.undo_due(control_server(), adapters.registered(), now, adapters.bounded)
 
 
 def sweep(topology: Topology) -> int:

@@ -1,5 +1,5 @@
 """What people do to the pipeline: declare applications, go back to a version, steer one that runs.
-Authorised, and audited in the transaction that changes. All raise PermissionDenied, and BadInput naming the
+Authorised, and audited (`console.audit.audit_log`). All raise PermissionDenied, and BadInput naming the
 field; then nothing was changed.
 """
 
@@ -181,8 +181,7 @@ def _order(actor: Actor, application: str, what: str, reason: str, control: redi
     if before.stopped == (what == "stop") and what != "restart":
         is_so = "stopped already" if before.stopped else "not stopped"
         raise BadInput("application", f"{application} is {is_so}.")
-    with transaction.atomic():
-        audit_log.record(actor, f"pipeline.{what}", application, reason=why)
+    with audit_log.attempt(actor, f"pipeline.{what}", application, reason=why):
         done: PipelineOrder = getattr(orders, what)(application, actor.name, why)
         return done
 
@@ -218,10 +217,9 @@ def _steer(
 ) -> None:
     """Under this name of a control that is by name; None takes it away."""
     from_before = _steered(application, control_name, control)
-    with transaction.atomic():
-        target = f"{application}/{name}"
-        noted = {"before": from_before.get(name), "after": value}
-        audit_log.record(actor, "pipeline.steer", target, reason=why, **noted)
+    target = f"{application}/{name}"
+    noted = {"before": {name: from_before.get(name)}, "after": {name: value}}
+    with audit_log.attempt(actor, "pipeline.steer", target, reason=why, **noted):
         steer_named(control, application, control_name, {name: value}, from_before)
 
 

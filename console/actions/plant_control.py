@@ -4,7 +4,6 @@ field, PlantHeld, PlantSilent and PlantConfused.
 """
 
 from collections.abc import Mapping
-from contextlib import closing
 
 import redis
 from django.db import transaction
@@ -42,17 +41,15 @@ def set_parallelism(
     """
     demand(actor, "plant.scale")
     checked = seen.check_tasks(tasks, "tasks")
-    before = {name: seen.operators[name].parallelism for name in checked}
-    with transaction.atomic():
-        audit_log.record(
-            actor,
-            "plant.scale",
-            seen.plant,
-            reason=reason or f"by {holder_name(actor, controller)}",
-            before=before,
-            after=checked,
-        )
-        until = take(actor, seen.plant, control, controller=controller, seconds=seconds)
+    until = take(actor, seen.plant, control, controller=controller, seconds=seconds)
+    with audit_log.attempt(
+        actor,
+        "plant.scale",
+        seen.plant,
+        reason=reason or f"by {holder_name(actor, controller)}",
+        before={name: seen.operators[name].parallelism for name in checked},
+        after=checked,
+    ):
         plant.set_parallelism(checked)
     return until
 
@@ -168,32 +165,38 @@ def intervene(
     demand(actor, "plant.scale")
     why, row, now = read_reason(reason), _row(plant), timezone.now()
     chosen = intervention_named(row, kind)
-    until = Expiry(minutes=minutes).at(now) if chosen.lasting else now
-    after = {"kind": kind, "subject": subject, "value": value, "until": until.isoformat() if until else None}
-    with closing(adapters.adapter_of(row)) as adapter, transaction.atomic():
-        audit_log.record(actor, "plant.intervene", plant, reason=why, after=after)
-        interventions.begin(
+    until = (Expiry(minutes=minutes).at(now) if chosen.lasting else None) or now
+    with adapters.bounded(row) as bounded:
+        intervention = interventions.prepared(
             control,
             plant,
-            adapter,
+            bounded,
             chosen,
             subject.strip(),
             value.strip(),
             by=holder_name(actor),
-            until=until.timestamp() if until else now.timestamp(),
+            until=until.timestamp(),
         )
+        after = {"kind": kind, "subject": intervention.subject, "value": intervention.value}
+        ends = {"until": until.isoformat()} if chosen.lasting else {}
+        with audit_log.attempt(actor, "plant.intervene", plant, reason=why, after=after | ends):
+            interventions.begin(control, plant, bounded, chosen, intervention)
     return chosen
 
 
 def undo_intervention(
     actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str
 ) -> None:
-    """Undo it now."""
+    """Undo it now; where the plant does not follow, it is tried again (`interventions.undo_due`)."""
     demand(actor, "plant.scale")
-    why, row = read_reason(reason), _row(plant)
-    with closing(adapters.adapter_of(row)) as adapter, transaction.atomic():
-        audit_log.record(actor, "plant.undo", plant, reason=why, before={"kind": kind, "subject": subject})
-        interventions.undo(control, plant, adapter, kind, subject)
+    why, row, now = read_reason(reason), _row(plant), timezone.now().timestamp()
+    due = interventions.end(control, plant, kind, subject, now)
+    before = {"kind": kind, "subject": subject, "value": due.value}
+    with (
+        audit_log.attempt(actor, "plant.undo", plant, reason=why, before=before),
+        adapters.bounded(row) as bounded,
+    ):
+        interventions.undo(control, plant, bounded, due, now)
 
 
 def intervention_named(row: RegisteredPlant, name: str) -> InterventionKind:

@@ -1,4 +1,5 @@
-"""The audit: who changed what, why, from where. Written in the same transaction as the change.
+"""The audit: who changed what, why, from where. Written in the same transaction as the change; of what is
+done outside the database, before it is tried (`attempt`).
 
 The database refuses to change or remove what is written (`console.storage.append_only`), and the entries are
 a chain (`console.audit.chain`): write an entry as the last thing of a transaction, since all writers take
@@ -6,7 +7,7 @@ turns.
 """
 
 import ipaddress
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -54,6 +55,29 @@ def record(
         address=actor.address,
         request_id=actor.request_id,
     )
+
+
+@contextmanager
+def attempt(
+    actor: Author,
+    action: str,
+    target: str,
+    *,
+    reason: str = "",
+    before: Any = None,
+    after: Mapping[str, Any] | None = None,
+) -> Iterator[None]:
+    """Note what is tried within: outside the database, where nothing is rolled back. The entry stands before
+    it is tried, so open no transaction around it; what it raises is noted as a second entry, with `failed`.
+    """
+    noted = {"reason": reason, "before": before}
+    record(actor, action, target, after=after, **noted)
+    try:
+        yield
+    except Exception as error:
+        failed = {**(after or {}), "failed": str(error)[:MAXIMUM_TEXT] or type(error).__name__}
+        record(actor, action, target, after=failed, **noted)
+        raise
 
 
 def refused(actor: Author, action: str, target: str = "", reason: str = "", *, after: Any = None) -> None:

@@ -8,13 +8,14 @@ from django.db import transaction
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from workers.control.kinds import registry
+from workers.plants.foreign.interventions import TRY_SECONDS
 
 Row = tuple[str, str, dict[str, Any], int]  # name, task, arguments, seconds
 UPKEEP: tuple[Row, ...] = (
     ("weir: advance plans, restore lost points", "workers.tasks.advance", {}, 1),
     ("weir: manage batch tasks", "workers.tasks.manage_tasks", {}, 2),
     ("weir: upkeep of loops and overrides", "workers.tasks.upkeep", {}, 5),
-    ("weir: undo interventions at attached plants", "workers.tasks.undo_interventions", {}, 10),
+    ("weir: undo interventions at attached plants", "workers.tasks.undo_interventions", {}, TRY_SECONDS),
 )
 
 

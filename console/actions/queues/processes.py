@@ -1,7 +1,5 @@
 """The processes of the plant that ./run supervises: seen, and started again, by administrators."""
 
-from django.db import transaction
-
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from console.connections import supervisor
@@ -21,7 +19,6 @@ def log_lines(actor: Actor, name: str) -> list[str]:
     return supervisor.log_lines(name)
 
 
-@transaction.atomic
 def restart(actor: Actor, name: str, reason: str, at_once: bool = False) -> ProcessRow:
     """Have a process end, and begin anew; at_once: without finishing what it is at. Answers what it was.
     Raises BadInput naming process or reason, NoSupervisor.
@@ -30,6 +27,7 @@ def restart(actor: Actor, name: str, reason: str, at_once: bool = False) -> Proc
     why = read_reason(reason)
     found = supervisor.process(name)
     before = {"state": found.word, "pid": found.pid}
-    audit_log.record(actor, "process.restart", name, reason=why, before=before, after={"at_once": at_once})
-    supervisor.restart(name, at_once)
+    after = {"at_once": at_once}
+    with audit_log.attempt(actor, "process.restart", name, reason=why, before=before, after=after):
+        supervisor.restart(name, at_once)
     return found

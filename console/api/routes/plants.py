@@ -193,7 +193,7 @@ def list_interventions(request: HttpRequest, plant: str) -> dict[str, Any]:
     known = adapters.kinds()[row.kind].interventions if row and row.kind in adapters.kinds() else ()
     return {
         "interventions": [vars(each) for each in known],
-        "in_force": [vars(each) for each in interventions.in_force(control(), plant)],
+        "in_force": [plain(each) for each in interventions.in_force(control(), plant)],
     }
 
 
@@ -204,7 +204,7 @@ def list_interventions(request: HttpRequest, plant: str) -> dict[str, Any]:
 )
 def intervene(request: HttpRequest, plant: str, body: NewIntervention) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
-    plant_control.intervene(
+    done = plant_control.intervene(
         actor,
         plant,
         body.kind,
@@ -214,7 +214,7 @@ def intervene(request: HttpRequest, plant: str, body: NewIntervention) -> dict[s
         minutes=body.minutes,
         reason=body.reason,
     )
-    return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": True}
+    return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting}
 
 
 @router.post("/plants/{plant}/interventions/undo", response=InterventionDone, summary="Undo one at once")

@@ -313,6 +313,8 @@ class InterventionRow(ApiAnswer):
     before: str = Field(description="What it goes back to, as its adapter wrote it.")
     by: str
     until: Instant
+    error: str = Field(description="Why it could not be undone when that was tried last; empty: it was not.")
+    tried_at: Instant | None
 
 
 class PlantInterventions(ApiAnswer):

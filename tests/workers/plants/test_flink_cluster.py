@@ -1,6 +1,7 @@
 """A real Flink job on two slots, rescaled by a loop of Weir through REST when its load steps up, and back."""
 
 from datetime import UTC, datetime
+from itertools import groupby
 
 import pytest
 
@@ -91,7 +92,9 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
     finally:
         watch.close()
     acted = LedgerEntry.objects.filter(loop=loop, applied=True).order_by("id")
-    assert [entry.action["tasks"][operator.name] for entry in acted] == [2, 1]
+    # An order is repeated as long as the cluster has not followed it.
+    ordered = [entry.action["tasks"][operator.name] for entry in acted]
+    assert [tasks for tasks, _ in groupby(ordered)] == [2, 1]
     assert all(entry.error == "" for entry in acted)
     rescaled = " ".join(str(row[1]) for row in shown["Rescales"].rows)
     assert f"{operator.name}: 1 → 2" in rescaled and f"{operator.name}: 2 → 1" in rescaled, rescaled

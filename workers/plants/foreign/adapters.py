@@ -156,5 +156,12 @@ def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> It
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:
         raise UnknownPlant("plant", f"{name} is not registered.")
-    with closing(BoundedPlant(name, within(ORDER_SECONDS, name, adapter_of, row))) as bounded:
-        yield OrderedPlant(row, bounded, by, by_loop)
+    with bounded(row) as plant:
+        yield OrderedPlant(row, plant, by, by_loop)
+
+
+@contextmanager
+def bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
+    """A registered plant, of which everything has an end; its line is closed afterwards."""
+    with closing(BoundedPlant(row.name, within(ORDER_SECONDS, row.name, adapter_of, row))) as plant:
+        yield plant

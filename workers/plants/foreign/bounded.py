@@ -42,6 +42,19 @@ class BoundedPlant(Elastic):
         """The plant is."""
         self._within(self.adapter.release)
 
+    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
+        """The plant's."""
+        found: str = self._within(self.adapter.before, kind, subject, value, earlier)
+        return found
+
+    def intervene(self, kind: str, subject: str, value: str) -> None:
+        """At the plant."""
+        self._within(self.adapter.intervene, kind, subject, value)
+
+    def undo(self, kind: str, subject: str, before: str) -> None:
+        """At the plant."""
+        self._within(self.adapter.undo, kind, subject, before)
+
     def close(self) -> None:
         """At once, or by the order that is late, once that ends: it is not cut off in the midst of it."""
         if not self._late.is_set():
@@ -84,5 +97,5 @@ def within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any
     if errors:
         raise errors[0]
     if not answers:
-        raise PlantLate(f"{plant} did not end its answer within {seconds:g} s.")
+        raise PlantLate(f"{plant} did not end its answer within {seconds:g} s; it may still take effect.")
     return answers[0]

@@ -3,35 +3,36 @@ It is in force until its end, or until somebody undoes it, and all is then as it
 
 What there was before is noted on the control server before anything is done, so that it can be undone
 whatever dies in between. Who begins the same one again changes its end and its value, not what it goes back
-to.
+to. Where the plant does not follow an undo, the note stays, with the reason, and it is tried again.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import closing
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from contextlib import AbstractContextManager
+from typing import cast
 
 import redis
 
 from queues import keys
 from queues.errors import BadInput, WeirError
-from workers.plants.foreign.bounded import within
-from workers.plants.foreign.kind import Adapter, InterventionKind
+from queues.lua.script import script
+from queues.stored_document import StoredDocument, changed, decoded, encoded
+from workers.plants.foreign.bounded import BoundedPlant
+from workers.plants.foreign.kind import HalfUndone, InterventionKind
 from workers.plants.models import RegisteredPlant
+from workers.plants.plant import PlantConfused, PlantSilent
 
 logger = logging.getLogger(__name__)
 LONGEST = 255  # of a subject and a value; a queue's name can be so long
+LONGEST_ERROR = 300
 MOST_IN_FORCE = 100  # at a plant
-GIVE_UP_SECONDS = 3_600.0
-ANSWER_SECONDS = 10.0  # an app with many workers is asked several times
+TRY_SECONDS, GIVE_UP_SECONDS = 10, 3_600.0
+AGAIN = f"It is tried again every {TRY_SECONDS} s for {GIVE_UP_SECONDS / 60:.0f} minutes."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Intervention:
+class Intervention(StoredDocument, frozen=True, kw_only=True):
     """kind: name of its `InterventionKind`. before: what it goes back to, as its adapter wrote it. until:
-    seconds since 1970.
+    seconds since 1970. error: why it could not be undone when that was tried last, at `tried_at`.
     """
 
     kind: str
@@ -40,106 +41,159 @@ class Intervention:
     before: str
     by: str
     until: float
+    error: str = ""
+    tried_at: float | None = None
 
     @property
     def field(self) -> str:
         """Of the hash."""
         return _field(self.kind, self.subject)
 
+    @property
+    def given_up_at(self) -> float:
+        """Seconds since 1970: from then on it is not tried again."""
+        return self.until + GIVE_UP_SECONDS
+
 
 def in_force(control: redis.Redis, plant: str) -> list[Intervention]:
     """The first to end first."""
     stored = cast(dict[bytes, bytes], control.hgetall(keys.PLANT_INTERVENTIONS.of(plant)))
-    found = (Intervention(**json.loads(each)) for each in stored.values())
+    found = (decoded(Intervention, each, "intervention") for each in stored.values())
     return sorted(found, key=lambda each: each.until)
 
 
-def begin(
+def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: float) -> Intervention:
+    """One that is in force is due from now on: whatever dies before it is undone, `undo_due` undoes it.
+    Raises BadInput where it is not in force.
+    """
+    stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.of(plant), _field(kind, subject)))
+    if stored is None:
+        raise BadInput("subject", f"has no {kind[:40].replace('_', ' ')} that is in force.")
+    noted = decoded(Intervention, stored, "intervention")
+    due = changed(noted, until=min(noted.until, now_seconds))
+    _replace(control, plant, noted, encoded(due))
+    return due
+
+
+def prepared(
     control: redis.Redis,
-    plant: str,
-    adapter: Adapter,
+    name: str,
+    plant: BoundedPlant,
     kind: InterventionKind,
     subject: str,
     value: str,
     *,
     by: str,
     until: float,
-) -> None:
-    """Raises BadInput naming subject or value, and what the plant raises. Where the plant fails in the midst
-    of it, it is noted as in force, so that it is undone.
+) -> Intervention:
+    """What is to be begun at the plant of this name, with what it goes back to; nothing is done. Raises
+    BadInput naming subject or value, and what the plant raises.
     """
     if not subject or len(subject) > LONGEST:
         raise BadInput("subject", f"takes {kind.subject}, at most {LONGEST} characters.")
     if len(value) > LONGEST:
         raise BadInput("value", f"takes at most {LONGEST} characters.")
-    noted = {each.field: each for each in in_force(control, plant)}
+    value = value if kind.value else ""
+    noted = {each.field: each for each in in_force(control, name)}
     earlier = noted.get(_field(kind.name, subject))
-    before = earlier.before if earlier else _within(plant, adapter.before, kind.name, subject, value)
-    if not kind.lasting:
-        _within(plant, adapter.intervene, kind.name, subject, value)
-        return
-    if earlier is None and len(noted) >= MOST_IN_FORCE:
+    if kind.lasting and earlier is None and len(noted) >= MOST_IN_FORCE:
         raise BadInput("subject", f"comes after {MOST_IN_FORCE} others that are in force: undo one first.")
-    note = Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
-    _note(control, plant, note)
+    before = plant.before(kind.name, subject, value, earlier.before if earlier else "")
+    return Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
+
+
+def begin(
+    control: redis.Redis, name: str, plant: BoundedPlant, kind: InterventionKind, intervention: Intervention
+) -> None:
+    """Do what was prepared. Raises what the plant raises: where it fails in the midst of it, it is noted as
+    in force, so that it is undone.
+    """
+    if not kind.lasting:
+        _do(plant, intervention, "It may have been done.")
+        return
+    key = keys.PLANT_INTERVENTIONS.of(name)
+    earlier = cast(bytes | None, control.hget(key, intervention.field))
+    control.hset(key, intervention.field, encoded(intervention))
     try:
-        _within(plant, adapter.intervene, kind.name, subject, value)
+        _do(plant, intervention, "It may have been done in part: it is in force until it is undone.")
     except BadInput:  # refused: nothing was done
-        _note(control, plant, earlier) if earlier else _forget(control, plant, note)
+        _replace(control, name, intervention, earlier or b"")
         raise
 
 
-def undo(control: redis.Redis, plant: str, adapter: Adapter, kind: str, subject: str) -> Intervention:
-    """As it was before. Raises BadInput where it is not in force, and what the plant raises; it then still
-    is.
+def undo(
+    control: redis.Redis, name: str, plant: BoundedPlant, intervention: Intervention, now_seconds: float
+) -> None:
+    """What is due is as it was before. Raises what the plant raises: what is left of it is then still in
+    force, and tried again by `undo_due`. One that somebody begins anew meanwhile stays in force.
     """
-    found = {each.field: each for each in in_force(control, plant)}.get(_field(kind, subject))
-    if found is None:
-        raise BadInput("subject", f"has no {kind.replace('_', ' ')} that is in force.")
-    _within(plant, adapter.undo, kind, subject, found.before)
-    _forget(control, plant, found)
-    return found
+    try:
+        plant.undo(intervention.kind, intervention.subject, intervention.before)
+    except WeirError as error:
+        _note_failure(control, name, intervention, error, now_seconds)
+        if isinstance(error, PlantSilent):
+            raise PlantSilent(f"{error} {AGAIN}") from error
+        raise
+    _replace(control, name, intervention, b"")
 
 
 def undo_due(
     control: redis.Redis,
     rows: Iterable[RegisteredPlant],
     now_seconds: float,
-    make: Callable[[RegisteredPlant], Adapter],
+    opened: Callable[[RegisteredPlant], AbstractContextManager[BoundedPlant]],
 ) -> list[Intervention]:
-    """Those whose end has come, of registered plants. One whose plant does not answer is tried again until it
-    is GIVE_UP_SECONDS late: then the plant, or that part of it, is taken to be gone. What is started anew is
-    as its owner set it up.
+    """Those whose end has come, of registered plants; what was undone. One whose plant does not answer is
+    tried again until it is GIVE_UP_SECONDS late: then the plant, or that part of it, is taken to be gone.
+    What is started anew is as its owner set it up.
+
+    A plant is left at its first failure, and asked next time for what was not tried then: what can't be
+    undone keeps nothing else waiting.
     """
     undone: list[Intervention] = []
     for row in rows:
         due = [each for each in in_force(control, row.name) if each.until <= now_seconds]
+        if not due:
+            continue
+        due.sort(key=lambda each: each.tried_at or 0.0)
         try:
-            if due:
-                with closing(make(row)) as adapter:
-                    undone += [undo(control, row.name, adapter, each.kind, each.subject) for each in due]
+            with opened(row) as plant:
+                for each in due:
+                    undo(control, row.name, plant, each, now_seconds)
+                    undone.append(each)
         except WeirError as error:
             logger.warning("What people did at %s can't be undone yet: %s", row.name, error)
-            _give_up(control, row.name, [each for each in due if each.until <= now_seconds - GIVE_UP_SECONDS])
+            _note_failure(control, row.name, due[0], error, now_seconds)  # unless it is noted, or undone
+        _give_up(control, row.name, now_seconds)
     return undone
 
 
-def _give_up(control: redis.Redis, plant: str, late: Iterable[Intervention]) -> None:
-    for each in late:
-        logger.error("%s at %s was never undone: the plant has not answered for an hour.", each.field, plant)
-        _forget(control, plant, each)
+def _do(plant: BoundedPlant, intervention: Intervention, unknown: str) -> None:
+    try:
+        plant.intervene(intervention.kind, intervention.subject, intervention.value)
+    except (PlantSilent, PlantConfused) as error:  # one of its workers may refuse what another has done
+        raise type(error)(f"{str(error).rstrip('.')}. {unknown}") from error
 
 
-def _within(plant: str, call: Callable[..., Any], *arguments: str) -> Any:
-    return within(ANSWER_SECONDS, plant, call, *arguments)
+def _note_failure(
+    control: redis.Redis, plant: str, noted: Intervention, error: WeirError, now_seconds: float
+) -> None:
+    left = error.left if isinstance(error, HalfUndone) else noted.before
+    failed = changed(noted, before=left, error=str(error)[:LONGEST_ERROR], tried_at=now_seconds)
+    _replace(control, plant, noted, encoded(failed))
 
 
-def _note(control: redis.Redis, plant: str, each: Intervention) -> None:
-    control.hset(keys.PLANT_INTERVENTIONS.of(plant), each.field, json.dumps(asdict(each)))
+def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
+    for each in in_force(control, plant):
+        if each.tried_at is not None and each.given_up_at <= now_seconds:
+            logger.error("%s at %s was never undone: %s", each.field, plant, each.error or "no answer")
+            _replace(control, plant, each, b"")
 
 
-def _forget(control: redis.Redis, plant: str, each: Intervention) -> None:
-    control.hdel(keys.PLANT_INTERVENTIONS.of(plant), each.field)
+def _replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) -> None:
+    """Nothing where somebody has noted something else meanwhile; `by` nothing: it is no longer in force."""
+    key = keys.PLANT_INTERVENTIONS.of(plant)
+    control.eval(script("plant/replace_note"), 1, key, noted.field, encoded(noted), by)
 
 
 def _field(kind: str, subject: str) -> str:

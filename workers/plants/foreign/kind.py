@@ -13,7 +13,7 @@ from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection, ProofStatus, SensorStatus
 from workers.plants.foreign.line import PlantClient
-from workers.plants.plant import Elastic
+from workers.plants.plant import Elastic, PlantSilent
 from workers.plants.reached import USUAL, Patience
 
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
@@ -78,6 +78,14 @@ class InterventionKind:
     lasting: bool = True
 
 
+class HalfUndone(PlantSilent):
+    """Of an intervention a part was undone; `left` is what `undo` needs for the rest."""
+
+    def __init__(self, message: str, left: str) -> None:
+        super().__init__(message)
+        self.left = left
+
+
 class Adapter(Elastic):
     """An elastic plant on a line that is to be closed. What is here is that of a plant without controllers of
     its own and with nothing more to show. observe_seconds: between two observations; None: as all plants.
@@ -115,9 +123,10 @@ class Adapter(Elastic):
         """What is rolled out of each part, as `topology` saw it last: a change is a mark on the timeline."""
         return {}
 
-    def before(self, kind: str, subject: str, value: str) -> str:
+    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """What an intervention (one of `AdapterKind.interventions`) would change, as it is now: `undo` gets
-        it. Raises BadInput naming subject or value, and what `topology` raises.
+        it. earlier: what this said when the one began that is in force and begins again; what stood before it
+        stays what it goes back to. Raises BadInput naming subject or value, and what `topology` raises.
         """
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
@@ -126,7 +135,7 @@ class Adapter(Elastic):
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """Let it be as it was before. The same raises."""
+        """Let it be as it was before. The same raises; and HalfUndone where only a part followed."""
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
     def close(self) -> None:

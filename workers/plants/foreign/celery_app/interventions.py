@@ -4,11 +4,11 @@ task. Each by remote control, and with what undoes it.
 
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping
 
 from queues.errors import BadInput
-from workers.plants.foreign.celery_app.remote_control import RemoteControl
-from workers.plants.foreign.kind import InterventionKind
-from workers.plants.plant import PlantSilent
+from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
+from workers.plants.foreign.kind import HalfUndone, InterventionKind
 
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
 INTERVENTIONS = (
@@ -29,68 +29,109 @@ INTERVENTIONS = (
         lasting=False,
     ),
 )
-RATE = re.compile(r"\d{1,9}(\.\d{1,3})?(/[smh])?\Z")
+RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(/[smh])?\Z")
 NONE = "0"
+MOST_NAMED = 20  # of what an app has, in an error
+# Workers say their uptime in whole seconds, and its clock may differ from ours.
+UPTIME_SECONDS = 3.0
 
 
 class AppInterventions:
-    """Of one app. Raises PlantSilent where it does not answer in time, and PlantConfused where it refuses."""
+    """Of one app. Raises PlantSilent where it does not answer in time, and PlantConfused where it refuses.
 
-    def __init__(self, control: RemoteControl) -> None:
-        self._control = control
+    What there was before is noted of each worker, with the time (s since 1970): one that was started anew
+    since is as its owner set it up, and left so.
+    """
 
-    def before(self, kind: str, subject: str, value: str) -> str:
-        """What there is now, as JSON. Raises BadInput naming subject or value."""
-        if kind == PAUSE:
-            return json.dumps(self._takers_of(subject))
-        if kind == LIMIT:
-            return json.dumps(self._limits(subject, value))
-        if value not in ("", "terminate"):
-            raise BadInput("value", f'takes "terminate" or nothing, not {value[:40]!r}.')
-        return ""
+    def __init__(self, control: RemoteControl, clock: Callable[[], float]) -> None:
+        self._control, self._clock = control, clock
+
+    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
+        """What there is now, as JSON; of workers that were there before, as they were then. Raises BadInput
+        naming subject or value.
+        """
+        if kind == REVOKE:
+            if value not in ("", "terminate"):
+                raise BadInput("value", f'takes "terminate" or nothing, not {value[:40]!r}.')
+            return ""
+        if kind == LIMIT and not RATE.match(value):
+            raise BadInput("value", f"takes a rate such as 10/s, 100/m or 5/h, not {value[:40]!r}.")
+        pools = self._control.living()
+        noted = self._still(json.loads(earlier or "{}"), pools)
+        found = self._takers(subject, pools) if kind == PAUSE else self._limits(subject, pools)
+        if not found and not noted:
+            raise BadInput("subject", self._unknown(kind, subject, pools))
+        now = self._clock()
+        return json.dumps({worker: [was, now] for worker, was in found.items()} | noted)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """Do it; what is so already stays."""
+        """Do it; what is so already stays. All workers are asked, whichever does not answer."""
+        pools = self._control.living()
         if kind == PAUSE:
-            for worker in self._takers(subject):
-                self._control.order("cancel_consumer", worker, queue=subject)
+            failed = self._control.order_all(
+                "cancel_consumer", list(self._takers(subject, pools)), queue=subject
+            )
         elif kind == LIMIT:
-            for worker in self._limits(subject, value):
-                self._control.order("rate_limit", worker, task_name=subject, rate_limit=value)
+            takers = list(self._limits(subject, pools))
+            failed = self._control.order_all("rate_limit", takers, task_name=subject, rate_limit=value)
         else:
-            for worker in self._control.pools():
-                self._control.order("revoke", worker, task_id=subject, terminate=value == "terminate")
+            terminate = value == "terminate"
+            failed = self._control.order_all("revoke", list(pools), task_id=subject, terminate=terminate)
+        for error in failed.values():
+            raise error
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """At each worker that answers. Raises PlantSilent for one that does not: it may be late, or gone for
+        """At each worker that answers. Raises HalfUndone where one does not: it may be late, or gone for
         good, and is asked again until it is given up (`workers.plants.foreign.interventions`).
         """
-        noted, living = json.loads(before), self._control.pools()
-        for worker in (each for each in noted if each in living):
-            if kind == PAUSE:
-                self._control.order("add_consumer", worker, queue=subject)
-            else:
-                self._control.order("rate_limit", worker, task_name=subject, rate_limit=noted[worker] or NONE)
-        if away := [each for each in noted if each not in living]:
-            raise PlantSilent(f"{away[0]} does not answer; it is asked again")
+        noted, pools = json.loads(before), self._control.living()
+        here = [worker for worker in self._still(noted, pools) if worker in pools]
+        failed = {worker: f"{worker} does not answer" for worker in noted if worker not in pools}
+        if kind == PAUSE:
+            failed |= _said(self._control.order_all("add_consumer", here, queue=subject))
+        else:
+            limits = {worker: noted[worker][0] or NONE for worker in here}
+            for limit in dict.fromkeys(limits.values()):
+                workers = [worker for worker in here if limits[worker] == limit]
+                answers = self._control.order_all("rate_limit", workers, task_name=subject, rate_limit=limit)
+                failed |= _said(answers)
+        if failed:
+            left = {worker: noted[worker] for worker in failed}
+            raise HalfUndone(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
 
-    def _takers(self, queue: str) -> list[str]:
-        return [worker for worker, pool in self._control.pools().items() if queue in pool.queues]
+    def _still(
+        self, noted: Mapping[str, tuple[str, float]], pools: Mapping[str, WorkerPool]
+    ) -> dict[str, tuple[str, float]]:
+        """Without those that were started anew since."""
+        now = self._clock()
+        return {
+            worker: (was, at)
+            for worker, (was, at) in noted.items()
+            if worker not in pools
+            or (uptime := pools[worker].uptime_seconds) is None
+            or uptime >= now - at - UPTIME_SECONDS
+        }
 
-    def _takers_of(self, queue: str) -> list[str]:
-        """Raises BadInput where there are none."""
-        if takers := self._takers(queue):
-            return takers
-        known = dict.fromkeys(each for pool in self._control.pools().values() for each in pool.queues)
-        said = ", ".join(known) or "none"
-        raise BadInput("subject", f"takes a queue that workers take from ({said}), not {queue!r}.")
+    def _takers(self, queue: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
+        return {worker: "" for worker, pool in pools.items() if queue in pool.queues}
 
-    def _limits(self, task: str, value: str) -> dict[str, str]:
+    def _limits(self, task: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
         """Worker → the task's limit there now."""
-        if not RATE.match(value):
-            raise BadInput("value", f"takes a rate such as 10/s, 100/m or 5/h, not {value[:40]!r}.")
-        limits = self._control.rate_limits(list(self._control.pools()))
-        found = {worker: of[task] for worker, of in limits.items() if task in of}
-        if not found:
-            raise BadInput("subject", f"takes the name of a task that workers know, not {task!r}.")
-        return found
+        limits = self._control.rate_limits(list(pools))
+        return {worker: of[task] for worker, of in limits.items() if task in of}
+
+    def _unknown(self, kind: str, subject: str, pools: Mapping[str, WorkerPool]) -> str:
+        if kind == LIMIT:
+            return f"takes the name of a task that workers know, not {subject!r}."
+        known = _some(each for pool in pools.values() for each in pool.queues)
+        return f"takes a queue that workers take from ({known}), not {subject!r}."
+
+
+def _some(names: Iterable[str]) -> str:
+    known = list(dict.fromkeys(names))
+    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    return ", ".join(known[:MOST_NAMED]) + more if known else "none"
+
+
+def _said(errors: Mapping[str, Exception]) -> dict[str, str]:
+    return {worker: str(error) for worker, error in errors.items()}

@@ -56,7 +56,7 @@ class CeleryPlant(Adapter):
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.control, self._interventions = control, AppInterventions(control)
+        self.control, self._interventions = control, AppInterventions(control, clock)
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
@@ -99,9 +99,7 @@ class CeleryPlant(Adapter):
             return
         pools = self.control.pools(workers=list(tasks))
         if set(tasks) - set(pools):  # only then are all asked, which takes longer
-            pools = self.control.pools()
-        if not pools:
-            raise PlantSilent(f"{self._name}: no worker answers remote control.")
+            pools = self.control.living()
         measured = [unmeasured(pool) for pool in pools.values()]
         queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
         topology_of(self._name, 0.0, measured, queues, MOST_PROCESSES).check_tasks(tasks)
@@ -128,9 +126,9 @@ class CeleryPlant(Adapter):
         without = [worker for worker in workers if not self._sends(worker)]
         return sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
 
-    def before(self, kind: str, subject: str, value: str) -> str:
+    def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """See `AppInterventions`."""
-        return self._interventions.before(kind, subject, value)
+        return self._interventions.before(kind, subject, value, earlier)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """See `AppInterventions`."""

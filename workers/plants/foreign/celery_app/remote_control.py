@@ -55,6 +55,12 @@ class RemoteControl:
     ) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
 
+    def living(self) -> dict[str, WorkerPool]:
+        """Worker → its pool, of all that answer. Raises PlantSilent where none does."""
+        if pools := self.pools():
+            return pools
+        raise PlantSilent(f"{self._name}: no worker answers remote control.")
+
     def pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
     ) -> dict[str, WorkerPool]:
@@ -120,11 +126,24 @@ class RemoteControl:
         """Have one worker do something. Raises PlantSilent when it does not answer, and PlantConfused with
         what it says when it refuses.
         """
-        answer = self.ask(command, arguments, [worker]).get(worker)
-        if answer is None:
-            raise PlantSilent(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
-        if isinstance(answer, Mapping) and (error := answer.get("error")):
-            raise PlantConfused(f"{self._name}: {worker} refuses: {redacted(text_of(error), 300)}")
+        for error in self.order_all(command, [worker], **arguments).values():
+            raise error
+
+    def order_all(
+        self, command: str, workers: Sequence[str], **arguments: Any
+    ) -> dict[str, PlantSilent | PlantConfused]:
+        """Have workers do something, all at once: those that did not, as far as is known, and why."""
+        answers = self.ask(command, arguments, workers) if workers else {}
+        found: dict[str, PlantSilent | PlantConfused] = {}
+        for worker in workers:
+            answer = answers.get(worker)
+            if answer is None:
+                said = f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s."
+                found[worker] = PlantSilent(said)
+            elif isinstance(answer, Mapping) and (error := answer.get("error")):
+                said = f"{self._name}: {worker} refuses: {redacted(text_of(error), 300)}"
+                found[worker] = PlantConfused(said)
+        return found
 
 
 def pool_of(worker: str, stats: Mapping[str, Any], queues: Any) -> WorkerPool:

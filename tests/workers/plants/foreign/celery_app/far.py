@@ -98,7 +98,7 @@ class FakeCelery:
                 "max-concurrency": 2,
                 "processes": list(range(self.processes[worker])),
             }
-            total = {"shop.work": self.begun[worker]}
+            total = {"shop.work": self.begun.get(worker, 0)}
             return {"pid": self.pid, "pool": pool, "total": total, "prefetch_count": 8, **self.stats}
         if command == "active_queues":
             return [{"name": name} for name in self.queues if (worker, name) not in self.paused]

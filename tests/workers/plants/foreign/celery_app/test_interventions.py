@@ -1,5 +1,6 @@
 """What people do at a Celery app besides sizing pools: it is in force until its end, and is undone then."""
 
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from queues.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign import interventions
+from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE, REVOKE
 from workers.plants.foreign.kind import Adapter
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import PlantConfused, PlantSilent
 
 ONE, TWO = "celery@one", "celery@two"
 KINDS = {each.name: each for each in INTERVENTIONS}
@@ -23,24 +25,40 @@ def far():
 
 @pytest.fixture
 def begin(far, control):
-    def begun(kind, subject, value="", until=100.0):
-        interventions.begin(control, "shop", far.plant(), KINDS[kind], subject, value, by="eve", until=until)
+    def begun(kind, subject, value="", until=200.0):
+        plant, chosen = BoundedPlant("shop", far.plant()), KINDS[kind]
+        prepared = interventions.prepared(
+            control, "shop", plant, chosen, subject, value, by="eve", until=until
+        )
+        interventions.begin(control, "shop", plant, chosen, prepared)
 
     return begun
 
 
 def undo_due(far, control, now):
-    return interventions.undo_due(control, ROWS, now, lambda row: far.plant())
+    def opened(row):
+        return closing(BoundedPlant(row.name, far.plant()))
+
+    return interventions.undo_due(control, ROWS, now, opened)
+
+
+def undo(far, control, kind, subject, now=110.0):
+    due = interventions.end(control, "shop", kind, subject, now)
+    interventions.undo(control, "shop", BoundedPlant("shop", far.plant()), due, now)
+
+
+def in_force(control):
+    return interventions.in_force(control, "shop")
 
 
 def test_a_paused_queue_is_left_alone_by_all_its_workers_until_its_end(far, control, begin):
     begin(PAUSE, "celery")
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
     [found] = interventions.in_force(control, "shop")
-    assert (found.kind, found.subject, found.by, found.until) == (PAUSE, "celery", "eve", 100.0)
-    assert undo_due(far, control, 99.0) == []
+    assert (found.kind, found.subject, found.by, found.until) == (PAUSE, "celery", "eve", 200.0)
+    assert undo_due(far, control, 199.0) == []
     assert far.paused
-    undo_due(far, control, 100.0)
+    undo_due(far, control, 200.0)
     assert not far.paused
     assert interventions.in_force(control, "shop") == []
 
@@ -56,16 +74,16 @@ def test_a_paused_queue_is_still_seen(far, begin):
 
 def test_a_rate_limit_goes_back_to_what_it_was_however_often_it_was_changed(far, control, begin):
     begin(LIMIT, "shop.mail", "1/m")
-    begin(LIMIT, "shop.mail", "5/m", until=200.0)
+    begin(LIMIT, "shop.mail", "5/m", until=300.0)
     assert far.limits["shop.mail"] == "5/m"
-    assert [each.until for each in interventions.in_force(control, "shop")] == [200.0]
-    interventions.undo(control, "shop", far.plant(), LIMIT, "shop.mail")
+    assert [each.until for each in interventions.in_force(control, "shop")] == [300.0]
+    undo(far, control, LIMIT, "shop.mail")
     assert far.limits["shop.mail"] == "10/m"
 
 
 def test_a_task_without_a_limit_has_none_again(far, control, begin):
     begin(LIMIT, "shop.work", "1/s")
-    interventions.undo(control, "shop", far.plant(), LIMIT, "shop.work")
+    undo(far, control, LIMIT, "shop.work")
     assert far.limits["shop.work"] == "0"
 
 
@@ -81,6 +99,8 @@ def test_a_revoked_task_is_revoked_at_every_worker_and_nothing_is_in_force(far, 
         (PAUSE, "nobody", "", "takes a queue that workers take from"),
         (PAUSE, "", "", "subject"),
         (LIMIT, "shop.work", "fast", "takes a rate such as 10/s"),
+        (LIMIT, "shop.work", "\u0661/s", "takes a rate such as 10/s"),
+        (LIMIT, "shop.work", "1/s\n", "takes a rate such as 10/s"),
         (LIMIT, "shop.none", "1/s", "takes the name of a task that workers know"),
         (REVOKE, "8ae73293", "kill", "terminate"),
         (PAUSE, "x" * 300, "", "at most 255"),
@@ -100,30 +120,34 @@ def test_a_plant_that_is_away_at_the_end_is_tried_again(far, control, begin):
     far.answer = lambda command, worker, **more: (
         {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
     )
-    assert undo_due(far, control, 150.0) == []
-    with pytest.raises(PlantConfused):
-        interventions.undo(control, "shop", far.plant(), PAUSE, "celery")
+    assert undo_due(far, control, 250.0) == []
+    with pytest.raises(PlantSilent, match=r"refuses: no\. It is tried again every 10 s for 60 minutes"):
+        undo(far, control, PAUSE, "celery", 250.0)
     far.answer = answer
-    assert [each.subject for each in undo_due(far, control, 151.0)] == ["celery"]
+    assert [each.subject for each in undo_due(far, control, 251.0)] == ["celery"]
     assert not far.paused
 
 
 def test_one_worker_that_is_late_at_the_end_is_undone_when_it_answers(far, control, begin):
     begin(PAUSE, "celery")
     processes = far.processes.pop(TWO)
-    undo_due(far, control, 100.0)
+    undo_due(far, control, 200.0)
     assert far.paused == {(TWO, "celery")}
+    [left] = in_force(control)
+    assert (left.error, left.tried_at) == (f"{TWO} does not answer.", 200.0)
     far.processes[TWO] = processes
-    undo_due(far, control, 110.0)
-    assert not far.paused
+    far.asked.clear()
+    far.paused.add((ONE, "celery"))  # by its owner: what was undone is not undone once more
+    undo_due(far, control, 210.0)
+    assert far.paused == {(ONE, "celery")}
     assert not interventions.in_force(control, "shop")
 
 
 def test_a_pause_is_prolonged_while_nobody_takes_from_the_queue(far, control, begin):
     begin(PAUSE, "celery")
-    begin(PAUSE, "celery", until=200.0)
-    assert undo_due(far, control, 150.0) == []
-    undo_due(far, control, 200.0)
+    begin(PAUSE, "celery", until=300.0)
+    assert undo_due(far, control, 250.0) == []
+    undo_due(far, control, 300.0)
     assert not far.paused
 
 
@@ -131,21 +155,127 @@ def test_a_change_that_is_refused_leaves_what_is_in_force(far, control, begin):
     begin(LIMIT, "shop.mail", "1/m")
     with pytest.raises(BadInput, match="takes a rate"):
         begin(LIMIT, "shop.mail", "fast", until=500.0)
-    assert [(each.value, each.until) for each in interventions.in_force(control, "shop")] == [("1/m", 100.0)]
+    assert [(each.value, each.until) for each in interventions.in_force(control, "shop")] == [("1/m", 200.0)]
 
 
 def test_a_plant_that_is_away_for_an_hour_after_the_end_is_given_up(far, control, begin):
     begin(PAUSE, "celery")
     far.silent = True
-    undo_due(far, control, 100.0 + interventions.GIVE_UP_SECONDS - 1)
-    assert interventions.in_force(control, "shop")
-    undo_due(far, control, 100.0 + interventions.GIVE_UP_SECONDS)
+    undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS - 1)
+    assert "no worker answers" in in_force(control)[0].error
+    undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS)
     assert not interventions.in_force(control, "shop")
 
 
 def test_what_is_not_in_force_can_t_be_undone(far, control):
     with pytest.raises(BadInput, match="has no pause that is in force"):
-        interventions.undo(control, "shop", far.plant(), PAUSE, "celery")
+        undo(far, control, PAUSE, "celery")
+
+
+def test_a_worker_that_started_after_a_pause_began_is_paused_when_it_begins_again_and_undone_with_it(
+    far, control, begin
+):
+    begin(PAUSE, "celery")
+    far.processes["celery@three"] = 2
+    begin(PAUSE, "celery")
+    assert ("celery@three", "celery") in far.paused
+    undo_due(far, control, 200.0)
+    assert not far.paused
+
+
+def test_a_worker_that_was_started_anew_is_as_its_owner_set_it_up(far, control, begin):
+    begin(PAUSE, "celery")
+    far.now, far.stats = 190.0, {"uptime": 50}  # the name is another's now, which leaves the queue alone
+    undo_due(far, control, 200.0)
+    assert far.paused and not in_force(control)
+
+
+def test_a_worker_that_goes_on_is_undone_however_long_it_has_been_up(far, control, begin):
+    begin(PAUSE, "celery")
+    far.now, far.stats = 190.0, {"uptime": 89}
+    undo_due(far, control, 200.0)
+    assert not far.paused
+
+
+def test_what_can_t_be_undone_keeps_nothing_else_waiting(far, control, begin):
+    begin(PAUSE, "celery", until=150.0)
+    begin(LIMIT, "shop.mail", "1/m")
+    answer = far.answer
+    far.answer = lambda command, worker, **more: (
+        {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
+    )
+    undo_due(far, control, 200.0)
+    undo_due(far, control, 210.0)
+    assert far.limits["shop.mail"] == "10/m"
+    assert [each.kind for each in in_force(control)] == [PAUSE]
+
+
+def test_nothing_is_given_up_that_was_never_tried_however_late_it_is(far, control, begin):
+    begin(PAUSE, "celery", until=150.0)
+    begin(LIMIT, "shop.mail", "1/m")
+    answer, late = far.answer, 210.0 + interventions.GIVE_UP_SECONDS  # Weir itself was away
+    far.answer = lambda command, worker, **more: (
+        {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
+    )
+    undo_due(far, control, late)
+    assert [each.kind for each in in_force(control)] == [LIMIT]
+    undo_due(far, control, late + 10.0)
+    assert far.limits["shop.mail"] == "10/m"
+    assert not in_force(control)
+
+
+def test_one_worker_that_does_not_answer_keeps_no_other_from_being_asked(far, control, begin):
+    answer = far.answer
+    far.answer = lambda command, worker, **more: (
+        {"error": "no"} if command == "revoke" and worker == ONE else answer(command, worker, **more)
+    )
+    with pytest.raises(PlantConfused, match=r"celery@one refuses: no\. It may have been done\."):
+        begin(REVOKE, "8ae73293")
+    assert far.revoked == [(TWO, "8ae73293", False)]
+
+
+@pytest.mark.parametrize(("kind", "value"), [(PAUSE, ""), (LIMIT, "1/s"), (REVOKE, "")])
+def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(
+    far, control, begin, kind, value
+):
+    far.silent = True
+    with pytest.raises(PlantSilent, match="no worker answers remote control"):
+        begin(kind, "celery", value)
+    assert not in_force(control)
+
+
+def test_what_begins_anew_while_it_is_undone_stays_in_force(far, control, begin):
+    begin(PAUSE, "celery", until=150.0)
+    answer = far.answer
+
+    def meanwhile(command, worker, **more):
+        if command == "add_consumer" and worker == ONE:
+            far.answer = answer
+            begin(PAUSE, "celery", until=900.0)
+        return answer(command, worker, **more)
+
+    far.answer = meanwhile
+    undo_due(far, control, 200.0)
+    assert [each.until for each in in_force(control)] == [900.0]
+
+
+def test_an_undo_that_dies_in_its_midst_is_due(far, control, begin):
+    begin(PAUSE, "celery", until=900.0)
+    interventions.end(control, "shop", PAUSE, "celery", 300.0)
+    undo_due(far, control, 300.0)
+    assert not far.paused
+
+
+def test_a_value_that_an_action_does_not_take_is_not_noted(far, control, begin):
+    begin(PAUSE, "celery", "100/m")
+    assert [each.value for each in in_force(control)] == [""]
+
+
+def test_of_queues_without_end_an_error_names_a_few(far, begin):
+    far.queues = dict.fromkeys((f"queue-{number}" for number in range(150)), 0)
+    with pytest.raises(BadInput, match="and 130 more") as refused:
+        begin(PAUSE, "nobody")
+    assert len(str(refused.value)) < 600
 
 
 def test_a_plant_without_interventions_says_so():
