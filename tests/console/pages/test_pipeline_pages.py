@@ -62,7 +62,7 @@ def test_setting_tasks_steers_the_running_application_and_is_audited(client_of, 
     client_of("operator").post(address, {"tasks": "4", "reason": "it is busy"})
     assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 4}
     entry = AuditEntry.objects.get(action="pipeline.steer")
-    assert (entry.target, entry.after, entry.reason) == ("performance/hosts", 4, "it is busy")
+    assert (entry.target, entry.after, entry.reason) == ("performance/hosts", {"hosts": 4}, "it is busy")
 
 
 @pytest.mark.parametrize(("tasks", "says"), [("0", "tasks"), ("x", "number"), ("65", "1 to 64")])
@@ -184,7 +184,11 @@ def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_aud
     assert controls.at(now).criteria == {"slow": 7.5}
     assert controls.at(now + 601).criteria == {"slow": 2.5}, "it ends by the clock alone"
     entry = AuditEntry.objects.get(action="pipeline.steer")
-    assert (entry.target, entry.reason, entry.after["value"]) == ("performance/slow", "a noisy day", 7.5)
+    assert (entry.target, entry.reason, entry.after["slow"]["value"]) == (
+        "performance/slow",
+        "a noisy day",
+        7.5,
+    )
     client.post(reverse("criterion-release", args=["performance", "slow"]))
     controls = Controls.read(
         control.get(keys.PIPELINE_CONTROLS.of("performance")), Controls(criteria={"slow": 2.5})

@@ -1,6 +1,7 @@
 """The explorer beside TCC, on the paper's models of a node."""
 
 import numpy as np
+import pytest
 
 from controllers.design.friendliness import share
 from controllers.simulation.concurrency import MODELS, SCENARIO
@@ -12,6 +13,7 @@ def metrics(law, **settings):
     return SCENARIO.run(law, SCENARIO.read_settings(settings), 1, None).metrics
 
 
+@pytest.mark.slow
 def test_the_explorer_needs_half_the_steps_for_the_same_threads_and_shares_as_well():
     cold, warm, apart = [], [], []
     for model in MODELS[:3]:

@@ -36,6 +36,7 @@ def learn(loop):
     return tuning.learn(loop, NOW, DAYS, evaluations=15)
 
 
+@pytest.mark.slow  # each day is decided again some dozens of times
 def test_what_costs_less_on_the_days_after_is_proposed_and_changes_nothing(loop, monkeypatch):
     monkeypatch.setattr(tuning, "STRETCH_SECONDS", 600)
     record(loop, [*SEARCHED, *PROVEN])
