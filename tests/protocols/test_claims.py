@@ -123,7 +123,7 @@ class Claims(RuleBasedStateMachine):
             return
         for _ in range(1 + answer_is_lost):
             there = self.waiting.pop(held.block.entry_id, None)
-            expected = Removed(BLOCK, 1) if there else Removed(0, 0)
+            expected = Removed(len(there.events), 1) if there else Removed(0, 0)
             assert self.segment.acknowledge([held.block.entry_id]) == expected
         self.hands[worker].remove(held)
 
@@ -150,7 +150,8 @@ class Claims(RuleBasedStateMachine):
         for _ in range(1 + answer_is_lost):
             ours = self.is_held_by(worker, held.block)
             removed = self.segment.dead_letter(held.block, worker, [(poison, "bad")])
-            assert removed == (Removed(BLOCK, 1) if ours else Removed(0, 0))
+            # A block of what was put in again is of a single event.
+            assert removed == (Removed(len(held.events), 1) if ours else Removed(0, 0))
             if ours:
                 del self.waiting[held.block.entry_id]
                 self.note_letters()

@@ -60,7 +60,7 @@ class Matcher:
         self.pattern = pattern
         self._raw_matcher = raw_matcher_of(pattern)
         self._previous = Previous(pattern) if pattern.reads_previous else None
-        self._quiet = Suppression(pattern.suppression_us)
+        self._quiet = Suppression(pattern.suppression_us, pattern.within_us)
 
     @classmethod
     def resume(cls, pattern: Pattern, states: Mapping[int, bytes]) -> "Matcher":

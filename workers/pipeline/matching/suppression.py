@@ -7,10 +7,12 @@ from workers.pipeline.matching.retained.matches import Matches
 
 
 class Suppression:
-    """last: per key its group and when it last emitted (µs)."""
+    """last: per key its group and when it last emitted (µs). within_us: the pattern's; what is found only
+    when its time is over was completed so long before at most, and is still to be held back.
+    """
 
-    def __init__(self, suppression_us: int) -> None:
-        self._suppression_us = suppression_us
+    def __init__(self, suppression_us: int, within_us: int) -> None:
+        self._suppression_us, self._kept_us = suppression_us, suppression_us + within_us
         self.last: dict[str, tuple[int, int]] = {}
 
     def marked(self, matches: Matches) -> Matches:
@@ -31,15 +33,13 @@ class Suppression:
         return True
 
     def advance(self, now_us: int) -> None:
-        self.last = {key: last for key, last in self.last.items() if now_us - last[1] < self._suppression_us}
+        self.last = {key: last for key, last in self.last.items() if now_us - last[1] < self._kept_us}
 
     def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` forgets something."""
         found: dict[int, int] = {}
         for group, last_us in self.last.values():
-            found[group] = min(
-                found.get(group, last_us + self._suppression_us), last_us + self._suppression_us
-            )
+            found[group] = min(found.get(group, last_us + self._kept_us), last_us + self._kept_us)
         return found
 
     def save(self, states: GroupStates) -> None:
