@@ -5,6 +5,7 @@ everybody else.
 from queues.nodes.node_state import NORMAL
 from queues.stored_document import StoredDocument, decoded, encoded
 from workers.documents.alerts import AlertStatus
+from workers.documents.bands import ExpectedBands
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import HandStatus, LoopStatus, OverrideStatus, RecentAction
 from workers.documents.nodes import NodeStatus
@@ -57,7 +58,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
     first, alerts: the most severe first, `deeds`: the newest first. states: by "kind/name"; empty in
     snapshots that are older than they. hands: what people set besides overrides. parts: what the plant
-    runs on. objectives: by name.
+    runs on. objectives: by name. bands: in which rates are expected.
     """
 
     seq: int = 0
@@ -80,6 +81,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     plans: list[PlanStatus] = []
     runs: dict[str, RunStatus] = {}
     forecasts: dict[str, LoadForecast] = {}
+    bands: ExpectedBands = ExpectedBands()
     alerts: list[AlertStatus] = []
     parts: dict[str, PartStatus] = {}
     objectives: dict[str, ObjectiveStatus] = {}

@@ -16,18 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
+from controllers.design.expected_band import LEAST_STRETCHES, PastStretches
 from controllers.design.forecast import Forecaster
 from queues.stored_document import changed
 from workers.documents.plants import LoadForecast
-from workers.history import metric_history, training_sets
+from workers.history import training_sets
+from workers.history.minute_rates import DAY_SECONDS, MinuteRates
 from workers.history.training_sets import TrainingRefused
 
 Floats = npt.NDArray[np.float64]
-DAY_SECONDS, MINUTE_SECONDS = 86_400.0, 60.0
 WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
-PAST_SECONDS = 7.5 * DAY_SECONDS
-# Of a short past finer means: from a handful nobody knows how much it varies.
-LEAST_BUCKET_SECONDS, MOST_BUCKET_SECONDS, BUCKETS, LEAST_POINTS = MINUTE_SECONDS, DAY_SECONDS / 32, 32, 4
 DIGITS = 3
 Queues = Mapping[str, Sequence[str]]
 logger = logging.getLogger(__name__)
@@ -89,13 +87,14 @@ class LoadForecasts:
         self._documents = found
 
     def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
-        at, rates = means(past)
-        if at.size < LEAST_POINTS:
-            why = f"there are {at.size} of the {LEAST_POINTS} minutes that a forecast takes"
+        stretches = PastStretches.of(past.at_seconds, past.rates_per_second)
+        if stretches.at_seconds.size < LEAST_STRETCHES:
+            known = stretches.at_seconds.size
+            why = f"there are {known} of the {LEAST_STRETCHES} minutes that a forecast takes"
             return document(now_seconds, past, why)
         forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
         ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS
-        mean, deviation = forecaster.ahead(at, rates, ahead)
+        mean, deviation = forecaster.ahead(stretches.at_seconds, stretches.means, ahead)
         return changed(
             document(now_seconds, past),
             mean_per_second=np.round(mean, DIGITS).tolist(),
@@ -116,44 +115,17 @@ def document(now_seconds: float, past: OfferedLoad | None = None, refused: str |
 
 
 class History:
-    """What was measured, by the minute: read whole once, and from then on only what is new."""
+    """What was offered to some queues together, by the minute."""
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
         self._control, self._data = control, data
-        self._known: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
+        self._known: dict[tuple[str, ...], MinuteRates] = {}
 
     def of(self, queues: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
         """Times and what was offered to all of the queues then, events/s."""
-        key, since = tuple(queues), now_seconds - PAST_SECONDS
-        at, rates = self._known.get(key, (np.zeros(0), np.zeros(0)))
-        kept = (at >= since) & (at <= now_seconds)
-        at, rates = at[kept], rates[kept]
-        # The newest minute may not have been over: it is read again.
-        begin = since if at.size == 0 else at[-1] - at[-1] % MINUTE_SECONDS
-        before = at < begin
-        found = _by_minute(*self._read(queues, begin, now_seconds, None if before.any() else PAST_SECONDS))
-        self._known[key] = (
-            np.concatenate([at[before], found[0]]),
-            np.concatenate([rates[before], found[1]]),
-        )
-        return self._known[key]
-
-    def _read(
-        self, queues: Sequence[str], since: float, until: float, range_seconds: float | None
-    ) -> tuple[Floats, Floats]:
-        series = [f"queues.{name}.in_per_second" for name in queues]
-        columns = metric_history.columns(self._control, self._data, since, until, series, range_seconds)
-        at = np.asarray(columns["at"], dtype=float)
-        rates = np.asarray([columns[name] for name in series], dtype=float).reshape(len(series), at.size)
-        known = ~np.isnan(rates).all(axis=0)
-        return at[known], np.nansum(rates[:, known], axis=0)
-
-
-def _by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
-    """Mean time and mean rate of each minute in which something was measured."""
-    _, place, counts = np.unique(at // MINUTE_SECONDS, return_inverse=True, return_counts=True)
-    sums = [np.bincount(place, weights=each, minlength=counts.size) for each in (at, rates)]
-    return sums[0] / np.maximum(counts, 1), sums[1] / np.maximum(counts, 1)
+        minutes = self._known.setdefault(tuple(queues), MinuteRates(self._control, self._data))
+        at, rates = minutes.of([f"queues.{name}.in_per_second" for name in queues], now_seconds)
+        return at, np.nansum(rates, axis=0)
 
 
 def past_of(history: History, data: Path, queues: Sequence[str], now_seconds: float) -> OfferedLoad:
@@ -179,18 +151,3 @@ def _joined(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingS
     return OfferedLoad(
         np.concatenate([before, at]), np.concatenate([np.asarray(sums), rates]), until.isoformat(), None
     )
-
-
-def means(past: OfferedLoad) -> tuple[Floats, Floats]:
-    """Middle and mean of each stretch of time in which something was measured."""
-    at, rates = past.at_seconds, past.rates_per_second
-    if at.size == 0:
-        return at, rates
-    span = float(at.max() - at.min())
-    bucket = min(max(span / BUCKETS, LEAST_BUCKET_SECONDS), MOST_BUCKET_SECONDS)
-    # Counted from now backwards, so that the newest is whole.
-    number = ((at.max() - at) // bucket).astype(int)
-    numbers, place = np.unique(number, return_inverse=True)
-    sums, counts = np.bincount(place, weights=rates), np.bincount(place)
-    middles = at.max() - (numbers + 0.5) * bucket
-    return middles[::-1], (sums / counts)[::-1]

@@ -16,6 +16,7 @@ from queues import checks, keys
 from queues.nodes.node_state import STATES
 from queues.redis_types import Entries
 from queues.stored_document import StoredDocument
+from workers.documents.bands import ExpectedBands
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 
@@ -53,6 +54,7 @@ OPERATOR = ("parallelism",)
 GROUP = ("lag_seconds", "lag_events", "in_per_second", "out_per_second")
 MOST_GROUPS = 100  # of a plant, by name
 SENSOR = ("value",)
+BAND = ("low", "high")
 APPLICATION = (
     "in_per_second",
     "kept_per_second",
@@ -90,12 +92,21 @@ def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
             yield from _numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
         for sensor, value in status.sensors.items():
             yield from _numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)
+    yield from _bands(snapshot.bands)
     for name, node in snapshot.nodes.items():
         if node.state in STATES:
             yield f"nodes.{name}.state", STATES.index(node.state)
     for name, queue in snapshot.queues.items():
         for place, container in queue.containers.items():
             yield from _numbers(f"queues.{name}.containers.{place}", container, PER_CONTAINER)
+
+
+def _bands(bands: ExpectedBands) -> Iterator[tuple[str, float]]:
+    for rate, band in bands.totals.items():
+        yield from _numbers(f"bands.totals.{rate}", band, BAND)
+    for queue, rates in bands.queues.items():
+        for rate, band in rates.items():
+            yield from _numbers(f"bands.queues.{queue}.{rate}", band, BAND)
 
 
 def _shedding(prefix: str, application: ApplicationStatus) -> Iterator[tuple[str, float]]:

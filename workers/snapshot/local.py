@@ -13,10 +13,12 @@ from queues.nodes.membership import Membership
 from queues.stored_document import BadDocument, changed
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
+from workers.documents.bands import ExpectedBands
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.documents.states import SubjectState
+from workers.history.expected_bands import BandWatch
 from workers.history.load_forecasts import LoadForecasts
 from workers.pipeline.declaration.orders import Orders
 from workers.plants.foreign.adapters import patience
@@ -62,14 +64,16 @@ class LocalPlant(SteeredPlant):
         name: str = LOCAL,
         others: PlantWatch | None = None,
         forecasts: LoadForecasts | None = None,
+        bands: BandWatch | None = None,
         console: ConsoleProbe | None = None,
     ) -> None:
         """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
-        offered to applications, where it makes forecasts; console: where it asks whether the console answers.
+        offered to applications, bands: in which rates are expected, where it makes them; console: where it
+        asks whether the console answers.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
-        self._load_forecasts, self._console = forecasts, console
+        self._load_forecasts, self._bands, self._console = forecasts, bands, console
         self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._trends: dict[str, TrendWatch] = {}
@@ -100,6 +104,7 @@ class LocalPlant(SteeredPlant):
             steered_by=holder_of(self._control, self._name),
             plants=self._plants(now, monotonic_seconds),
             forecasts=self._forecasts(composed.pipeline, now),
+            bands=self._bands.rows(list(composed.queues), now) if self._bands else ExpectedBands(),
         )
         found = hands(snapshot, record.caps, Orders(self._control).read())
         return self._judged(changed(snapshot, hands=found), record.limits, readings.hosts)

@@ -290,6 +290,18 @@ class PlantPart(ApiAnswer):
     grace_until: Instant | None = Field(None, description="What it lacks counts as its start's until then.")
 
 
+class RateBand(ApiAnswer):
+    low: float = Field(description="Events/s, for the mean of this minute.")
+    high: float
+    days: float = Field(description="Of the past that it rests on.")
+    minute: float | None = Field(None, description="The mean of the newest whole minute.")
+
+
+class RateBands(ApiAnswer):
+    totals: dict[str, RateBand] = Field({}, description="By rate: in_per_second, out_per_second.")
+    queues: dict[str, dict[str, RateBand]] = Field({}, description="By queue and rate.")
+
+
 class PlantSnapshot(ApiAnswer):
     """The plant at one instant."""
 
@@ -314,6 +326,7 @@ class PlantSnapshot(ApiAnswer):
     steered_by: PlantHolder | None
     plants: dict[str, SnapshotPlant]
     forecasts: dict[str, LoadForecast] = Field({}, description="By application.")
+    bands: RateBands = Field(RateBands(totals={}, queues={}), description="In which rates are expected.")
     parts: dict[str, PlantPart] = Field({}, description="What the plant runs on.")
     objectives: dict[str, ObjectiveStatus] = Field({}, description="By name.")
 

@@ -12,6 +12,7 @@ from console.timeline.rollouts import RolloutMarks
 from queues import environment as variables
 from workers.coordination.connections import control_server
 from workers.documents.snapshot import Snapshot
+from workers.history.expected_bands import BandWatch
 from workers.history.load_forecasts import LoadForecasts
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
@@ -36,6 +37,7 @@ class Command(BaseCommand):
             control,
             others=PlantWatch(),
             forecasts=LoadForecasts.of(control, settings.WEIR_DATA),
+            bands=BandWatch.of(control, settings.WEIR_DATA),
             console=ConsoleProbe.started(variables.CONSOLE_URL.address()),
         )
         rollouts, collector = RolloutMarks(), _to_the_collector()

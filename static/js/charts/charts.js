@@ -1,6 +1,7 @@
 // Charts: Plotly with one layout made of the tokens. A figure declares its lanes and series in the page; history comes
 // from the server once, live snapshots continue it, and only charts that are seen are drawn.
 import { decisions, watch } from "./decisions.js";
+import { banded, edgesOf } from "./expected.js";
 import { VERDICT_WORDS } from "../values/format.js";
 import { history } from "../values/history.js";
 import { BOTTOM, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
@@ -25,13 +26,14 @@ class Chart {
     this.plot = figure.querySelector(".plot");
     this.lanes = [...figure.querySelectorAll("[data-lane]")].map(readLane);
     this.series = this.lanes.flatMap((lane) => lane.series).filter((series) => series.constant === null);
+    this.paths = this.series.flatMap((series) => [series.path, ...edgesOf(series)]);
     // A figure of a time that is over stands still; one that names its own length doesn't follow the address.
     this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) * 60 : null;
     this.end = figure.dataset.end ? Number(figure.dataset.end) : null;
     this.ranged();
     this.time = [];
     this.before = null; // the same a day or a week earlier, moved to the times of this one
-    this.columns = new Map(this.series.map((series) => [series.path, []]));
+    this.columns = new Map(this.paths.map((path) => [path, []]));
     this.signs = null;
     this.acted = watch();
     this.paused = false;
@@ -54,12 +56,12 @@ class Chart {
     const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
     this.asked = to;
     this.compare(to);
-    const found = await history(this.series.map((series) => series.path), { from: to - this.seconds, to, points: POINTS });
+    const found = await history(this.paths, { from: to - this.seconds, to, points: POINTS });
     const first = this.loaded ? Infinity : this.time[0] ?? Infinity;
     const keep = found.time.map((at) => at < first);
     const past = found.time.filter((_, index) => keep[index]);
     if (this.loaded) this.clear();
-    for (const { path } of this.series) {
+    for (const path of this.paths) {
       const before = (found.series[path] ?? past.map(() => null)).filter((_, index) => keep[index]);
       this.columns.set(path, [...before, ...this.columns.get(path)]);
     }
@@ -167,7 +169,9 @@ class Chart {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
       layout[name] = scale(colours, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
       layout[name].showticklabels = this.known(lane.series);
-      layout.annotations.push(heading(colours, this.before ? `${lane.title}; faint: ${this.before.words}` : lane.title, top / plotted, narrow));
+      const bands = banded(lane, axis, this, colours);
+      layout.annotations.push(heading(colours, this.title(lane, bands.length > 0), top / plotted, narrow));
+      data.push(...bands);
       if (this.before && !lane.stacked) data.push(...this.faint(lane, axis, colours));
       data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
       top -= heights[index] + LANE_GAP;
@@ -175,6 +179,10 @@ class Chart {
     if (signs) data.push(triangles(signs.decisions, colours, layout, TRIANGLE_LANE / plotted), guarded(signs.guard, colours));
     bars.forEach((bar, row) => overrideBar(bar, row, colours, layout, { height: plotted, width: this.plot.clientWidth - layout.margin.l - layout.margin.r }));
     return { data, layout };
+  }
+
+  title(lane, isBanded) {
+    return [lane.title, ...isBanded ? ["shaded: as expected"] : [], ...this.before ? [`faint: ${this.before.words}`] : []].join("; ");
   }
 
   traces(lane, axis, colours, layout, narrow, height) {

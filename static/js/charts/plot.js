@@ -4,7 +4,7 @@ import { formatted } from "../values/format.js";
 export const TOP = 32, BOTTOM = 28, NARROW = 520;
 const RIGHT = 108, LEFT = 56, LABEL_HEIGHT = 15;
 
-const COLOURS = ["text", "muted", "line", "surface", "raised", "toobusy", "accent", "fill", "band"];
+const COLOURS = ["text", "muted", "line", "surface", "raised", "toobusy", "accent", "expected", "fill", "band"];
 const HUES = [1, 2, 3, 4, 5, 6, 7, 8].map((place) => `hue-${place}`);
 
 // A registered token is read as the one colour it has in the theme in force, not as light-dark(…).
@@ -13,8 +13,8 @@ for (const name of COLOURS) CSS.registerProperty({ name: `--${name}`, syntax: "<
 export function tokens() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  const [text, muted, line, surface, raised, toobusy, accent, ...shades] = COLOURS.map(of);
-  return { text, muted, line, surface, raised, toobusy, accent, shades, hues: HUES.map(of) };
+  const [text, muted, line, surface, raised, toobusy, accent, expected, ...shades] = COLOURS.map(of);
+  return { text, muted, line, surface, raised, toobusy, accent, expected, shades, hues: HUES.map(of) };
 }
 
 /** The one layout all charts have. */

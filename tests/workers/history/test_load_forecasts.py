@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from controllers.design.expected_band import PastStretches
 from queues import keys
 from queues.stored_document import plain
 from tests.workers.snapshot.test_local_plant import documented
-from workers.history.load_forecasts import History, LoadForecasts, OfferedLoad, means, past_of
+from workers.history.load_forecasts import History, LoadForecasts, OfferedLoad, past_of
 from workers.history.training_sets import TABLE, TrainingRefused, newest
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
@@ -83,7 +84,8 @@ def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, 
 
 def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
     at = NOON + np.arange(600.0)
-    middles, rates = means(OfferedLoad(at, np.where(at < NOON + 300, 2.0, 4.0), None, None))
+    stretches = PastStretches.of(at, np.where(at < NOON + 300, 2.0, 4.0))
+    middles, rates = stretches.at_seconds, stretches.means
     assert middles.size == 10 and rates[0] == 2.0 and rates[-1] == 4.0
     assert middles[-1] == pytest.approx(at[-1] - 30)
 

@@ -128,6 +128,7 @@ def renamed(document: Any) -> Any:
     example = dict(document)
     example["pipeline"] = {**example["pipeline"], "patterns": {}, "rules": [], "applications": {}}
     example["plants"] = example["forecasts"] = {}
+    example["bands"] = {"totals": {}, "queues": {}}
     example["hosts"] = {"jobs@here": example["hosts"]["jobs@host"]}
     return example
 

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
+from controllers.design.expected_band import ForecastBand
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.quality import HOST, most_nodes_are_late
 from workers.documents.queues import QueueStatus
 from workers.plants.reached import why_wrong
+
+KNOWN_DAYS = 1.0
 
 
 def _seconds(value: float | None) -> str:
@@ -37,6 +40,20 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
             continue
         said = f"Queue {name}: 5 % of the events take longer than {_seconds(latency)} (95th percentile)."
         yield Reading({"queue": name}, latency, said, _touched(queue))
+
+
+def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """Of queues whose usual day is known: before, a band is a guess."""
+    for name, rates in evidence.plant.bands.queues.items():
+        band = rates.get("in_per_second")
+        if band is None or band.minute is None or band.days < KNOWN_DAYS:
+            continue
+        outside = ForecastBand(band.low, band.high, band.days).outside(band.minute)
+        said = (
+            f"Queue {name} got {band.minute:,.1f} events/s in the last minute;"
+            f" {band.low:,.1f} to {band.high:,.1f} were expected."
+        )
+        yield Reading({"queue": name}, outside, said)
 
 
 def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -190,6 +207,16 @@ CONDITIONS = (
         _queue_latency,
         series=("queues.{queue}.latency_p95_seconds",),
         waits=True,
+    ),
+    Condition(
+        "rate_unexpected",
+        "How far the last minute's rate is from the middle of its expected band, in halves of its width: 1 is"
+        " its edge.",
+        "times",
+        "queue",
+        _rate_unexpected,
+        series=("queues.{queue}.in_per_second",),
+        scale=None,
     ),
     Condition(
         "dead_letters",

@@ -103,6 +103,7 @@ GENERAL = {
     "budget_burn_medium": "At this rate the error budget lasts five days at most.",
     "budget_burn_slow": "At this rate the error budget is used up before its window ends.",
     "budget_spent": "What was promised is not kept. Loops shed or throttle no more on this budget.",
+    "rate_unexpected": "Loops follow what comes; limits and plans were made for the usual rate.",
     "producer_silent": "Either its source has no events, or they do not reach the plant.",
 }
 FIRST_STEPS = {
@@ -111,6 +112,7 @@ FIRST_STEPS = {
     "node_memory": "Find out what waits there, and why. Move points away before the memory is full.",
     "queue_wait": "Check whether workers run and their services answer. Then raise the loop's limit.",
     "queue_latency": "Find the slow node, and how long the handler takes per event.",
+    "rate_unexpected": "See which producer or key differs (What is different), and ask its owner.",
     "dead_letters": "Open one: its error says whether the event or the handler is at fault.",
     "producer_silent": "Ask its owner. Check whether it reaches the console or the control server.",
     "workers_missing": "Start a worker host of role jobs.",

@@ -11,7 +11,7 @@ from workers.documents.snapshot import Snapshot
 from workers.steering import stopped
 
 OF_CONSUMPTION = frozenset({"queue_wait", "queue_latency", "pipeline_stalled", "pipeline_lag"})
-OF_INTAKE = frozenset({"producer_silent", "throttled"})
+OF_INTAKE = frozenset({"producer_silent", "throttled", "rate_unexpected"})
 OF_HOSTS = frozenset({"workers_missing", "workers_saturated", "pool_refuses"})
 OF_LOOPS = frozenset(
     {

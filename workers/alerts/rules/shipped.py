@@ -26,6 +26,10 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "node-memory": _rule("node_memory", "Node {node} runs out of memory", 85, 75, for_seconds=30),
     "queue-behind": _rule("queue_wait", "Queue {queue} falls behind", 30, 15, for_seconds=60),
     "queue-latency": _rule("queue_latency", "Queue {queue} is slow", 15, 10, for_seconds=120),
+    # Beside the band by a half of its width, for ten minutes: nobody is called for it.
+    "rate-unexpected": _rule(
+        "rate_unexpected", "Queue {queue} gets an unusual rate", 2, 1.2, for_seconds=600, severity="notice"
+    ),
     "dead-letters": _rule("dead_letters", "Queue {queue} holds dead letters", 1, 1),
     "producer-silent": _rule(
         "producer_silent",

@@ -1,0 +1,61 @@
+"""What was measured of several series, by the minute: read whole once, and from then on only what is new."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import redis
+
+from workers.history import metric_history
+
+Floats = npt.NDArray[np.float64]
+MINUTE_SECONDS, DAY_SECONDS = 60.0, 86_400.0
+PAST_SECONDS = 7.5 * DAY_SECONDS
+
+
+class MinuteRates:
+    """Of some series together; other series are read anew."""
+
+    def __init__(self, control: redis.Redis, data: Path) -> None:
+        self._control, self._data = control, data
+        self._series: tuple[str, ...] = ()
+        self._at, self._rates = np.zeros(0), np.zeros((0, 0))
+
+    def of(self, series: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
+        """Mean time of each minute of the past in which anything was measured (s), and the mean of each
+        series then (series by minutes; NaN: nothing of this one).
+        """
+        if self._series != tuple(series):
+            self._series, self._at, self._rates = tuple(series), np.zeros(0), np.zeros((len(series), 0))
+        since = now_seconds - PAST_SECONDS
+        kept = (self._at >= since) & (self._at <= now_seconds)
+        at, rates = self._at[kept], self._rates[:, kept]
+        # The newest minute may not have been over: it is read again.
+        begin = since if at.size == 0 else at[-1] - at[-1] % MINUTE_SECONDS
+        before = at < begin
+        found = _by_minute(*self._read(begin, now_seconds, None if before.any() else PAST_SECONDS))
+        self._at = np.concatenate([at[before], found[0]])
+        self._rates = np.concatenate([rates[:, before], found[1]], axis=1)
+        return self._at, self._rates
+
+    def _read(self, since: float, until: float, range_seconds: float | None) -> tuple[Floats, Floats]:
+        columns = metric_history.columns(self._control, self._data, since, until, self._series, range_seconds)
+        at = np.asarray(columns["at"], dtype=float)
+        rates = np.asarray([columns[name] for name in self._series], dtype=float)
+        rates = rates.reshape(len(self._series), at.size)
+        known = ~np.isnan(rates).all(axis=0)
+        return at[known], rates[:, known]
+
+
+def _by_minute(at: Floats, rates: Floats) -> tuple[Floats, Floats]:
+    """Mean time and mean rates of each minute in which something was measured."""
+    _, place, counts = np.unique(at // MINUTE_SECONDS, return_inverse=True, return_counts=True)
+    times = np.bincount(place, weights=at, minlength=counts.size) / np.maximum(counts, 1)
+    means = np.full((len(rates), counts.size), np.nan)
+    for row, values in enumerate(rates):
+        known = ~np.isnan(values)
+        sums = np.bincount(place[known], weights=values[known], minlength=counts.size)
+        numbers = np.bincount(place[known], minlength=counts.size)
+        np.divide(sums, numbers, out=means[row], where=numbers > 0)
+    return times, means
