@@ -39,16 +39,19 @@ def columns(
     until_seconds: float,
     series: Collection[str],
     range_seconds: float | None = None,
+    means: bool = False,
 ) -> dict[str, list[float | None]]:
     """`{"at": [seconds …], series: [number or None …]}`, both ends included.
 
     `range_seconds`: the length of the whole range that this is a part of, which decides on the windows.
+    `means`: a window gives one row, its mean in its middle. What is computed with takes these: of a rate in
+    bursts the middle between its least and its greatest is far from its mean.
     """
     since, until = (min(max(0.0, each), LAST_SECONDS) for each in (since_seconds, until_seconds))
     parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys(series)}
     step = _step(until - since if range_seconds is None else range_seconds)
     if step is not None:
-        since = _add_windows(parts, data, step, since, until)
+        since = (_add_means if means else _add_windows)(parts, data, step, since, until)
     since = _add_seconds(parts, data, since, until)
     _add_live(parts, control, since, until)
     return _on_one_axis(parts)
@@ -67,14 +70,12 @@ def _step(range_seconds: float) -> str | None:
 def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
     """The windows of the range; gives the second from which on there is none."""
     width = metric_files.STEPS[step]
-    days = metric_files.rollup_days(data, step, _day(since - width), _day(until))
-    files = [data / metric_files.rollup_file(step, day) for day in days]
+    files = _rollups(data, step, since - width, until)
     tables = [_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
     table = _between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
         return since
-    # The newest window may have been rolled up before it was over.
-    end: float = pc.max(table["time"]).as_py().timestamp()
+    end = _end(table)
     for name, rows in _by_series(table):
         begins = _seconds(rows["time"])
         whole = begins < end
@@ -83,6 +84,32 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
         first = greatest if name.endswith(".state") else least
         parts[name] += [(begins[whole], first), (begins[whole] + width / 2, greatest)]
     return max(since, end)
+
+
+def _add_means(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
+    """The same of the windows' means. It is asked once, so that no file is kept."""
+    width = metric_files.STEPS[step]
+    tables = [_rows(path, ("mean",), parts) for path in _rollups(data, step, since - width, until)]
+    table = _between(pa.concat_tables(tables), since - width, until) if tables else None
+    if not table:
+        return since
+    end = _end(table)
+    for name, rows in _by_series(table):
+        begins = _seconds(rows["time"])
+        whole = begins < end
+        parts[name].append((begins[whole] + width / 2, rows["mean"].to_numpy()[whole]))
+    return max(since, end)
+
+
+def _rollups(data: Path, step: str, since: float, until: float) -> list[Path]:
+    days = metric_files.rollup_days(data, step, _day(since), _day(until))
+    return [data / metric_files.rollup_file(step, day) for day in days]
+
+
+def _end(table: pa.Table) -> float:
+    """The begin of the newest window, which may have been rolled up before it was over."""
+    end: float = pc.max(table["time"]).as_py().timestamp()
+    return end
 
 
 def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: float) -> float:

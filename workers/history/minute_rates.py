@@ -40,7 +40,9 @@ class MinuteRates:
         return self._at, self._rates
 
     def _read(self, since: float, until: float, range_seconds: float | None) -> tuple[Floats, Floats]:
-        columns = metric_history.columns(self._control, self._data, since, until, self._series, range_seconds)
+        columns = metric_history.columns(
+            self._control, self._data, since, until, self._series, range_seconds, means=True
+        )
         at = np.asarray(columns["at"], dtype=float)
         rates = np.asarray([columns[name] for name in self._series], dtype=float)
         rates = rates.reshape(len(self._series), at.size)

@@ -13,6 +13,7 @@ from queues import keys
 from tests.workers.snapshots import snapshot_of
 from workers.batch.jobs.spark import rollup
 from workers.history import metric_files, metric_history, metrics
+from workers.history.minute_rates import MinuteRates
 
 SERIES = "totals.in_per_second"
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
@@ -82,6 +83,16 @@ def test_a_long_range_comes_by_windows_with_every_peak_and_then_by_the_second(
     assert found["at"] == [
         MIDNIGHT, MIDNIGHT + width / 2, MIDNIGHT + width, MIDNIGHT + width * 1.5, begin, begin + 1, begin + 2
     ]  # fmt: skip
+
+
+def test_what_is_computed_with_comes_by_the_means_of_windows(control: redis.Redis, tmp_path: Path) -> None:
+    """Of a rate in bursts the middle between least and greatest is no mean."""
+    roll_up(tmp_path, "1m", MIDNIGHT, [(1, 90), (2, 90), (5, 5)])  # their means are their least
+    since, until = MIDNIGHT - 3_600, MIDNIGHT + 24 * 3_600
+    found = metric_history.columns(control, tmp_path, since, until, [SERIES], means=True)
+    assert found == {"at": [MIDNIGHT + 30, MIDNIGHT + 90], SERIES: [1, 2]}
+    _, rates = MinuteRates(control, tmp_path).of([SERIES, "totals.none"], until)
+    assert rates[0].tolist() == [1, 2] and np.isnan(rates[1]).all()
 
 
 def test_every_day_of_a_week_is_there_to_its_last_window(control: redis.Redis, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def _end_of(left: PipelineReport, now: float) -> str | None:
     if left.state == "stopping":
         return None
     if left.state == "failed" and left.error:
-        return left.error
+        return left.error.rstrip(".")  # it stands within a sentence
     return f"its process was gone without a word, {max(0.0, now - left.at):,.0f} s before this start"
 
 
