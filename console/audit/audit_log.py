@@ -68,15 +68,15 @@ def attempt(
     after: Mapping[str, Any] | None = None,
 ) -> Iterator[None]:
     """Note what is tried within: outside the database, where nothing is rolled back. The entry stands before
-    it is tried, so open no transaction around it; what it raises is noted as a second entry, with `failed`.
+    it is tried, so open no transaction around it; what it raises is noted as `failed.{action}`.
     """
     noted = {"reason": reason, "before": before}
     record(actor, action, target, after=after, **noted)
     try:
         yield
     except Exception as error:
-        failed = {**(after or {}), "failed": str(error)[:MAXIMUM_TEXT] or type(error).__name__}
-        record(actor, action, target, after=failed, **noted)
+        why = str(error)[:MAXIMUM_TEXT] or type(error).__name__
+        record(actor, f"failed.{action}", target, after={"error": why}, **noted)
         raise
 
 

@@ -66,8 +66,8 @@ def test_a_plant_at_which_something_is_in_force_is_not_forgotten(browsers, far, 
 
 def entries():
     """What was done and what became of it, the newest last."""
-    found = AuditEntry.objects.filter(action__startswith="plant.").order_by("pk")
-    return [(each.action, (each.after or {}).get("failed", "")) for each in found]
+    found = AuditEntry.objects.filter(action__contains="plant.").order_by("pk")
+    return [(each.action, (each.after or {}).get("error", "")) for each in found]
 
 
 def test_what_a_plant_may_have_done_that_fell_silent_in_its_midst_is_in_the_audit(browsers, far, control):
@@ -84,7 +84,7 @@ def test_what_a_plant_may_have_done_that_fell_silent_in_its_midst_is_in_the_audi
     assert far.paused
     assert [(action, "did not answer" in failed) for action, failed in entries()] == [
         ("plant.intervene", False),
-        ("plant.intervene", True),
+        ("failed.plant.intervene", True),
     ]
     assert [each.subject for each in interventions.in_force(control, "shop")] == ["celery"]
 
@@ -98,6 +98,6 @@ def test_an_undo_that_fails_is_in_the_audit_and_its_page_says_why_and_that_it_is
     undo = {"kind": "pause", "subject": "celery", "reason": "it is back"}
     said = browsers["operator"].post("/plants/shop/interventions/undo", undo, headers=headers)
     assert "no worker answers remote control. It is tried again every 10 s" in str(said.json())
-    assert [action for action, _ in entries()] == ["plant.intervene", "plant.undo", "plant.undo"]
+    assert [action for action, _ in entries()] == ["plant.intervene", "plant.undo", "failed.plant.undo"]
     page = browsers["operator"].get("/plants/shop/").content.decode()
     assert "Undo failed" in page and "no worker answers remote control" in page
