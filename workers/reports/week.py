@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 
 from django.db.models import Count, Q, Sum
 
+from controllers.design.error_budget import Counted, window_budget
 from workers.alerts import review
 from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
-from workers.objectives.book import MINUTE_SECONDS
+from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
 from workers.objectives.models import Objective
 from workers.steering.scope import Scope
 
@@ -116,12 +117,14 @@ def _worst_first(row: review.Row) -> tuple[int, float]:
 def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseOutcome:
     first, last = (int(at.timestamp() // MINUTE_SECONDS) for at in (since, until))
     minutes = objective.minutes.filter(minute__gte=first, minute__lt=last)
-    sums = minutes.aggregate(bad=Sum("bad"), total=Sum("total"))
-    bad, total = sums["bad"] or 0.0, sums["total"] or 0.0
-    if total <= 0:
+    counted = Count("pk", filter=Q(total__gt=0))
+    sums = minutes.aggregate(all_bad=Sum("bad"), all_counted=Sum("total"), minutes_counted=counted)
+    week = Counted(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
+    if week.total <= 0:
         return PromiseOutcome(objective.name, objective.target, None, None)
-    budget = (1 - objective.target) * total * objective.window_days / LENGTH.days
-    return PromiseOutcome(objective.name, objective.target, 1 - bad / total, bad / budget if budget else None)
+    budget = window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
+    good_share = 1 - week.bad / week.total
+    return PromiseOutcome(objective.name, objective.target, good_share, week.bad / budget if budget else None)
 
 
 def _loops(since: datetime, until: datetime) -> list[LoopWeek]:

@@ -36,10 +36,10 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
     found = week(MONDAY)
     (promise,) = found.promises
     assert promise.good_share == pytest.approx(0.98) and promise.missed
-    assert promise.burnt == pytest.approx(2 / (0.01 * 100 * 4)), "of the budget of four such weeks"
+    assert promise.burnt == pytest.approx(2 / (0.01 * 100 * 28 * 1_440)), "of four weeks like this minute"
     said = text.text(found)
     for part in (
-        "- orders: MISSED, 98.000% of 99.000%; 50% of the error budget.",
+        "- orders: MISSED, 98.000% of 99.000%; 0% of the error budget.",
         "Node n1 is lost (critical), 10 min, acknowledged by nobody.",
         "upper_limit of",
         "the sale begins at nine",
