@@ -113,7 +113,8 @@ def _edge(bars: Sequence[Bar], left: int | None, right: int | None, stretch: flo
     own = bars[right].begin - (bars[right].room(stretch) if bars[right].before else 0.0)
     if left is None or not bars[right].before:
         return max(0.0, own)
-    return max(bars[left].end, own)
+    # In a row that is shared the bar on the left may end behind where the one on the right begins.
+    return min(bars[right].begin, max(bars[left].end, own))
 
 
 def height(rows: Iterable[int]) -> int:

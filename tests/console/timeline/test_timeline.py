@@ -12,7 +12,7 @@ import orjson
 import pytest
 import redis
 from django.test import Client
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from console.accounts.access import Actor
@@ -237,6 +237,16 @@ def test_what_the_guard_limited_is_counted_by_stretches_and_leads_to_its_decisio
     assert [each["limited_by"] for each in answer["guard"]] == ["guard slew"] * len(events)
 
 
+OVERLAPPING = [
+    (0.5, 0.25, ""),
+    (0.625, 0.0, ""),
+    (0.625, 0.0, ""),
+    (0.625, 0.25, ""),
+    (0.8125, 0.0, "a" * 15),
+]
+
+
+@example(OVERLAPPING)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.text("abc ", max_size=40)), max_size=30))
 def test_the_labels_of_a_row_never_meet_however_many_there_are(wanted):
     bars = [
