@@ -5,6 +5,7 @@
 `plant_topology`: three nodes; queues alert and process (jobs), telemetry (pipeline), in `weir:topology`.
 """
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.db import connection
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
@@ -35,6 +37,9 @@ EXAMPLES = int(os.environ.get("WEIR_TEST_EXAMPLES", "40"))
 hypothesis_settings.register_profile("weir", deadline=None, derandomize=IN_CI, max_examples=EXAMPLES)
 hypothesis_settings.load_profile("weir")
 
+# What was collected stays to the end of the run, a million objects of it: they are gone through once.
+gc.set_threshold(100_000, 50, 100)
+
 # Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 NODE_NAMES = ("n1", "n2", "n3")
@@ -50,6 +55,16 @@ BY_THEMSELVES = (
     "tests/security/test_fuzz.py",
     "tests/workers/pipeline/matching/",
     "tests/workers/placement/test_moving.py",
+)
+# Long, with real servers of their own, and they measure nothing.
+BESIDE_OTHERS = (
+    *BY_THEMSELVES,
+    "tests/queues/control/",
+    "tests/workers/alerts/",
+    "tests/workers/consumer/test_sql_postgres.py",
+    "tests/workers/control/ledger/",
+    "tests/workers/plants/foreign/declared/",
+    "tests/workers/plants/test_wicked_plants.py",
 )
 # Whose tests share a plant, a served console and a browser, or a Spark session: one takes as long to start as
 # twenty of the tests.
@@ -76,10 +91,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker("law")
         if long and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
-        if long and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BY_THEMSELVES):
+        if long and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BESIDE_OTHERS):
             item.add_marker("alone")
     yield
     items.sort(key=_order)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def _order(item: pytest.Item) -> tuple[bool, ...]:
@@ -120,6 +140,15 @@ def group_of(nodeid: str) -> str:
     if file.startswith(BY_THEMSELVES):
         return nodeid
     return next((group for group, places in TOGETHER.items() if file.startswith(places)), file)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The database is a file, as in a plant: two threads that write wait for each other. One in memory
+    refuses the second at once, whatever the time that it may wait.
+    """
+    if connection.vendor == "sqlite":
+        connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "weir.sqlite3")
 
 
 @pytest.fixture(scope="session", autouse=True)
