@@ -80,7 +80,7 @@ def test_who_exports_what_and_how_many_rows_is_noted(address, what, rows, browse
     assert begin.request_id == end.request_id and begin.address == "127.0.0.1"
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_an_export_that_is_cut_says_so(browsers, control):
     audit_log.record(Actor("desk-2", "operator"), "mark.add", "a mark")
     answer = browsers["administrator"].get("/api/v1/audit/export?format=csv")
