@@ -1,5 +1,5 @@
-"""The bands in which rates are expected, made once a minute from what came
-(`controllers.design.expected_band`).
+"""The bands in which rates are expected, and when rates went to another level, found once a minute from what
+came (`controllers.design.expected_band`, `controllers.design.change_points`).
 
 A band in force was made `AHEAD_SECONDS` ago, or, after a start, is the first that was made. The past is read,
 and bands are made, in a thread of their own: the watcher, who asks each second, waits for nobody. The bands
@@ -17,14 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
-from controllers.design.expected_band import AHEAD_SECONDS, BandForecaster, ForecastBand
+from controllers.design.change_points import change_points
+from controllers.design.expected_band import AHEAD_SECONDS, DAY_SECONDS, BandForecaster, ForecastBand
 from queues.stored_document import changed
-from workers.documents.bands import ExpectedBand, ExpectedBands
+from workers.documents.bands import ExpectedBand, ExpectedBands, RateChange
 from workers.history.minute_rates import MINUTE_SECONDS, MinuteRates
 
 Floats = npt.NDArray[np.float64]
 RATES = ("in_per_second", "out_per_second")
 MOST_QUEUES = 50  # by name: a band takes some milliseconds of a core, each minute
+MOST_CHANGES = 5  # a rate that changes more often has no level
 DIGITS = 3
 logger = logging.getLogger(__name__)
 
@@ -117,4 +119,19 @@ class BandWatch:
             high=round(band.high, DIGITS),
             days=round(band.days, DIGITS),
             minute=round(float(rates[whole][-1]), DIGITS) if is_new else None,
+            changes=_changes(at[whole], rates[whole], now_seconds),
         )
+
+
+def _changes(at: Floats, rates: Floats, now_seconds: float) -> tuple[RateChange, ...]:
+    """The newest of the last day."""
+    day = at >= now_seconds - DAY_SECONDS
+    found = change_points(at[day], rates[day])[-MOST_CHANGES:]
+    return tuple(
+        RateChange(
+            at=round(each.at_seconds, DIGITS),
+            before=round(each.before, DIGITS),
+            after=round(each.after, DIGITS),
+        )
+        for each in found
+    )

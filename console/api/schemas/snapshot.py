@@ -290,11 +290,18 @@ class PlantPart(ApiAnswer):
     grace_until: Instant | None = Field(None, description="What it lacks counts as its start's until then.")
 
 
+class RateChange(ApiAnswer):
+    at: Instant
+    before: float = Field(description="Events/s, as the median of the time before.")
+    after: float
+
+
 class RateBand(ApiAnswer):
     low: float = Field(description="Events/s, for the mean of this minute.")
     high: float
     days: float = Field(description="Of the past that it rests on.")
     minute: float | None = Field(None, description="The mean of the newest whole minute.")
+    changes: list[RateChange] = Field([], description="When it went to another level and stayed, last day.")
 
 
 class RateBands(ApiAnswer):

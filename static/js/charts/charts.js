@@ -1,7 +1,7 @@
 // Charts: Plotly with one layout made of the tokens. A figure declares its lanes and series in the page; history comes
 // from the server once, live snapshots continue it, and only charts that are seen are drawn.
 import { decisions, watch } from "./decisions.js";
-import { banded, edgesOf } from "./expected.js";
+import { banded, changesOf, edgesOf, marked } from "./expected.js";
 import { VERDICT_WORDS } from "../values/format.js";
 import { history } from "../values/history.js";
 import { BOTTOM, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
@@ -174,6 +174,8 @@ class Chart {
       data.push(...bands);
       if (this.before && !lane.stacked) data.push(...this.faint(lane, axis, colours));
       data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
+      const shape = { axis, factor: lane.factor, highest: this.highest(lane), width: this.figure.offsetWidth - layout.margin.l - layout.margin.r };
+      data.push(...marked(changesOf(lane, store.snapshot), shape, colours, layout));
       top -= heights[index] + LANE_GAP;
     });
     if (signs) data.push(triangles(signs.decisions, colours, layout, TRIANGLE_LANE / plotted), guarded(signs.guard, colours));

@@ -1,5 +1,8 @@
 // Where a rate is expected (`bands` of the snapshot): an area behind the line that was measured, of as far as any is
-// known. It is made a quarter of an hour before its time.
+// known. It is made a quarter of an hour before its time. And when a rate went to another level: a dotted line.
+import { resolve } from "../values/store.js";
+
+const LEAST_LABEL_WIDTH = 76;
 const RATE = /^(totals|queues\..+)\.(in|out)_per_second$/;
 
 const isBanded = ({ path, kind, constant }) => constant === null && kind === "measured" && RATE.test(path);
@@ -7,6 +10,31 @@ const isBanded = ({ path, kind, constant }) => constant === null && kind === "me
 /** The series of the lower and the upper edge; none where no band is made. */
 export function edgesOf(series) {
   return isBanded(series) ? ["low", "high"].map((edge) => `bands.${series.path}.${edge}`) : [];
+}
+
+/** The changes of level of a lane's rates, the earliest first. */
+export function changesOf(lane, snapshot) {
+  const found = lane.series.filter(isBanded).flatMap(({ path, label }) => (resolve(snapshot, `bands.${path}.changes`) ?? []).map((change) => ({ ...change, label })));
+  return found.sort((one, other) => one.at - other.at);
+}
+
+/** A dotted line at each, with its levels where there is room for the words; all are said on hovering. */
+export function marked(changes, { axis, factor, highest, width }, colours, layout) {
+  const [from, to] = layout.xaxis.range.map(Number), shown = changes.filter(({ at }) => at * 1000 > from && at * 1000 < to);
+  const place = (at) => (at * 1000 - from) / (to - from) * width;
+  const words = ({ before, after }) => [before, after].map((rate) => (rate * factor).toLocaleString("en", { maximumSignificantDigits: 3 })).join(" → ");
+  shown.forEach((change, index) => {
+    const x = new Date(change.at * 1000), next = shown[index + 1];
+    layout.shapes.push({ type: "line", xref: "x", yref: axis, x0: x, x1: x, y0: 0, y1: highest, line: { color: colours.muted, width: 1, dash: "dot" } });
+    if ((next ? place(next.at) : width) - place(change.at) < LEAST_LABEL_WIDTH) return;
+    layout.annotations.push({ text: words(change), x, xref: "x", xshift: 3, y: highest, yref: axis, xanchor: "left", yanchor: "top", showarrow: false, font: { size: 11, color: colours.muted }, bgcolor: colours.surface });
+  });
+  if (!shown.length) return [];
+  return [{
+    x: shown.map(({ at }) => new Date(at * 1000)), y: shown.map(() => 0), type: "scatter", mode: "markers", name: "changes of level", yaxis: axis, cliponaxis: false,
+    marker: { symbol: "diamond-open", size: 7, color: colours.muted }, customdata: shown.map((change) => `${change.label}: new level, ${words(change)}`),
+    hovertemplate: "%{customdata}<extra></extra>",
+  }];
 }
 
 /** An area for each rate of a lane whose band is known: its edges stand still between two that are kept. */

@@ -1,5 +1,7 @@
 """The queues: what waits longest."""
 
+import time
+
 from playwright.sync_api import expect
 
 from tests.console.browser.screen import BROWSER, PHONE, Snapshot, live
@@ -63,3 +65,23 @@ def test_ctrl_k_finds_by_name_and_the_keyboard_goes_there(open_page, observer):
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     page.wait_for_url("**/alerts/silences/**")
+
+
+def test_a_rate_that_went_to_another_level_has_a_line_on_its_chart(open_page, observer):
+    page = open_page("/queues/alert/")
+    live(page, observer)
+
+    def change_levels(snapshot: Snapshot) -> None:
+        changes = [{"at": time.time() - 500, "before": 41.26, "after": 12.5}]
+        band = {"low": 9.0, "high": 16.0, "days": 2.0, "minute": 12.4, "changes": changes}
+        snapshot["bands"] = {"totals": {}, "queues": {"alert": {"in_per_second": band}}}
+
+    observer.publish(change_levels)
+    for _ in range(3):
+        observer.publish()
+    page.wait_for_function(
+        """() => [...document.querySelectorAll("figure.chart .js-plotly-plot")].some(({ layout, data }) =>
+          layout.shapes.some(({ line }) => line.dash === "dot")
+          && layout.annotations.some(({ text }) => text === "41.3 → 12.5")
+          && data.some(({ customdata }) => customdata?.[0]?.endsWith("new level, 41.3 → 12.5")))"""
+    )

@@ -59,6 +59,16 @@ def test_it_asks_once_a_minute_and_for_no_more_queues_than_it_can(monkeypatch):
     assert len(asked) == 2
 
 
+def test_when_a_rate_went_to_another_level_stands_with_its_band():
+    def minutes(series, now):
+        rates = np.where(HOUR < NOW - 1200, 25.0, 80.0)
+        return HOUR, np.tile(rates, (len(series), 1))
+
+    (change,) = rows(BandWatch(minutes)).queues["alert"]["in_per_second"].changes
+    assert (change.before, change.after) == (25, 80)
+    assert change.at == pytest.approx(NOW - 1200, abs=60)
+
+
 def test_a_minute_that_is_not_there_is_said_and_a_queue_that_is_gone_has_none():
     late = rows(watch(), now=NOW + 600)
     assert late.queues["alert"]["in_per_second"].minute is None

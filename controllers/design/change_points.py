@@ -1,0 +1,117 @@
+"""When a rate went to another level, and stayed there.
+
+Of the minutes of a past, smoothed by the median of 5 so that an outburst moves nothing, a stretch of n is
+split where
+
+    T(k) = |m₁ - m₂| · √(k·(n - k)/n) / σ
+
+is greatest (m₁, m₂: means of the k minutes before and of the rest), and so are its parts, while
+T > √(2·ln n) + 2: binary segmentation (Vostrikova, 1981), with the bound that the highest of n asks for.
+
+    σ² = max(½·d₁·(1 + ρ)/(1 - ρ)², m/60 s) · π/2
+
+is what a mean of minutes varies by that follow each other with the correlation ρ = d₂/d₁ - 1. The dⱼ are
+upper quartiles of squared differences of minutes j apart, over 1.323, the quartile of χ²: a change of level
+moves few differences, so it is no part of them. m/60 s: of counts of independent events.
+
+A split is a change where a step has `ABRUPT` of m₁ - m₂ beside a slope, both fitted to the 10 minutes before
+and after (a slope alone is none), and step and levels differ by `LEAST_SHARE` of the higher level.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+SMOOTHED, LEAST_MINUTES, LEVEL_MINUTES = 5, 10, 60
+ABRUPT, LEAST_SHARE = 0.5, 0.2
+QUARTILE, CHI_SQUARED_QUARTILE = 0.75, 1.323
+MOST_CORRELATION, MINUTE_SECONDS, LEAST_RATE = 0.8, 60.0, 1e-9
+# The step's row of the pseudo-inverse of (1, time, step) over the minutes around a split.
+_AROUND = np.arange(2 * LEAST_MINUTES)
+_STEP = np.linalg.pinv(np.column_stack([np.ones(_AROUND.size), _AROUND, _AROUND >= LEAST_MINUTES]))[2]
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """at_seconds: the middle of the first minute of the new level. before, after: the levels, events/s, as
+    medians of up to an hour, from the change before and until the next.
+    """
+
+    at_seconds: float
+    before: float
+    after: float
+
+
+def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePoint]:
+    """Of minutes in order of time (both arrays of one length), the earliest first. A change is found once its
+    level has lasted `LEAST_MINUTES`.
+    """
+    if rates_per_second.size < 2 * LEAST_MINUTES:
+        return []
+    smooth = _smoothed(rates_per_second)
+    splits = _splits(smooth, _deviation(rates_per_second))
+    steps = [(place, abs(jump), -_step(smooth, place) * np.sign(jump)) for place, jump in splits]
+    abrupt = [(place, step) for place, jump, step in steps if step >= ABRUPT * jump]
+    levels = _levels(rates_per_second, [place for place, _ in abrupt])
+    return [
+        ChangePoint(float(at_seconds[place]), before, after)
+        for (place, step), (before, after) in zip(abrupt, levels, strict=True)
+        if min(step, abs(after - before)) >= max(LEAST_SHARE * max(before, after), LEAST_RATE)
+    ]
+
+
+def _smoothed(rates: Floats) -> Floats:
+    half = SMOOTHED // 2
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(rates, half, mode="edge"), SMOOTHED)
+    return np.asarray(np.median(windows, axis=1), dtype=float)
+
+
+def _deviation(rates: Floats) -> float:
+    """σ: of the mean of n minutes, times √n."""
+    near, far = (float(np.quantile((rates[step:] - rates[:-step]) ** 2, QUARTILE)) for step in (1, 2))
+    correlation = min(max(far / near - 1, 0.0), MOST_CORRELATION) if near > 0 else 0.0
+    measured = near / CHI_SQUARED_QUARTILE / 2 * (1 + correlation) / (1 - correlation) ** 2
+    counted = float(np.mean(rates)) / MINUTE_SECONDS
+    return float(np.sqrt(max(measured, counted) * np.pi / 2))
+
+
+def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
+    """(First minute after it, m₁ - m₂) of every split."""
+    sums = np.concatenate([[0.0], np.cumsum(smooth)])
+    found, open_stretches = [], [(0, smooth.size)]
+    while open_stretches:
+        begin, end = open_stretches.pop()
+        size = end - begin
+        if size < 2 * LEAST_MINUTES:
+            continue
+        before = np.arange(LEAST_MINUTES, size - LEAST_MINUTES + 1)
+        jumps = (sums[begin + before] - sums[begin]) / before - (sums[end] - sums[begin + before]) / (
+            size - before
+        )
+        weighed = np.abs(jumps) * np.sqrt(before * (size - before) / size)
+        best = int(np.argmax(weighed))
+        if weighed[best] <= deviation * (np.sqrt(2 * np.log(size)) + 2):
+            continue
+        place = begin + int(before[best])
+        found.append((place, float(jumps[best])))
+        open_stretches += [(begin, place), (place, end)]
+    return sorted(found)
+
+
+def _step(smooth: Floats, place: int) -> float:
+    """How much higher the minutes from `place` on are, beside a slope."""
+    return float(_STEP @ smooth[place - LEAST_MINUTES : place + LEAST_MINUTES])
+
+
+def _levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:
+    """Before and after each place, as medians of up to `LEVEL_MINUTES` that reach no other place."""
+    edges = [0, *places, rates.size]
+    return [
+        (
+            float(np.median(rates[max(earlier, place - LEVEL_MINUTES) : place])),
+            float(np.median(rates[place : min(later, place + LEVEL_MINUTES)])),
+        )
+        for earlier, place, later in zip(edges, places, edges[2:], strict=False)
+    ]
