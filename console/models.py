@@ -74,6 +74,22 @@ class Mark(models.Model):
         return f"{self.kind} {self.title}"
 
 
+class SharedMoment(models.Model):
+    """A link to the plant as it was at an instant, for people without a login. The link is this row's number,
+    signed (`console.actions.shared_moments`): nothing that is stored here opens it.
+    """
+
+    at = models.DateTimeField()
+    reason = models.TextField()
+    author = models.CharField(max_length=200)  # a user name, or token:NAME
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(db_index=True)
+    ended_at = models.DateTimeField(null=True, default=None)  # by somebody, before its time
+
+    def __str__(self) -> str:
+        return f"link {self.pk} to {self.at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 class SavedFilter(models.Model):
     """A filter of a list that a person keeps under a name: the query of its address."""
 

@@ -84,6 +84,8 @@ ACTIONS = {
     "objective.change": "operator",
     "mark.add": "operator",
     "mark.remove": "operator",
+    "moment.share": "operator",
+    "moment.end": "operator",
     "audit.view": "administrator",
     "settings.change": "administrator",
     "user.manage": "administrator",

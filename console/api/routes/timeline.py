@@ -9,7 +9,7 @@ from django.utils import timezone
 from ninja import Query, Schema, Status
 from pydantic import ConfigDict
 
-from console.actions import marks
+from console.actions import marks, shared_moments
 from console.api.answer.router import Router
 from console.api.ingestion.cloud_event import outside_change
 from console.api.request.authentication import actor_for
@@ -18,12 +18,19 @@ from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.schemas.alerts import ChangeList
 from console.api.schemas.snapshot import PlantSnapshot
-from console.api.schemas.timeline import ChartDecisionList, DifferenceList, MarkList, MarkRow
+from console.api.schemas.timeline import (
+    ChartDecisionList,
+    DifferenceList,
+    MarkList,
+    MarkRow,
+    SharedMomentList,
+    SharedMomentRow,
+)
 from console.incidents.change_sources import FoundChange, found_changes
 from console.incidents.differences import ComparisonRuns, compare
 from console.input.boundary import document_of
 from console.input.row_id import Id
-from console.models import Mark
+from console.models import Mark, SharedMoment
 from console.timeline import happenings
 from console.timeline.happenings import TimelineLane, Triangle
 from console.timeline.window import Window
@@ -43,6 +50,14 @@ class NewMark(Given):
     text: str = ""
     at: GivenTime | None = None
     until: GivenTime | None = None
+
+
+class NewSharedMoment(Given):
+    """Which instant, for how long, and for whom."""
+
+    at: GivenTime
+    hours: float
+    reason: str
 
 
 class CloudEvent(Schema):
@@ -137,6 +152,36 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status[Any]:
     given = body.dict()
     given |= {name: given[name] and _zoned(given[name], name) for name in ("at", "until")}
     return Status(201, marks.described(marks.add(actor, now=timezone.now(), **given)))
+
+
+@router.get("/shared-moments", response=SharedMomentList, summary="Links for people without a login")
+def list_shared_moments(request: HttpRequest) -> dict[str, Any]:
+    """Those that are open, the newest first."""
+    actor_for(request, "moment.share")
+    return {"links": [_link(request, each) for each in shared_moments.open_at(timezone.now())]}
+
+
+@router.post("/shared-moments", response={201: SharedMomentRow}, summary="Share an instant of the plant")
+def share_moment(request: HttpRequest, body: NewSharedMoment) -> Status[Any]:
+    """A link that shows the plant at `at`, and nothing else, without a login, for `hours` (168 at most)."""
+    actor = actor_for(request, "moment.share")
+    given = {"at": _zoned(body.at, "at"), "hours": body.hours, "reason": body.reason}
+    return Status(201, _link(request, shared_moments.share(actor, now=timezone.now(), **given)))
+
+
+@router.post("/shared-moments/{moment_id}/end", response=SharedMomentRow, summary="End a link")
+def end_shared_moment(request: HttpRequest, moment_id: Id, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "moment.end")
+    found = SharedMoment.objects.filter(pk=moment_id).first()
+    if found is None:
+        raise Http404(f"link {moment_id} is not there.")
+    shared_moments.end(actor, found, reason=body.reason, now=timezone.now())
+    return _link(request, found)
+
+
+def _link(request: HttpRequest, moment: SharedMoment) -> dict[str, Any]:
+    address = request.build_absolute_uri(shared_moments.link_of(moment))
+    return {**shared_moments.described(moment), "url": address}
 
 
 @router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Show a mark no more")

@@ -86,3 +86,19 @@ class MarkRow(ApiAnswer):
 
 class MarkList(ApiAnswer):
     marks: list[MarkRow]
+
+
+class SharedMomentRow(ApiAnswer):
+    """A link to the plant as it was at `at`, for people without a login."""
+
+    id: int
+    at: datetime
+    reason: str
+    author: str
+    created_at: datetime
+    expires_at: datetime
+    url: str = Field(description="The link: whoever has it sees the plant at that instant.")
+
+
+class SharedMomentList(ApiAnswer):
+    links: list[SharedMomentRow]

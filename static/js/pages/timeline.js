@@ -160,11 +160,11 @@ function restore() {
 // --- marks ---------------------------------------------------------------------------------------------------
 
 function fill({ target }) {
-  const form = target.closest("form[data-mark]");
+  const form = target.closest("form[data-mark], form[data-share]");
   if (!form || !data) return;
   if (target.matches("[data-from-moment]")) {
     form.elements.at.value = iso(secondsAt(pinned ?? 1));
-    form.elements.until.value = "";
+    if (form.elements.until) form.elements.until.value = "";
   } else if (target.matches("[data-from-range]")) {
     form.elements.at.value = iso(data.since);
     form.elements.until.value = iso(data.until);

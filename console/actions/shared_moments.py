@@ -1,0 +1,103 @@
+"""Links to the plant as it was at an instant, for people without a login. One way for pages and API.
+
+    link = /moment/{number}:{HMAC-SHA256 of the number, by the console's own key}/
+
+So no link is guessed, none is made of what the database holds, and a new key ends all of them. It shows one
+instant and nothing else, until its time is over or somebody ends it. It shows the whole plant, so who is
+limited to some queues can share none. Both changes are audited. All raise PermissionDenied, and BadInput
+naming the field.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.signing import BadSignature, Signer
+from django.db import transaction
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
+from console.models import SharedMoment
+from queues import checks
+from queues.errors import BadInput
+from workers.history.snapshot_archive import snapshot_at
+
+SALT = "weir.shared-moment"
+MOST_HOURS = 168.0
+MOST_OPEN = 200
+LONGEST_REASON = 500
+
+
+@transaction.atomic
+def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetime) -> SharedMoment:
+    """A link to an instant that is kept, which ends after so many hours."""
+    demand(actor, "moment.share")
+    _check(at, hours, reason.strip(), now)
+    moment = SharedMoment.objects.create(
+        at=at,
+        reason=reason.strip(),
+        author=actor.name,
+        created_at=now,
+        expires_at=now + timedelta(hours=hours),
+    )
+    audit_log.record(actor, "moment.share", str(moment), reason=moment.reason, after=described(moment))
+    return moment
+
+
+@transaction.atomic
+def end(actor: Actor, moment: SharedMoment, *, reason: str, now: datetime) -> None:
+    """Its link opens nothing any more; ended twice it is ended once."""
+    demand(actor, "moment.end")
+    if not reason.strip():
+        raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
+    if SharedMoment.objects.filter(pk=moment.pk, ended_at=None).update(ended_at=now):
+        moment.ended_at = now
+        audit_log.record(actor, "moment.end", str(moment), reason=reason.strip(), before=described(moment))
+
+
+def open_at(now: datetime) -> QuerySet[SharedMoment]:
+    """Those whose links open something, the newest first."""
+    return SharedMoment.objects.filter(ended_at=None, expires_at__gt=now).order_by("-pk")
+
+
+def link_of(moment: SharedMoment) -> str:
+    """The address, without the host."""
+    return reverse("shared-moment", args=[Signer(salt=SALT).sign(str(moment.pk))])
+
+
+def moment_of(signed: str, now: datetime) -> SharedMoment | None:
+    """What a link opens; None of one that was never made, is over, or was ended."""
+    try:
+        number = checks.digits(Signer(salt=SALT).unsign(signed))
+    except BadSignature:
+        return None
+    return None if number is None else open_at(now).filter(pk=number).first()
+
+
+def described(moment: SharedMoment) -> dict[str, Any]:
+    """A link as JSON, its times as text. Not its address: who has that, sees the plant."""
+    return {
+        "id": moment.pk,
+        "at": moment.at.isoformat(),
+        "reason": moment.reason,
+        "author": moment.author,
+        "created_at": moment.created_at.isoformat(),
+        "expires_at": moment.expires_at.isoformat(),
+    }
+
+
+def _check(at: datetime, hours: float, reason: str, now: datetime) -> None:
+    if not reason:
+        raise BadInput("reason", "is missing; say whom you show it to, and why.")
+    if len(reason) > LONGEST_REASON:
+        raise BadInput("reason", f"takes {LONGEST_REASON} characters at most.")
+    if not 0 < hours <= MOST_HOURS:
+        raise BadInput("hours", f"takes more than 0 and at most {MOST_HOURS:g} (7 days).")
+    if at > now:
+        raise BadInput("at", "lies ahead; a link shows what was.")
+    if snapshot_at(settings.WEIR_DATA, at.timestamp()) is None:
+        raise BadInput("at", "is a time of which nothing is kept; choose another on the timeline.")
+    if open_at(now).count() >= MOST_OPEN:
+        raise BadInput("at", f"has no room: {MOST_OPEN} links are open; end some on the timeline first.")

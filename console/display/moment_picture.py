@@ -1,0 +1,92 @@
+"""The plant at an instant as a picture, 1200 by 630 pixels, as chats show beside a link."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from PIL import Image, ImageDraw, ImageFont
+
+WIDTH, HEIGHT, MARGIN = 1200, 630, 56
+PAPER, INK, FAINT, LINE = "#ffffff", "#1a2027", "#566270", "#d5dae1"
+# As in static/css/tokens.css, in its light theme.
+SEVERITY_COLOURS = {"well": "#1b7f48", "notice": "#566270", "warning": "#a05f00", "critical": "#c22f28"}
+CHART_TOP, CHART_BOTTOM = 400, 570
+MOST_LINES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentCard:
+    """What the picture says. tiles: (name, value with its unit). rates: events/s, of equal steps until the
+    instant, None where nothing was measured; about: what the rates are of.
+    """
+
+    title: str
+    severity: str
+    state: str
+    sentence: str
+    tiles: Sequence[tuple[str, str]]
+    rates: Sequence[float | None]
+    about: str
+
+
+def png(card: MomentCard) -> bytes:
+    picture = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
+    draw = ImageDraw.Draw(picture)
+    draw.text((MARGIN, 44), card.title, fill=FAINT, font=_font(26))
+    colour = SEVERITY_COLOURS.get(card.severity, FAINT)
+    draw.ellipse((MARGIN, 103, MARGIN + 28, 131), fill=colour)
+    draw.text((MARGIN + 44, 90), card.state, fill=INK, font=_font(44))
+    for row, line in enumerate(_lines(draw, card.sentence)):
+        draw.text((MARGIN, 160 + 40 * row), line, fill=INK, font=_font(30))
+    _draw_tiles(draw, card.tiles)
+    _draw_rates(draw, card.rates, card.about)
+    stored = io.BytesIO()
+    picture.save(stored, "PNG", optimize=True)
+    return stored.getvalue()
+
+
+def _font(pixels: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(pixels)
+
+
+def _lines(draw: ImageDraw.ImageDraw, text: str) -> list[str]:
+    """Wrapped; what does not fit ends in three dots."""
+    font, lines = _font(30), [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if draw.textlength(longer, font) <= WIDTH - 2 * MARGIN:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1]} …"]
+    while draw.textlength(lines[-1], font) > WIDTH - 2 * MARGIN and len(lines[-1]) > 2:
+        lines[-1] = f"{lines[-1][:-2].rstrip()}…"
+    return lines
+
+
+def _draw_tiles(draw: ImageDraw.ImageDraw, tiles: Sequence[tuple[str, str]]) -> None:
+    each = (WIDTH - 2 * MARGIN) / max(1, len(tiles))
+    for place, (name, value) in enumerate(tiles):
+        left = MARGIN + place * each
+        draw.text((left, 266), name, fill=FAINT, font=_font(22))
+        draw.text((left, 296), value, fill=INK, font=_font(36))
+
+
+def _draw_rates(draw: ImageDraw.ImageDraw, rates: Sequence[float | None], about: str) -> None:
+    draw.line((MARGIN, CHART_BOTTOM, WIDTH - MARGIN, CHART_BOTTOM), fill=LINE, width=2)
+    draw.text((MARGIN, 364), about, fill=FAINT, font=_font(22))
+    highest = max((rate for rate in rates if rate is not None), default=0.0)
+    if highest <= 0 or len(rates) < 2:
+        return
+    step = (WIDTH - 2 * MARGIN) / (len(rates) - 1)
+    points = [
+        None
+        if rate is None
+        else (MARGIN + place * step, CHART_BOTTOM - rate / highest * (CHART_BOTTOM - CHART_TOP))
+        for place, rate in enumerate(rates)
+    ]
+    for one, other in pairwise(points):
+        if one is not None and other is not None:  # no line over what was not measured
+            draw.line((*one, *other), fill=INK, width=3)

@@ -1,0 +1,183 @@
+"""The plant as it was at an instant, for who has a link and no login; and sharing it from the timeline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import redis
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from console.accounts.access import actor_of
+from console.actions import shared_moments
+from console.connections.control_server import control
+from console.display.moment_picture import MomentCard, png
+from console.input.form_values import number_of, time_of
+from console.input.row_id import id_of
+from console.models import SharedMoment
+from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.page import Errors
+from console.pages.records.timeline import timeline_page
+from console.templatetags.weir import formatted, state_word
+from console.web.template_context import TemplateContext, render_context
+from queues.stored_document import BadDocument
+from workers.documents.alerts import AlertStatus
+from workers.documents.nodes import NodeStatus
+from workers.documents.queues import QueueStatus
+from workers.documents.snapshot import PlantTotals, Snapshot
+from workers.history import metric_history
+from workers.history.snapshot_archive import snapshot_at
+
+RATE, BEFORE = "totals.in_per_second", timedelta(hours=2)
+MOST_POINTS = 240
+# Found by nobody who was not given it, and kept by nobody between.
+PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentPage(TemplateContext):
+    """What a link shows: of people and addresses nothing. picture: the whole address of the picture."""
+
+    TEMPLATE = "records/shared_moment.html"
+
+    at: datetime
+    expires_at: datetime
+    plant: str
+    state: str
+    severity: str
+    sentence: str
+    totals: PlantTotals
+    nodes: dict[str, NodeStatus]
+    queues: dict[str, QueueStatus]
+    alerts: Sequence[AlertStatus]
+    picture: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoMomentPage(TemplateContext):
+    """A link that opens nothing; which of the reasons it is, is said to nobody."""
+
+    TEMPLATE = "records/no_moment.html"
+
+
+@login_not_required
+@never_cache
+@require_safe
+def shared(request: HttpRequest, signed: str) -> HttpResponse:
+    """The plant at the link's instant."""
+    moment, snapshot = _opened(signed)
+    if moment is None or snapshot is None:
+        return _private(render_context(request, NoMomentPage(), status=404))
+    page = MomentPage(
+        at=_instant(snapshot, moment),
+        expires_at=moment.expires_at,
+        plant=snapshot.plant,
+        state=snapshot.health.state,
+        severity=snapshot.health.severity,
+        sentence=snapshot.health.sentence,
+        totals=snapshot.totals,
+        nodes=snapshot.nodes,
+        queues=snapshot.queues,
+        alerts=[each for each in snapshot.alerts if each.under is None],
+        picture=request.build_absolute_uri(reverse("shared-moment-picture", args=[signed])),
+    )
+    return _private(render_context(request, page))
+
+
+@login_not_required
+@never_cache
+@require_safe
+def picture(request: HttpRequest, signed: str) -> HttpResponse:
+    """The same as PNG, with the rate of the two hours before."""
+    moment, snapshot = _opened(signed)
+    if moment is None or snapshot is None:
+        return _private(HttpResponse("This link opens nothing.\n", status=404, content_type="text/plain"))
+    at, totals = _instant(snapshot, moment), snapshot.totals
+    card = MomentCard(
+        title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
+        severity=snapshot.health.severity,
+        state=state_word(snapshot.health.state),
+        sentence=snapshot.health.sentence,
+        tiles=(
+            ("Events in", f"{formatted(totals.in_per_second, 'rate')} /s"),
+            ("Events out", f"{formatted(totals.out_per_second, 'rate')} /s"),
+            ("Latency, p95", f"{formatted(totals.latency_p95_seconds, 'fraction')} s"),
+            ("Waiting events", formatted(totals.backlog_events, "integer")),
+        ),
+        rates=_rates(at),
+        about="Events/s in, the two hours before",
+    )
+    return _private(HttpResponse(png(card), content_type="image/png"))
+
+
+def _opened(signed: str) -> tuple[SharedMoment | None, Snapshot | None]:
+    moment = shared_moments.moment_of(signed, timezone.now())
+    if moment is None:
+        return None, None
+    try:
+        return moment, snapshot_at(settings.WEIR_DATA, moment.at.timestamp())
+    except BadDocument:
+        return moment, None
+
+
+def _instant(snapshot: Snapshot, moment: SharedMoment) -> datetime:
+    return moment.at if snapshot.at is None else datetime.fromtimestamp(snapshot.at, UTC)
+
+
+def _rates(at: datetime) -> list[float | None]:
+    since = (at - BEFORE).timestamp()
+    try:
+        found = metric_history.columns(
+            control(), settings.WEIR_DATA, since, at.timestamp(), [RATE], means=True
+        )
+    except redis.RedisError:
+        return []
+    return _thinned(found["at"], found[RATE], since, at.timestamp())
+
+
+def _thinned(
+    times: Sequence[float | None], rates: Sequence[float | None], since: float, until: float
+) -> list[float | None]:
+    """Means of equal steps; None where none was measured."""
+    sums, counts = [0.0] * MOST_POINTS, [0] * MOST_POINTS
+    for at, rate in zip(times, rates, strict=True):
+        if at is not None and rate is not None:
+            place = min(int((at - since) / (until - since) * MOST_POINTS), MOST_POINTS - 1)
+            sums[place], counts[place] = sums[place] + rate, counts[place] + 1
+    return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def _private(response: HttpResponse) -> HttpResponse:
+    for name, value in PRIVATE_HEADERS.items():
+        response[name] = value
+    return response
+
+
+def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict) -> HttpResponse:
+    return timeline_page(request, errors, submitted)
+
+
+@action("moment.share", _timeline_again)
+def share(request: HttpRequest) -> Done:
+    """Posted: at, hours, reason."""
+    at = time_of(text_of(request, "at", "say which time the link is to show"), "at")
+    hours = number_of(text_of(request, "hours", "say for how long the link opens"), "hours")
+    reason = request.POST.get("reason", "")
+    shared_moments.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
+    return Done("The link is made; it stands under Shared links.", f"{reverse('timeline')}#shared-links")
+
+
+@action("moment.end", _timeline_again)
+def end(request: HttpRequest) -> Done:
+    """Posted: moment (its number), reason."""
+    number = id_of(text_of(request, "moment", "choose the link to end")) or 0
+    moment = get_object_or_404(SharedMoment, pk=number)
+    reason = request.POST.get("reason", "")
+    shared_moments.end(actor_of(request), moment, reason=reason, now=timezone.now())
+    return Done("The link is ended; it opens nothing any more.", f"{reverse('timeline')}#shared-links")
