@@ -1,4 +1,4 @@
-"""A link to an instant: it shows that to whoever has it, and nothing else, to nobody else, and not for ever."""
+"""A link to an instant: it shows that to who has it, nothing else, to nobody else, and not for ever."""
 
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
