@@ -74,9 +74,9 @@ class Mark(models.Model):
         return f"{self.kind} {self.title}"
 
 
-class SharedMoment(models.Model):
+class SharedLink(models.Model):
     """A link to the plant as it was at an instant, for people without a login. The link is this row's number,
-    signed (`console.actions.shared_moments`): nothing that is stored here opens it.
+    signed (`console.actions.timeline.shared_links`): nothing that is stored here opens it.
     """
 
     at = models.DateTimeField()

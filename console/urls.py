@@ -21,7 +21,7 @@ from console.pages.people import account, identity_provider, login, people, seco
 from console.pages.pipeline import pipeline, pipeline_declaration
 from console.pages.plant import assistant_proposals, attach, plans, plant, plants, processes, worker_hosts
 from console.pages.queues import dead_letters, ladder, pauses, queue_definitions, queues, waiting_events
-from console.pages.records import audit, costs, differences, ledger, shared_moment, timeline
+from console.pages.records import audit, costs, differences, ledger, shared_link, timeline
 from console.pages.work import lab, run, tasks
 
 handler403 = "console.pages.frame.action.forbidden"
@@ -167,10 +167,10 @@ urlpatterns = [
     path("differences/", differences.differences, name="differences"),
     path("timeline/marks", timeline.mark_add, name="mark-add"),
     path("timeline/marks/remove", timeline.mark_remove, name="mark-remove"),
-    path("timeline/share", shared_moment.share, name="moment-share"),
-    path("timeline/share/end", shared_moment.end, name="moment-end"),
-    path("moment/<str:signed>/", shared_moment.shared, name="shared-moment"),
-    path("moment/<str:signed>/picture.png", shared_moment.picture, name="shared-moment-picture"),
+    path("timeline/share", shared_link.share, name="link-make"),
+    path("timeline/share/end", shared_link.end, name="link-end"),
+    path("shared/<str:signed>/", shared_link.shared, name="shared-link"),
+    path("shared/<str:signed>/picture.png", shared_link.picture, name="shared-link-picture"),
     path("ledger/", ledger.ledger, name="ledger"),
     path("ledger/<int:entry_id>/", ledger.entry, name="entry"),
     path("audit/", audit.audit, name="audit"),

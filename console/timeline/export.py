@@ -7,8 +7,8 @@ from typing import Any
 
 import redis
 
-from console.actions import marks
 from console.actions.exports import ROWS
+from console.actions.timeline import marks
 from console.timeline.happenings import alerts_in, ended_at, overrides_in
 from console.timeline.strips import PATHS, state_path
 from console.timeline.window import Window

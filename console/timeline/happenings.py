@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet
 from django.urls import reverse
 
-from console.actions import marks
+from console.actions.timeline import marks
 from console.display.severity_states import SEVERITY_STATES
 from console.input.form_values import iso
 from console.models import Mark

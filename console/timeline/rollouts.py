@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from console.accounts.access import Actor
-from console.actions import marks
+from console.actions.timeline import marks
 from console.models import Mark
 from workers.documents.snapshot import Snapshot
 

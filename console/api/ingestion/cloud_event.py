@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from console.actions.marks import LONGEST_TEXT, LONGEST_TITLE, PART, OutsideChange
+from console.actions.timeline.marks import LONGEST_TEXT, LONGEST_TITLE, PART, OutsideChange
 from console.input.form_values import time_of
 from console.input.plain_text import UNSTORABLE, is_plain
 from queues.errors import BadInput

@@ -9,7 +9,7 @@ from django.utils import timezone
 from ninja import Query, Schema, Status
 from pydantic import ConfigDict
 
-from console.actions import marks, shared_moments
+from console.actions.timeline import marks, shared_links
 from console.api.answer.router import Router
 from console.api.ingestion.cloud_event import outside_change
 from console.api.request.authentication import actor_for
@@ -23,14 +23,14 @@ from console.api.schemas.timeline import (
     DifferenceList,
     MarkList,
     MarkRow,
-    SharedMomentList,
-    SharedMomentRow,
+    SharedLinkList,
+    SharedLinkRow,
 )
 from console.incidents.change_sources import FoundChange, found_changes
 from console.incidents.differences import ComparisonRuns, compare
 from console.input.boundary import document_of
 from console.input.row_id import Id
-from console.models import Mark, SharedMoment
+from console.models import Mark, SharedLink
 from console.timeline import happenings
 from console.timeline.happenings import TimelineLane, Triangle
 from console.timeline.window import Window
@@ -52,7 +52,7 @@ class NewMark(Given):
     until: GivenTime | None = None
 
 
-class NewSharedMoment(Given):
+class NewSharedLink(Given):
     """Which instant, for how long, and for whom."""
 
     at: GivenTime
@@ -154,34 +154,34 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status[Any]:
     return Status(201, marks.described(marks.add(actor, now=timezone.now(), **given)))
 
 
-@router.get("/shared-moments", response=SharedMomentList, summary="Links for people without a login")
-def list_shared_moments(request: HttpRequest) -> dict[str, Any]:
+@router.get("/shared-links", response=SharedLinkList, summary="Links for people without a login")
+def list_shared_links(request: HttpRequest) -> dict[str, Any]:
     """Those that are open, the newest first."""
-    actor_for(request, "moment.share")
-    return {"links": [_link(request, each) for each in shared_moments.open_at(timezone.now())]}
+    actor_for(request, "link.make")
+    return {"links": [_link(request, each) for each in shared_links.open_at(timezone.now())]}
 
 
-@router.post("/shared-moments", response={201: SharedMomentRow}, summary="Share an instant of the plant")
-def share_moment(request: HttpRequest, body: NewSharedMoment) -> Status[Any]:
+@router.post("/shared-links", response={201: SharedLinkRow}, summary="Share an instant of the plant")
+def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[Any]:
     """A link that shows the plant at `at`, and nothing else, without a login, for `hours` (168 at most)."""
-    actor = actor_for(request, "moment.share")
+    actor = actor_for(request, "link.make")
     given = {"at": _zoned(body.at, "at"), "hours": body.hours, "reason": body.reason}
-    return Status(201, _link(request, shared_moments.share(actor, now=timezone.now(), **given)))
+    return Status(201, _link(request, shared_links.share(actor, now=timezone.now(), **given)))
 
 
-@router.post("/shared-moments/{moment_id}/end", response=SharedMomentRow, summary="End a link")
-def end_shared_moment(request: HttpRequest, moment_id: Id, body: Reason) -> dict[str, Any]:
-    actor = actor_for(request, "moment.end")
-    found = SharedMoment.objects.filter(pk=moment_id).first()
+@router.post("/shared-links/{link_id}/end", response=SharedLinkRow, summary="End a link")
+def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "link.end")
+    found = SharedLink.objects.filter(pk=link_id).first()
     if found is None:
-        raise Http404(f"link {moment_id} is not there.")
-    shared_moments.end(actor, found, reason=body.reason, now=timezone.now())
+        raise Http404(f"link {link_id} is not there.")
+    shared_links.end(actor, found, reason=body.reason, now=timezone.now())
     return _link(request, found)
 
 
-def _link(request: HttpRequest, moment: SharedMoment) -> dict[str, Any]:
-    address = request.build_absolute_uri(shared_moments.link_of(moment))
-    return {**shared_moments.described(moment), "url": address}
+def _link(request: HttpRequest, link: SharedLink) -> dict[str, Any]:
+    address = request.build_absolute_uri(shared_links.address_of(link))
+    return {**shared_links.described(link), "url": address}
 
 
 @router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Show a mark no more")

@@ -88,7 +88,7 @@ class MarkList(ApiAnswer):
     marks: list[MarkRow]
 
 
-class SharedMomentRow(ApiAnswer):
+class SharedLinkRow(ApiAnswer):
     """A link to the plant as it was at `at`, for people without a login."""
 
     id: int
@@ -100,5 +100,5 @@ class SharedMomentRow(ApiAnswer):
     url: str = Field(description="The link: whoever has it sees the plant at that instant.")
 
 
-class SharedMomentList(ApiAnswer):
-    links: list[SharedMomentRow]
+class SharedLinkList(ApiAnswer):
+    links: list[SharedLinkRow]

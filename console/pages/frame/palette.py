@@ -211,7 +211,7 @@ def _of_the_plant() -> Iterator[Possible]:
     yield "override.set", "Override many loops", f"{reverse('overrides')}#new-title", "parameter guard"
     yield "override.end", "End an override", reverse("overrides"), "extend"
     yield "mark.add", "Mark on the timeline", f"{reverse('timeline')}#mark-title", "deploy note"
-    yield "moment.share", "Share a time", f"{reverse('timeline')}#share-title", "link chat picture"
+    yield "link.make", "Share a time", f"{reverse('timeline')}#share-title", "link chat picture"
     yield "dead_letters.requeue", "Put dead letters in again", reverse("dead-letters"), "requeue discard"
     yield "lab.run", "Run an experiment", reverse("lab"), "simulate compare"
     yield "plant.register", "Register a plant", reverse("plants"), "flink heron"

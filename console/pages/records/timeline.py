@@ -17,13 +17,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
-from console.actions import marks, shared_moments
 from console.actions.exports import CSV, asked, csv_lines, noted, streamed
+from console.actions.timeline import marks, shared_links
 from console.audit import audit_log
 from console.connections.control_server import control
 from console.input.form_values import time_of
 from console.input.row_id import id_of
-from console.models import Mark, SharedMoment
+from console.models import Mark, SharedLink
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
@@ -53,7 +53,7 @@ class TimelinePage(FormPage):
     steps: Mapping[str, Window]  # where the buttons lead
     resume_minutes: int  # the live range nearest in length
     marks: QuerySet[Mark]
-    links: Sequence[tuple[SharedMoment, str]]  # open ones, with their addresses; for who may share alone
+    links: Sequence[tuple[SharedLink, str]]  # open ones, with their addresses; for who may share alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +102,12 @@ def timeline_page(
     return render_page(request, page, "frame")
 
 
-def _links(request: HttpRequest, now: datetime) -> list[tuple[SharedMoment, str]]:
-    if not actor_of(request).may("moment.share"):
+def _links(request: HttpRequest, now: datetime) -> list[tuple[SharedLink, str]]:
+    if not actor_of(request).may("link.make"):
         return []
     return [
-        (moment, request.build_absolute_uri(shared_moments.link_of(moment)))
-        for moment in shared_moments.open_at(now)
+        (link, request.build_absolute_uri(shared_links.address_of(link)))
+        for link in shared_links.open_at(now)
     ]
 
 

@@ -12,8 +12,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from console.accounts.access import create_token
-from console.actions.shared_moments import link_of
-from console.models import AssistantProposal, Mark, SharedMoment, UserSession
+from console.actions.timeline.shared_links import address_of as address_of_link
+from console.models import AssistantProposal, Mark, SharedLink, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.pipeline_sample import DECLARATION
 from workers.alerts.lifecycle.models import Alert, Incident, Receiver, Silence
@@ -148,8 +148,8 @@ DOORS = {
     "POST timeline/marks/remove": "operator",
     "POST timeline/share": "operator",
     "POST timeline/share/end": "operator",
-    "GET moment/<str:signed>/": "free",
-    "GET moment/<str:signed>/picture.png": "free",
+    "GET shared/<str:signed>/": "free",
+    "GET shared/<str:signed>/picture.png": "free",
     "GET audit/": "administrator",
     "GET settings/": "viewer",
     "POST settings/": "viewer",
@@ -199,9 +199,9 @@ DOORS = {
     "POST api/v1/changes": "operator",
     "POST api/v1/marks": "operator",
     "POST api/v1/marks/<mark_id>/remove": "operator",
-    "GET api/v1/shared-moments": "operator",
-    "POST api/v1/shared-moments": "operator",
-    "POST api/v1/shared-moments/<moment_id>/end": "operator",
+    "GET api/v1/shared-links": "operator",
+    "POST api/v1/shared-links": "operator",
+    "POST api/v1/shared-links/<link_id>/end": "operator",
     "GET api/v1/queues": "viewer",
     "GET api/v1/queues/<name>": "viewer",
     "POST api/v1/queues/<queue>/events": "operator",
@@ -429,8 +429,8 @@ API_BODIES = {
     "POST api/v1/marks": {"title": "a test"},
     "POST api/v1/changes": {"specversion": "1.0", "id": "1", "source": "/ci", "type": "dev.test.deploy"},
     "POST api/v1/marks/<mark_id>/remove": {"reason": "a test"},
-    "POST api/v1/shared-moments": {"at": "2026-11-20T03:12:00Z", "hours": 1, "reason": "a test"},
-    "POST api/v1/shared-moments/<moment_id>/end": {"reason": "a test"},
+    "POST api/v1/shared-links": {"at": "2026-11-20T03:12:00Z", "hours": 1, "reason": "a test"},
+    "POST api/v1/shared-links/<link_id>/end": {"reason": "a test"},
     "POST api/v1/loops/<loop_id>/mode": {"mode": "auto", "reason": "a test"},
     "POST api/v1/plans/<plan_id>/approve": {"hash": "0" * 64, "reason": "a test"},
     "POST api/v1/plans/<plan_id>/reject": {"reason": "a test"},
@@ -584,18 +584,18 @@ def things(people, control) -> dict[str, Any]:
         "<str:dead_id>": "1-0",
         "<str:operator>": "hosts",
         "<path:address>": "start/",
-        **moment_things(),
+        **link_things(),
         "<mark_id>": Mark.objects.create(title="a test", at=timezone.now(), author="operator").pk,
     }
 
 
-def moment_things() -> dict[str, Any]:
+def link_things() -> dict[str, Any]:
     """A link to an instant."""
     now = timezone.now()
-    moment = SharedMoment.objects.create(
+    link = SharedLink.objects.create(
         at=now, reason="a test", author="ada", expires_at=now + timedelta(hours=1)
     )
-    return {"<moment_id>": moment.pk, "<str:signed>": link_of(moment).split("/")[2]}
+    return {"<link_id>": link.pk, "<str:signed>": address_of_link(link).split("/")[2]}
 
 
 def alert_things(people: dict[str, User]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.actions import marks
+from console.actions.timeline import marks
 from console.api.ingestion.cloud_event import outside_change
 from console.models import AuditEntry, Mark
 from queues.errors import BadInput

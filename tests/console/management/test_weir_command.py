@@ -213,6 +213,8 @@ PAGES = {
     "pipeline/<str:name>/criteria/hold": "applications performance criteria slow change",
     "pipeline/<str:name>/criteria/<str:criterion>/release": "applications performance criteria slow release",
     "timeline/marks/remove": "marks 1 remove",
+    "timeline/share": "shared-links create",
+    "timeline/share/end": "shared-links 1 end",
     "plants/register": "plants create",
     "plants/attach": "plants inspect",
     "plants/<str:name>/tasks": "plants main tasks",

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from console.accounts.access import Actor
-from console.actions import marks
+from console.actions.timeline import marks
 from console.models import Mark
 from console.timeline import bars as bars_of_a_lane
 from console.timeline import happenings

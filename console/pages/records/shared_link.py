@@ -15,12 +15,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of
-from console.actions import shared_moments
+from console.actions.timeline import shared_links
 from console.connections.control_server import control
-from console.display.moment_picture import MomentCard, png
+from console.display.plant_picture import PlantCard, png
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
-from console.models import SharedMoment
+from console.models import SharedLink
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
@@ -41,16 +41,15 @@ PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-r
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentPage(TemplateContext):
+class SharedLinkPage(TemplateContext):
     """What a link shows: of people and addresses nothing. picture: the whole address of the picture."""
 
-    TEMPLATE = "records/shared_moment.html"
+    TEMPLATE = "records/shared_link.html"
 
     at: datetime
     expires_at: datetime
     plant: str
     state: str
-    severity: str
     sentence: str
     totals: PlantTotals
     nodes: dict[str, NodeStatus]
@@ -60,10 +59,10 @@ class MomentPage(TemplateContext):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoMomentPage(TemplateContext):
+class NoLinkPage(TemplateContext):
     """A link that opens nothing; which of the reasons it is, is said to nobody."""
 
-    TEMPLATE = "records/no_moment.html"
+    TEMPLATE = "records/no_link.html"
 
 
 @login_not_required
@@ -71,21 +70,20 @@ class NoMomentPage(TemplateContext):
 @require_safe
 def shared(request: HttpRequest, signed: str) -> HttpResponse:
     """The plant at the link's instant."""
-    moment, snapshot = _opened(signed)
-    if moment is None or snapshot is None:
-        return _private(render_context(request, NoMomentPage(), status=404))
-    page = MomentPage(
-        at=_instant(snapshot, moment),
-        expires_at=moment.expires_at,
+    link, snapshot = _opened(signed)
+    if link is None or snapshot is None:
+        return _private(render_context(request, NoLinkPage(), status=404))
+    page = SharedLinkPage(
+        at=_instant(snapshot, link),
+        expires_at=link.expires_at,
         plant=snapshot.plant,
         state=snapshot.health.state,
-        severity=snapshot.health.severity,
         sentence=snapshot.health.sentence,
         totals=snapshot.totals,
         nodes=snapshot.nodes,
         queues=snapshot.queues,
         alerts=[each for each in snapshot.alerts if each.under is None],
-        picture=request.build_absolute_uri(reverse("shared-moment-picture", args=[signed])),
+        picture=request.build_absolute_uri(reverse("shared-link-picture", args=[signed])),
     )
     return _private(render_context(request, page))
 
@@ -95,11 +93,11 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
 @require_safe
 def picture(request: HttpRequest, signed: str) -> HttpResponse:
     """The same as PNG, with the rate of the two hours before."""
-    moment, snapshot = _opened(signed)
-    if moment is None or snapshot is None:
+    link, snapshot = _opened(signed)
+    if link is None or snapshot is None:
         return _private(HttpResponse("This link opens nothing.\n", status=404, content_type="text/plain"))
-    at, totals = _instant(snapshot, moment), snapshot.totals
-    card = MomentCard(
+    at, totals = _instant(snapshot, link), snapshot.totals
+    card = PlantCard(
         title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
         severity=snapshot.health.severity,
         state=state_word(snapshot.health.state),
@@ -116,18 +114,18 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
     return _private(HttpResponse(png(card), content_type="image/png"))
 
 
-def _opened(signed: str) -> tuple[SharedMoment | None, Snapshot | None]:
-    moment = shared_moments.moment_of(signed, timezone.now())
-    if moment is None:
+def _opened(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
+    link = shared_links.opened(signed, timezone.now())
+    if link is None:
         return None, None
     try:
-        return moment, snapshot_at(settings.WEIR_DATA, moment.at.timestamp())
+        return link, snapshot_at(settings.WEIR_DATA, link.at.timestamp())
     except BadDocument:
-        return moment, None
+        return link, None
 
 
-def _instant(snapshot: Snapshot, moment: SharedMoment) -> datetime:
-    return moment.at if snapshot.at is None else datetime.fromtimestamp(snapshot.at, UTC)
+def _instant(snapshot: Snapshot, link: SharedLink) -> datetime:
+    return link.at if snapshot.at is None else datetime.fromtimestamp(snapshot.at, UTC)
 
 
 def _rates(at: datetime) -> list[float | None]:
@@ -163,21 +161,21 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict) 
     return timeline_page(request, errors, submitted)
 
 
-@action("moment.share", _timeline_again)
+@action("link.make", _timeline_again)
 def share(request: HttpRequest) -> Done:
     """Posted: at, hours, reason."""
     at = time_of(text_of(request, "at", "say which time the link is to show"), "at")
     hours = number_of(text_of(request, "hours", "say for how long the link opens"), "hours")
     reason = request.POST.get("reason", "")
-    shared_moments.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
+    shared_links.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
     return Done("The link is made; it stands under Shared links.", f"{reverse('timeline')}#shared-links")
 
 
-@action("moment.end", _timeline_again)
+@action("link.end", _timeline_again)
 def end(request: HttpRequest) -> Done:
-    """Posted: moment (its number), reason."""
-    number = id_of(text_of(request, "moment", "choose the link to end")) or 0
-    moment = get_object_or_404(SharedMoment, pk=number)
+    """Posted: link (its number), reason."""
+    number = id_of(text_of(request, "link", "choose the link to end")) or 0
+    link = get_object_or_404(SharedLink, pk=number)
     reason = request.POST.get("reason", "")
-    shared_moments.end(actor_of(request), moment, reason=reason, now=timezone.now())
+    shared_links.end(actor_of(request), link, reason=reason, now=timezone.now())
     return Done("The link is ended; it opens nothing any more.", f"{reverse('timeline')}#shared-links")

@@ -14,9 +14,9 @@ from django.utils import timezone
 from PIL import Image
 
 from console.accounts.access import Actor
-from console.actions import shared_moments
-from console.display.moment_picture import HEIGHT, WIDTH, MomentCard, png
-from console.models import AuditEntry, SharedMoment
+from console.actions.timeline import shared_links
+from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, png
+from console.models import AuditEntry, SharedLink
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from workers.history.snapshot_archive import Recorder
@@ -39,18 +39,18 @@ def kept(settings, tmp_path: Path) -> None:
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
 
 
-def shared(hours: float = 24, actor: Actor = OPERATOR) -> SharedMoment:
+def shared(hours: float = 24, actor: Actor = OPERATOR) -> SharedLink:
     reason = "for the people of the mail room"
-    return shared_moments.share(actor, at=THEN, hours=hours, reason=reason, now=timezone.now())
+    return shared_links.share(actor, at=THEN, hours=hours, reason=reason, now=timezone.now())
 
 
 def test_who_has_the_link_sees_the_plant_at_that_time_without_a_login(kept):
-    answer = Client().get(shared_moments.link_of(shared()))
+    answer = Client().get(shared_links.address_of(shared()))
     body = answer.content.decode()
     assert answer.status_code == 200
     assert "Too busy" in body and "Node n1 is &lt;b&gt;too busy&lt;/b&gt;." in body
     assert "&lt;script&gt;n1" in body and "<script>n1" not in body
-    assert 'property="og:image" content="http://testserver/moment/' in body
+    assert 'property="og:image" content="http://testserver/shared/' in body
     assert "grace.hopper" not in body and "redis://" not in body
     assert answer["Cache-Control"].startswith("max-age=0") and "no-store" in answer["Cache-Control"]
     assert answer["Referrer-Policy"] == "no-referrer" and answer["X-Robots-Tag"].startswith("noindex")
@@ -58,7 +58,7 @@ def test_who_has_the_link_sees_the_plant_at_that_time_without_a_login(kept):
 
 
 def test_its_picture_is_one_that_chats_show(kept, control):
-    answer = Client().get(f"{shared_moments.link_of(shared())}picture.png")
+    answer = Client().get(f"{shared_links.address_of(shared())}picture.png")
     assert answer["Content-Type"] == "image/png"
     assert Image.open(BytesIO(answer.content)).size == (WIDTH, HEIGHT)
 
@@ -66,7 +66,7 @@ def test_its_picture_is_one_that_chats_show(kept, control):
 @pytest.mark.parametrize("rates", [[], [1.0], [None, 3.0, 4.0, None, 0.0], [0.0, 0.0]])
 def test_a_picture_is_drawn_of_whatever_there_is(rates):
     words = "A node's name without an end " + "x" * 300
-    card = MomentCard(
+    card = PlantCard(
         title=words, severity="unheard of", state="", sentence=words, tiles=(), rates=rates, about="Events/s"
     )
     assert Image.open(BytesIO(png(card))).size == (WIDTH, HEIGHT)
@@ -74,7 +74,7 @@ def test_a_picture_is_drawn_of_whatever_there_is(rates):
 
 def test_it_opens_nothing_else(kept):
     """No page, no API, no socket's snapshot, and no other instant."""
-    link, stranger = shared_moments.link_of(shared()), Client()
+    link, stranger = shared_links.address_of(shared()), Client()
     stranger.get(link)
     assert stranger.get("/", {"at": AT}).status_code == 302
     assert stranger.get("/api/v1/snapshot", {"at": AT}).status_code == 401
@@ -84,45 +84,45 @@ def test_it_opens_nothing_else(kept):
 
 
 def test_a_link_that_nobody_made_opens_nothing(kept):
-    moment = shared()
-    signed = Signer(salt=shared_moments.SALT).sign(str(moment.pk))
+    made = shared()
+    signed = Signer(salt=shared_links.SALT).sign(str(made.pk))
     mac = signed.partition(":")[2]
     forged = (
-        str(moment.pk),
-        f"{moment.pk}:",
-        f"{moment.pk}:{'A' * len(mac)}",
-        f"{moment.pk + 1}:{mac}",  # another row under this row's signature
-        f"0{moment.pk}:{mac}",
-        Signer(salt="another purpose").sign(str(moment.pk)),
-        Signer(key="another key", salt=shared_moments.SALT).sign(str(moment.pk)),
-        Signer(salt=shared_moments.SALT).sign("one"),
-        Signer(salt=shared_moments.SALT).sign(str(2**70)),
+        str(made.pk),
+        f"{made.pk}:",
+        f"{made.pk}:{'A' * len(mac)}",
+        f"{made.pk + 1}:{mac}",  # another row under this row's signature
+        f"0{made.pk}:{mac}",
+        Signer(salt="another purpose").sign(str(made.pk)),
+        Signer(key="another key", salt=shared_links.SALT).sign(str(made.pk)),
+        Signer(salt=shared_links.SALT).sign("one"),
+        Signer(salt=shared_links.SALT).sign(str(2**70)),
     )
     for each in forged:
-        answer = Client().get(f"/moment/{each}/")
+        answer = Client().get(f"/shared/{each}/")
         assert answer.status_code == 404 and b"This link opens nothing" in answer.content, each
-        assert Client().get(f"/moment/{each}/picture.png").status_code == 404
-    assert Client().get(f"/moment/{signed}/").status_code == 200
+        assert Client().get(f"/shared/{each}/picture.png").status_code == 404
+    assert Client().get(f"/shared/{signed}/").status_code == 200
 
 
 def test_it_ends_at_its_time_or_when_somebody_ends_it(kept):
-    moment, brief = shared(), shared(hours=0.001)
-    SharedMoment.objects.filter(pk=brief.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert Client().get(shared_moments.link_of(brief)).status_code == 404
-    shared_moments.end(OPERATOR, moment, reason="it went to the wrong room", now=timezone.now())
-    shared_moments.end(OPERATOR, moment, reason="it went to the wrong room", now=timezone.now())
-    assert Client().get(shared_moments.link_of(moment)).status_code == 404
-    assert Client().get(f"{shared_moments.link_of(moment)}picture.png").status_code == 404
+    made, brief = shared(), shared(hours=0.001)
+    SharedLink.objects.filter(pk=brief.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert Client().get(shared_links.address_of(brief)).status_code == 404
+    shared_links.end(OPERATOR, made, reason="it went to the wrong room", now=timezone.now())
+    shared_links.end(OPERATOR, made, reason="it went to the wrong room", now=timezone.now())
+    assert Client().get(shared_links.address_of(made)).status_code == 404
+    assert Client().get(f"{shared_links.address_of(made)}picture.png").status_code == 404
     said = list(AuditEntry.objects.order_by("pk").values_list("action", "target"))
-    name = f"link {moment.pk} to 2026-11-20T03:12:00Z"
-    assert said == [("moment.share", name), ("moment.share", str(brief)), ("moment.end", name)]
+    name = f"link {made.pk} to 2026-11-20T03:12:00Z"
+    assert said == [("link.make", name), ("link.make", str(brief)), ("link.end", name)]
 
 
 def test_what_is_kept_and_audited_opens_nothing(kept):
-    moment = shared()
-    link = shared_moments.link_of(moment)
+    made = shared()
+    link = shared_links.address_of(made)
     secret = link.strip("/").rpartition(":")[2]
-    assert secret not in str(SharedMoment.objects.filter(pk=moment.pk).values().get())
+    assert secret not in str(SharedLink.objects.filter(pk=made.pk).values().get())
     assert secret not in str(list(AuditEntry.objects.values()))
 
 
@@ -141,13 +141,13 @@ def test_what_is_kept_and_audited_opens_nothing(kept):
 def test_what_can_not_be_is_refused_by_name_and_makes_no_link(kept, given, field):
     good = {"at": THEN, "hours": 1.0, "reason": "for the mail room"}
     with pytest.raises(BadInput) as refused:
-        shared_moments.share(OPERATOR, now=timezone.now(), **{**good, **given})
+        shared_links.share(OPERATOR, now=timezone.now(), **{**good, **given})
     assert refused.value.field == field
-    assert not SharedMoment.objects.exists()
+    assert not SharedLink.objects.exists()
 
 
 def test_links_have_an_upper_number(kept, monkeypatch):
-    monkeypatch.setattr(shared_moments, "MOST_OPEN", 1)
+    monkeypatch.setattr(shared_links, "MOST_OPEN", 1)
     shared()
     with pytest.raises(BadInput, match="no room"):
         shared()
@@ -164,23 +164,23 @@ def test_an_operator_shares_a_time_on_the_timeline_and_ends_the_link_there(kept,
     operator = browsers["operator"]
     body = {"at": AT, "hours": "24", "reason": "for the mail room"}
     assert operator.post("/timeline/share", body).status_code == 302
-    moment = SharedMoment.objects.get()
+    made = SharedLink.objects.get()
     page = operator.get("/timeline/").content.decode()
-    assert f"http://testserver{shared_moments.link_of(moment)}" in page
-    assert shared_moments.link_of(moment) not in browsers["viewer"].get("/timeline/").content.decode()
-    assert operator.post("/timeline/share/end", {"moment": moment.pk, "reason": "done"}).status_code == 302
+    assert f"http://testserver{shared_links.address_of(made)}" in page
+    assert shared_links.address_of(made) not in browsers["viewer"].get("/timeline/").content.decode()
+    assert operator.post("/timeline/share/end", {"link": made.pk, "reason": "done"}).status_code == 302
     assert "No link is open." in operator.get("/timeline/").content.decode()
 
 
 def test_the_same_by_the_api(kept, browsers):
     operator = browsers["operator"]
     body = {"at": AT, "hours": 1, "reason": "for the mail room"}
-    made = operator.post("/api/v1/shared-moments", body, content_type="application/json")
+    made = operator.post("/api/v1/shared-links", body, content_type="application/json")
     assert made.status_code == 201
     assert Client().get(made.json()["url"]).status_code == 200
-    assert operator.get("/api/v1/shared-moments").json()["links"] == [made.json()]
-    end = f"/api/v1/shared-moments/{made.json()['id']}/end"
+    assert operator.get("/api/v1/shared-links").json()["links"] == [made.json()]
+    end = f"/api/v1/shared-links/{made.json()['id']}/end"
     assert operator.post(end, {"reason": "done"}, content_type="application/json").status_code == 200
-    assert operator.get("/api/v1/shared-moments").json()["links"] == []
-    missing = operator.post("/api/v1/shared-moments/9/end", {"reason": "x"}, content_type="application/json")
+    assert operator.get("/api/v1/shared-links").json()["links"] == []
+    missing = operator.post("/api/v1/shared-links/9/end", {"reason": "x"}, content_type="application/json")
     assert missing.status_code == 404

@@ -16,7 +16,7 @@ MOST_LINES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentCard:
+class PlantCard:
     """What the picture says. tiles: (name, value with its unit). rates: events/s, of equal steps until the
     instant, None where nothing was measured; about: what the rates are of.
     """
@@ -30,7 +30,7 @@ class MomentCard:
     about: str
 
 
-def png(card: MomentCard) -> bytes:
+def png(card: PlantCard) -> bytes:
     picture = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
     draw = ImageDraw.Draw(picture)
     draw.text((MARGIN, 44), card.title, fill=FAINT, font=_font(26))

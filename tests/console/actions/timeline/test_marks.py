@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from console.accounts.access import Actor
-from console.actions import marks
+from console.actions.timeline import marks
 from console.models import AuditEntry, Mark
 from queues.errors import BadInput
 

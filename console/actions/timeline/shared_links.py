@@ -1,6 +1,6 @@
 """Links to the plant as it was at an instant, for people without a login. One way for pages and API.
 
-    link = /moment/{number}:{HMAC-SHA256 of the number, by the console's own key}/
+    link = /shared/{number}:{HMAC-SHA256 of the number, by the console's own key}/
 
 So no link is guessed, none is made of what the database holds, and a new key ends all of them. It shows one
 instant and nothing else, until its time is over or somebody ends it. It shows the whole plant, so who is
@@ -19,55 +19,55 @@ from django.urls import reverse
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
-from console.models import SharedMoment
+from console.models import SharedLink
 from queues import checks
 from queues.errors import BadInput
 from workers.history.snapshot_archive import snapshot_at
 
-SALT = "weir.shared-moment"
+SALT = "weir.shared-link"
 MOST_HOURS = 168.0
 MOST_OPEN = 200
 LONGEST_REASON = 500
 
 
 @transaction.atomic
-def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetime) -> SharedMoment:
+def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetime) -> SharedLink:
     """A link to an instant that is kept, which ends after so many hours."""
-    demand(actor, "moment.share")
+    demand(actor, "link.make")
     _check(at, hours, reason.strip(), now)
-    moment = SharedMoment.objects.create(
+    link = SharedLink.objects.create(
         at=at,
         reason=reason.strip(),
         author=actor.name,
         created_at=now,
         expires_at=now + timedelta(hours=hours),
     )
-    audit_log.record(actor, "moment.share", str(moment), reason=moment.reason, after=described(moment))
-    return moment
+    audit_log.record(actor, "link.make", str(link), reason=link.reason, after=described(link))
+    return link
 
 
 @transaction.atomic
-def end(actor: Actor, moment: SharedMoment, *, reason: str, now: datetime) -> None:
+def end(actor: Actor, link: SharedLink, *, reason: str, now: datetime) -> None:
     """Its link opens nothing any more; ended twice it is ended once."""
-    demand(actor, "moment.end")
+    demand(actor, "link.end")
     if not reason.strip():
         raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
-    if SharedMoment.objects.filter(pk=moment.pk, ended_at=None).update(ended_at=now):
-        moment.ended_at = now
-        audit_log.record(actor, "moment.end", str(moment), reason=reason.strip(), before=described(moment))
+    if SharedLink.objects.filter(pk=link.pk, ended_at=None).update(ended_at=now):
+        link.ended_at = now
+        audit_log.record(actor, "link.end", str(link), reason=reason.strip(), before=described(link))
 
 
-def open_at(now: datetime) -> QuerySet[SharedMoment]:
+def open_at(now: datetime) -> QuerySet[SharedLink]:
     """Those whose links open something, the newest first."""
-    return SharedMoment.objects.filter(ended_at=None, expires_at__gt=now).order_by("-pk")
+    return SharedLink.objects.filter(ended_at=None, expires_at__gt=now).order_by("-pk")
 
 
-def link_of(moment: SharedMoment) -> str:
+def address_of(link: SharedLink) -> str:
     """The address, without the host."""
-    return reverse("shared-moment", args=[Signer(salt=SALT).sign(str(moment.pk))])
+    return reverse("shared-link", args=[Signer(salt=SALT).sign(str(link.pk))])
 
 
-def moment_of(signed: str, now: datetime) -> SharedMoment | None:
+def opened(signed: str, now: datetime) -> SharedLink | None:
     """What a link opens; None of one that was never made, is over, or was ended."""
     try:
         number = checks.digits(Signer(salt=SALT).unsign(signed))
@@ -76,15 +76,15 @@ def moment_of(signed: str, now: datetime) -> SharedMoment | None:
     return None if number is None else open_at(now).filter(pk=number).first()
 
 
-def described(moment: SharedMoment) -> dict[str, Any]:
+def described(link: SharedLink) -> dict[str, Any]:
     """A link as JSON, its times as text. Not its address: who has that, sees the plant."""
     return {
-        "id": moment.pk,
-        "at": moment.at.isoformat(),
-        "reason": moment.reason,
-        "author": moment.author,
-        "created_at": moment.created_at.isoformat(),
-        "expires_at": moment.expires_at.isoformat(),
+        "id": link.pk,
+        "at": link.at.isoformat(),
+        "reason": link.reason,
+        "author": link.author,
+        "created_at": link.created_at.isoformat(),
+        "expires_at": link.expires_at.isoformat(),
     }
 
 
