@@ -165,8 +165,9 @@ def list_shared_links(request: HttpRequest) -> dict[str, Any]:
 def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[Any]:
     """A link that shows the plant at `at`, and nothing else, without a login, for `hours` (168 at most)."""
     actor = actor_for(request, "link.make")
-    given = {"at": _zoned(body.at, "at"), "hours": body.hours, "reason": body.reason}
-    return Status(201, _link(request, shared_links.share(actor, now=timezone.now(), **given)))
+    at, now = _zoned(body.at, "at"), timezone.now()
+    link = shared_links.share(actor, at=at, hours=body.hours, reason=body.reason, now=now)
+    return Status(201, _link(request, link))
 
 
 @router.post("/shared-links/{link_id}/end", response=SharedLinkRow, summary="End a link")

@@ -1,0 +1,1 @@
+"""What people put on the timeline, and show of it."""

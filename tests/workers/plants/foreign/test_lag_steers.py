@@ -95,7 +95,7 @@ def test_a_deployment_gets_the_replicas_that_its_groups_lag_asks_for_and_keda_wa
         until(lambda: plant.observe().plants["events"].groups["billing"].lag_seconds < 2.0, 40.0, 1.0)
         shop.per_second = LOW
         until(lambda: ticked(lambda count: count == 1), 60.0, 2.0)
-        with plant_named("shop", plant) as elastic:
+        with plant_named("shop", plant, "chief") as elastic:
             elastic.release()
         assert k8s.annotations(SCALED_OBJECTS, "keda-worker") == {}
     acted = LedgerEntry.objects.filter(loop=loop, applied=True).order_by("id")
