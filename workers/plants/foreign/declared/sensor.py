@@ -5,11 +5,12 @@
 | PromQL | `promql`, `prometheus` (where not the plant's) | of a scalar or the only series; NaN: not known |
 | SQL | `sql`, `database` (variable with the address) | its only value; no row, NULL: not known |
 | JSON over HTTP | `url`, `json` (JMESPath) | what the path leads to; null: not known |
-| a file | `file`, `json` (JMESPath; without it the file is the number) | likewise |
+| a file | `file`, `json` (JMESPath; without it the file is the number), `fresh_seconds` | likewise |
 
 Every sensor takes besides: `title`, `unit`, `times` (a factor, such as 0.001 for ms), `counter` (true: the
 number only grows, and what is meant is its increase a second) and `every_seconds` (it is asked that often).
-HTTP sources take `secret_environment` and `secret_as`.
+HTTP sources take `secret_environment` and `secret_as`. A file that was written longer ago than
+`fresh_seconds` (300; 0: however long) says nothing: whoever wrote it may be gone.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from workers.plants.foreign.declared.json_path import JsonPath, read_path
 from workers.plants.foreign.declared.login import Login, read_login
 
 LONGEST_QUERY = 4_000
+FRESH_SECONDS = 300.0
 LONGEST_TITLE, LONGEST_UNIT = 80, 20
 SOURCES = ("promql", "sql", "url", "file")
 SHARED = ("title", "unit", "times", "counter", "every_seconds")
@@ -34,7 +36,7 @@ KEYS = {
     "promql": ("promql", "prometheus", *login.KEYS),
     "sql": ("sql", "database"),
     "url": ("url", "json", *login.KEYS),
-    "file": ("file", "json"),
+    "file": ("file", "json", "fresh_seconds"),
 }
 # What a query may begin with: the database refuses to write, and this says so before it is asked.
 SQL_BEGINS = ("select", "with", "values", "table")
@@ -80,8 +82,11 @@ class HttpSource:
 
 @dataclass(frozen=True)
 class FileSource:
+    """fresh_seconds: what was written longer ago says nothing; 0: however long."""
+
     file: str
     path: JsonPath
+    fresh_seconds: float = FRESH_SECONDS
 
     def in_words(self) -> str:
         return f"file {self.file}" + (f", {self.path.text}" if self.path.text else "")
@@ -172,7 +177,8 @@ def _file(document: Mapping[str, Any], where: str, server: Server | None) -> Fil
     name = fields.text(document["file"], f"{where}.file", 1_000)
     checked_file(name, f"{where}.file")
     path = read_path(document["json"], f"{where}.json") if "json" in document else JsonPath()
-    return FileSource(name, path)
+    fresh_seconds = fields.seconds(document.get("fresh_seconds", FRESH_SECONDS), f"{where}.fresh_seconds")
+    return FileSource(name, path, fresh_seconds)
 
 
 _Read = Callable[[Mapping[str, Any], str, Server | None], Source]

@@ -157,7 +157,9 @@ def _question(sensor: DeclaredSensor) -> object:
     source = sensor.source
     if isinstance(source, HttpSource):
         return source.url, source.login
-    return (source.file, bool(source.path.text)) if isinstance(source, FileSource) else sensor.name
+    if isinstance(source, FileSource):
+        return source.file, bool(source.path.text), source.fresh_seconds
+    return sensor.name
 
 
 def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, seconds: float) -> SensorReading:
@@ -199,8 +201,12 @@ def _of_file(source: FileSource) -> Any:
     try:
         # A link that comes from now on is not followed, and a pipe without a writer keeps nobody.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise PlantConfused(f"{source.file} is no file of bytes")
+            age_seconds = time.time() - status.st_mtime
+            if 0 < source.fresh_seconds < age_seconds:
+                raise PlantSilent(f"{source.file} was last written {age_seconds:,.0f} s ago")
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
         raise PlantSilent(f"{source.file} can't be read: {error.strerror}") from None

@@ -45,10 +45,12 @@ WIRE = {
     "airflow-pools": r"PATCH http://airflow:8080/api/v1/pools/\w+\?update_mask=slots"
     r' {"name":"(?P<pool>\w+)","slots":(?P<n>\d+)}',
     "docker-swarm": r"/usr/bin/docker service scale --detach iot_(?P<pool>\w+)=(?P<n>\d+)",
+    "dramatiq": KUBERNETES + REPLICAS,
     "flower": r"POST http://flower:5555/api/worker/pool/(?P<sign>grow|shrink)/(?P<pool>\w+)@a\?n=1 ",
     "gunicorn": r"/usr/bin/systemctl kill --kill-who=main --signal=(?P<sign>TTIN|TTOU)"
     r" gunicorn-(?P<pool>\w+).service",
     "http-service": r'PUT http://deploy\.internal:8080/api/services/(?P<pool>\w+) {"replicas":(?P<n>\d+)}',
+    "huey": KUBERNETES + REPLICAS,
     "kafka-connect": r'PATCH http://connect:8083/connectors/(?P<pool>\w+)/config {"tasks.max":(?P<n>\d+)}',
     "kafka-consumer": KUBERNETES + REPLICAS,
     "kubernetes": KUBERNETES + REPLICAS,
@@ -56,8 +58,10 @@ WIRE = {
     r' {"Count":(?P<n>\d+),"Target":{"Group":"(?P<pool>\w+)"},"Message":"Weir"}',
     "postgres-queue": r"/usr/local/bin/job-workers (?P<pool>\w+) (?P<n>\d+)",
     "rabbitmq": r"POST http://runner:8080/pools/(?P<pool>\w+)\?consumers=(?P<n>\d+) ",
+    "rq": KUBERNETES + REPLICAS,
     "sidekiq": r"/usr/local/bin/scale-sidekiq (?P<pool>\w+) (?P<n>\d+)",
     "spool-files": r"/usr/local/bin/scan-workers --(?P<pool>\w+)=(?P<n>\d+)",
+    "spark-streaming": KUBERNETES + REPLICAS,
     "systemd-pool": r"/usr/bin/systemctl (?P<sign>start|stop) (?P<pool>\w+)@(?P<unit>\d+).service",
 }
 # What is measured, by the measure that an operator takes it for.
@@ -79,7 +83,7 @@ class DeclaredRig:
         monkeypatch.setenv("WEIR_PLANT_COMMANDS", COMMANDS)
         monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
         monkeypatch.setattr(call, "_run", self.run)
-        text = EXAMPLES[name].replace("/var/lib/scan/", f"{tmp_path}/")
+        text = re.sub("/var/lib/(scan|spark)/", f"{tmp_path}/", EXAMPLES[name])
         self.declaration = declaration_of_text(text)
         pools = [each for each in self.declaration.operators.values() if each.actuator]
         self.operators = tuple(each.name for each in pools)
@@ -104,6 +108,9 @@ class DeclaredRig:
         state = {"workers": self.pools, "inbox": ["page"] * 24, "seconds": {"file": 0.1}}
         (self.folder / "state.json").write_text(json.dumps(state))
         (self.folder / "scanned.total").write_text("7\n")
+        progress = {"rows_per_second": 12.0, "busy_share": 0.6, "batch_seconds": 1.5}
+        for job in ("clean", "score"):
+            (self.folder / f"{job}.json").write_text(json.dumps(progress))
 
     def run(self, arguments):
         self.call(" ".join(arguments))
@@ -164,6 +171,8 @@ class DeclaredRig:
             return {"messages_ready": 24, "consumers": self.pools[pool], "message_stats": rates}
         if host == "kubernetes.default.svc":
             return {"kind": "Deployment", "status": {"readyReplicas": self.pools[pool]}}
+        if host.startswith("spark-"):
+            return {"url": f"spark://{host}:7077", "aliveworkers": self.pools[host.removeprefix("spark-")]}
         if host == "nomad":
             groups = {name: {"Running": n, "Desired": n} for name, n in self.pools.items()}
             return {"JobID": "video", "TaskGroups": groups}

@@ -1,5 +1,6 @@
 """A declared plant: what a declaration takes, what sensors say, what is called and what is called back."""
 
+import os
 import sqlite3
 import stat
 import time
@@ -315,6 +316,19 @@ def test_a_file_is_read_where_an_administrator_allows_it(tmp_path, monkeypatch):
     for other in ("/etc/passwd", f"{tmp_path}/open/../secret", "n"):
         with pytest.raises(Forbidden, match=r"sensors\.it\.file"):
             sensing(f"{{file: {other}}}")
+
+
+def test_a_file_that_nobody_writes_any_more_says_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
+    file = tmp_path / "n"
+    file.write_text("12.5")
+    old = time.time() - 400
+    os.utime(file, (old, old))
+    assert "was last written 40" in str(said(sensing(f"{{file: {file}}}")).error)
+    assert said(sensing(f"{{file: {file}, fresh_seconds: 600}}")).value == 12.5
+    assert said(sensing(f"{{file: {file}, fresh_seconds: 0}}")).value == 12.5
+    with pytest.raises(BadInput, match=r"sensors\.it\.fresh_seconds"):
+        sensing(f"{{file: {file}, fresh_seconds: -1}}")
 
 
 def database(tmp_path, *statements):
