@@ -398,6 +398,14 @@ def test_a_dead_observer_on_an_idle_host_is_not_blamed_on_the_host(looks):
     assert not Alert.objects.exists()
 
 
+def test_a_frozen_observer_on_a_busy_host_is_not_blamed_on_the_host_while_ticks_come_in_time(looks):
+    for silent, late, percent in ((25.0, False, 0.0), (25.0, True, 100.0), (4.0, False, 100.0)):
+        loops = [replace(each, is_late=late) for each in starved(looks, 9)]
+        evidence = replace(looks.evidence(), loops=loops, load_per_core=1.5, silent_seconds=silent)
+        [reading] = evaluator.CONDITIONS["host_overloaded"].read(evidence, 600.0)
+        assert reading.value == percent, (silent, late)
+
+
 def test_nobody_is_warned_of_the_end_of_a_short_override(looks):
     shipped("override-ending")
     row = {"id": 3, "loop": "l", "name": "upper_limit", "owner": "anna", "expires_at": looks.now + 90}

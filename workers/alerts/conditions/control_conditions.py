@@ -26,6 +26,7 @@ NOT_AT_THE_LIMIT = {
 }
 JUDGED = ("effective", "ineffective", "harmful")
 OVERDUE_SECONDS = 5.0  # beyond two intervals
+UNOBSERVED_SECONDS = 10.0  # as rule `observer-silent` has it
 # An override that is shorter ends while who set it still thinks of it.
 LEAST_NOTICED_SECONDS = 15 * 60.0
 
@@ -149,14 +150,17 @@ def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Loops that come late, or whose measurement does, while processes wait for a core. On a host that has
-    cores to spare they do so for another reason, such as an observer that has ended.
+    cores to spare they do so for another reason, such as an observer that has ended. So they do while ticks
+    come in time and only the observer says nothing.
     """
     load = evidence.load_per_core
     if not evidence.loops or load is None:
         return
-    waiting = load > 1
+    waiting, unobserved = load > 1, (evidence.silent_seconds or 0.0) > UNOBSERVED_SECONDS
     count = sum(
-        waiting and (loop.cause == HOST or _is_overdue(loop, evidence.now)) for loop in evidence.loops
+        waiting
+        and (_is_overdue(loop, evidence.now) or (loop.cause == HOST and (loop.is_late or not unobserved)))
+        for loop in evidence.loops
     )
     said = (
         f"{count} of {counted(len(evidence.loops), 'loop')} tick late or lack a measurement, because"

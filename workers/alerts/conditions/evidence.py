@@ -51,7 +51,8 @@ class LedgerTick:
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
     """A loop and its ticks of the last LONGEST_WINDOW_SECONDS, oldest first. cause: of the invalid
-    measurement that it has now, if anybody knows (`workers.control.parts.quality`).
+    measurement that it has now, if anybody knows (`workers.control.parts.quality`); is_late: so was the
+    tick that found none.
     """
 
     id: int
@@ -65,6 +66,7 @@ class LoopFacts:
     mode: str = "auto"
     ticks: Sequence[LedgerTick] = ()
     cause: str | None = None
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,21 +253,22 @@ def facts_of_loops(now: float, ticks: Mapping[int, Sequence[LedgerTick]]) -> lis
     modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
     causes = _causes(ticks)
     return [
-        loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk), causes.get(loop.pk)) for loop in loops
+        loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk), causes.get(loop.pk, {}))
+        for loop in loops
     ]
 
 
-def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, str | None]:
-    """Loop → the cause of its newest tick's invalid measurement; an observation is read of those alone."""
+def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, dict[str, Any]]:
+    """Loop → what its newest tick observed, where that is invalid; an observation is read of those alone."""
     newest = {rows[-1].id: loop for loop, rows in ticks.items() if rows and rows[-1].limited_by == STALE}
     if not newest:
         return {}
     found: Any = LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "observation")
-    return {newest[entry]: (observation or {}).get("cause") for entry, observation in found}
+    return {newest[entry]: observation or {} for entry, observation in found}
 
 
 def loop_facts(
-    loop: Loop, ticks: Sequence[LedgerTick], held: Any = None, cause: str | None = None
+    loop: Loop, ticks: Sequence[LedgerTick], held: Any = None, observation: Mapping[str, Any] | None = None
 ) -> LoopFacts:
     mode = held.value if held else loop.mode
     handed_over = held is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
@@ -280,7 +283,8 @@ def loop_facts(
         held_since=held.created_at.timestamp() if handed_over else None,
         mode=mode,
         ticks=list(ticks),
-        cause=cause,
+        cause=(observation or {}).get("cause"),
+        is_late=bool((observation or {}).get("late_seconds")),
     )
 
 
