@@ -64,7 +64,6 @@ BESIDE_OTHERS = (
     "tests/workers/consumer/test_sql_postgres.py",
     "tests/workers/control/ledger/",
     "tests/workers/plants/foreign/declared/",
-    "tests/workers/plants/test_wicked_plants.py",
 )
 # Whose tests share a plant, a served console and a browser, or a Spark session: one takes as long to start as
 # twenty of the tests.

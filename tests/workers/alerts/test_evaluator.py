@@ -383,7 +383,8 @@ def test_one_lost_node_is_called_for_also_on_a_busy_host(looks):
 
 def test_loops_that_do_not_tick_on_an_idle_host_are_not_blamed_on_it(looks):
     late = [replace(each, ticked_at=looks.now - 60) for each in starved(looks, 0)]
-    for load, percent in ((0.2, 0.0), (3.0, 100.0)):
+    late[0] = replace(late[0], ticked_at=looks.now - 8)
+    for load, percent in ((0.2, 0.0), (3.0, pytest.approx(100 * 8 / 9))):
         evidence = replace(looks.evidence(), loops=late, load_per_core=load)
         [reading] = evaluator.CONDITIONS["host_overloaded"].read(evidence, 600.0)
         assert reading.value == percent
@@ -404,6 +405,26 @@ def test_a_frozen_observer_on_a_busy_host_is_not_blamed_on_the_host_while_ticks_
         evidence = replace(looks.evidence(), loops=loops, load_per_core=1.5, silent_seconds=silent)
         [reading] = evaluator.CONDITIONS["host_overloaded"].read(evidence, 600.0)
         assert reading.value == percent, (silent, late)
+
+
+def test_a_frozen_control_worker_is_not_blamed_on_the_host_while_the_plant_is_observed(looks):
+    stopped = [replace(each, ticked_at=looks.now - 40) for each in starved(looks, 0)]
+    one_ticks = [replace(stopped[0], ticked_at=looks.now - 1), *stopped[1:]]
+    for loops, silent, least in ((stopped, 1.0, 0), (one_ticks, 1.0, 80), (stopped, 7.0, 100)):
+        evidence = replace(looks.evidence(), loops=loops, load_per_core=2.0, silent_seconds=silent)
+        [reading] = evaluator.CONDITIONS["host_overloaded"].read(evidence, 600.0)
+        assert least <= reading.value <= 100 * (least > 0), silent
+
+
+def test_no_loop_ticks_is_said_from_when_the_last_one_is_due(looks):
+    loop = starved(looks, 0)[0]
+    slow, quick = replace(loop, interval_seconds=60), replace(loop, interval_seconds=2)
+    for ages, due in (((50, 45), 0.0), ((50, 1), 0.0), ((90, 45), 30.0), ((90, 5), 3.0)):
+        loops = [
+            replace(each, ticked_at=looks.now - age) for each, age in zip((slow, quick), ages, strict=True)
+        ]
+        [reading] = evaluator.CONDITIONS["loops_stopped"].read(replace(looks.evidence(), loops=loops), 600.0)
+        assert reading.value == pytest.approx(due, abs=0.1), ages
 
 
 def test_nobody_is_warned_of_the_end_of_a_short_override(looks):

@@ -27,6 +27,7 @@ NOT_AT_THE_LIMIT = {
 JUDGED = ("effective", "ineffective", "harmful")
 OVERDUE_SECONDS = 5.0  # beyond two intervals
 UNOBSERVED_SECONDS = 10.0  # as rule `observer-silent` has it
+STOPPED_SECONDS = 10.0  # on a starved host some loop still ticks within so long
 # An override that is shorter ends while who set it still thinks of it.
 LEAST_NOTICED_SECONDS = 15 * 60.0
 
@@ -142,23 +143,37 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    ticked = [abs(evidence.now - loop.ticked_at) for loop in evidence.loops if loop.ticked_at is not None]
-    if ticked:
-        said = f"No loop has ticked for {min(ticked):.0f} s: beat or the worker of role control does not run."
-        yield Reading({}, min(ticked), said)
+    overdue = _all_overdue_seconds(evidence)
+    if overdue is not None:
+        said = f"No loop ticks, due for {overdue:.0f} s: beat or the worker of role control does not run."
+        yield Reading({}, overdue, said)
+
+
+def _all_overdue_seconds(evidence: Evidence) -> float | None:
+    """For how long a tick has been due, of the loop whose tick is due last; None where none ever ticked."""
+    # The distance: a clock set back must not make a loop seem at work for as long as it was set back.
+    overdue = [
+        max(0.0, abs(evidence.now - loop.ticked_at) - loop.interval_seconds)
+        for loop in evidence.loops
+        if loop.ticked_at is not None
+    ]
+    return min(overdue, default=None)
 
 
 def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Loops that come late, or whose measurement does, while processes wait for a core. On a host that has
-    cores to spare they do so for another reason, such as an observer that has ended. So they do while ticks
-    come in time and only the observer says nothing.
+    cores to spare they do so for another reason, such as an observer that has ended. So they do while only
+    one part is still: the observer, with ticks in time, or all loops at once, with an observer in time.
     """
     load = evidence.load_per_core
     if not evidence.loops or load is None:
         return
-    waiting, unobserved = load > 1, (evidence.silent_seconds or 0.0) > UNOBSERVED_SECONDS
+    silent_seconds = evidence.silent_seconds or 0.0
+    unobserved = silent_seconds > UNOBSERVED_SECONDS
+    stopped = (_all_overdue_seconds(evidence) or 0.0) > STOPPED_SECONDS and silent_seconds < OVERDUE_SECONDS
     count = sum(
-        waiting
+        load > 1
+        and not stopped
         and (_is_overdue(loop, evidence.now) or (loop.cause == HOST and (loop.is_late or not unobserved)))
         for loop in evidence.loops
     )
@@ -324,7 +339,7 @@ CONDITIONS = (
     ),
     Condition(
         "loops_stopped",
-        "How long no loop has ticked.",
+        "How long a tick has been due of every loop.",
         "s",
         "",
         _stopped,

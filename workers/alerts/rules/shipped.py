@@ -63,7 +63,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "observer_silent", "The plant is not observed", 10, 5, keep_seconds=5, severity="critical"
     ),
     "loops-stopped": _rule(
-        "loops_stopped", "No loop has ticked", 60, 30, keep_seconds=10, severity="critical"
+        "loops_stopped", "No loop has ticked", 20, 10, keep_seconds=10, severity="critical"
     ),
     "host-overloaded": _rule(
         "host_overloaded",

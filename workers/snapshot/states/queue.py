@@ -17,18 +17,29 @@ def queue_state(watched: Watched, name: str, queue: QueueStatus) -> SubjectState
 
 
 def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
-    wait, latency, dead = queue.wait_seconds, queue.latency_p95_seconds, queue.dead_letters
-    late = f"Queue {name} falls behind: its oldest event has waited {wait or 0:,.0f} s."
-    behind = watched.fault("queue", name, "queue_wait", wait, late)
+    wait, dead = queue.wait_seconds, queue.dead_letters
+    late = "how long its oldest event has waited is not known now"
+    if wait is not None:
+        late = f"its oldest event has waited {wait:,.0f} s"
+    behind = watched.fault("queue", name, "queue_wait", wait, f"Queue {name} falls behind: {late}.")
     yield from behind
-    slow = f"Queue {name} is slow: 5 % of its events take longer than {latency or 0:,.0f} s."
-    yield from watched.fault("queue", name, "queue_latency", latency, slow)
+    yield from _slow(watched, name, queue)
     held = f"Queue {name} holds {counted(dead or 0, 'dead letter')}."
     yield from watched.fault("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
     if not behind and _fills(queue):
         yield Fault("notice", f"Queue {name} fills: {counted(queue.waiting_events or 0, 'event')} wait.")
+
+
+def _slow(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
+    """Nothing is handled while nothing comes: no latency then, and none that is too long."""
+    latency = queue.latency_p95_seconds
+    if latency is None:
+        value, said = (None if queue.waiting_events else 0.0), "how long its events take is not known now"
+    else:
+        value, said = latency, f"5 % of its events take longer than {latency:,.0f} s"
+    yield from watched.fault("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
 
 
 def _fills(queue: QueueStatus) -> bool:

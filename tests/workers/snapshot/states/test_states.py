@@ -49,6 +49,21 @@ def test_between_the_two_thresholds_a_state_is_what_it_was():
     assert after(14.0, 16.0).severity == "well"
 
 
+def test_what_is_not_known_any_more_is_said_as_that_and_never_as_0_s():
+    assert after(40.0, None).finding == (
+        "Queue alert falls behind: how long its oldest event has waited is not known now."
+    )
+    states: dict[str, Any] = {}
+    said = []
+    for second, (latency, waiting) in enumerate([(90.0, 5), (None, 5), (90.0, 5), (None, 0)]):
+        row = queue(1.0, waiting, latency_p95_seconds=latency)
+        states = evaluated(plant(at=1_000.0 + second, queues=row), states)
+        said.append(states["queue/alert"].finding)
+    slow = "Queue alert is slow: 5 % of its events take longer than 90 s."
+    unknown = "Queue alert is slow: how long its events take is not known now."
+    assert said == [slow, unknown, slow, ""]
+
+
 def test_since_is_when_it_became_so_severe():
     assert after(31.0, 32.0, 33.0).since == 1_000.0
     assert after(31.0, 10.0, 9.0).since == 1_001.0
