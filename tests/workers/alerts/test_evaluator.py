@@ -419,7 +419,7 @@ def test_a_frozen_control_worker_is_not_blamed_on_the_host_while_the_plant_is_ob
 def test_no_loop_ticks_is_said_from_when_the_last_one_is_due(looks):
     loop = starved(looks, 0)[0]
     slow, quick = replace(loop, interval_seconds=60), replace(loop, interval_seconds=2)
-    for ages, due in (((50, 45), 0.0), ((50, 1), 0.0), ((90, 45), 30.0), ((90, 5), 3.0)):
+    for ages, due in (((50, 45), 43.0), ((50, 1), 0.0), ((1, 45), 0.0), ((90, 5), 3.0)):
         loops = [
             replace(each, ticked_at=looks.now - age) for each, age in zip((slow, quick), ages, strict=True)
         ]

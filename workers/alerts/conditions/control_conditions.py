@@ -150,14 +150,17 @@ def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _all_overdue_seconds(evidence: Evidence) -> float | None:
-    """For how long a tick has been due, of the loop whose tick is due last; None where none ever ticked."""
+    """Since the newest tick of all loops, beyond the shortest interval; None where none ever ticked."""
     # The distance: a clock set back must not make a loop seem at work for as long as it was set back.
-    overdue = [
-        max(0.0, abs(evidence.now - loop.ticked_at) - loop.interval_seconds)
+    ticked = [
+        (abs(evidence.now - loop.ticked_at), loop.interval_seconds)
         for loop in evidence.loops
         if loop.ticked_at is not None
     ]
-    return min(overdue, default=None)
+    if not ticked:
+        return None
+    ages, intervals = zip(*ticked, strict=True)
+    return max(0.0, min(ages) - min(intervals))
 
 
 def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -339,7 +342,7 @@ CONDITIONS = (
     ),
     Condition(
         "loops_stopped",
-        "How long a tick has been due of every loop.",
+        "How long no loop has ticked, beyond the shortest interval.",
         "s",
         "",
         _stopped,

@@ -76,9 +76,7 @@ def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]
     else:
         yield from _faults_of(row.state, "The pipeline", row.error, row.hindrance)
         lag = row.watermark_lag_seconds
-        said = (
-            "how late event time is, is not known now" if lag is None else f"event time is {lag:,.0f} s late"
-        )
+        said = "its lag is not known now" if lag is None else f"event time is {lag:,.0f} s late"
         late = f"The pipeline lags behind: {said}."
         yield from watched.fault("pipeline", SUBJECT, "pipeline_lag", lag, late)
 
