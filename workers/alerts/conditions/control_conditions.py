@@ -152,15 +152,9 @@ def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def _all_overdue_seconds(evidence: Evidence) -> float | None:
     """Since the newest tick of all loops, beyond the shortest interval; None where none ever ticked."""
     # The distance: a clock set back must not make a loop seem at work for as long as it was set back.
-    ticked = [
-        (abs(evidence.now - loop.ticked_at), loop.interval_seconds)
-        for loop in evidence.loops
-        if loop.ticked_at is not None
-    ]
-    if not ticked:
-        return None
-    ages, intervals = zip(*ticked, strict=True)
-    return max(0.0, min(ages) - min(intervals))
+    ages = [abs(evidence.now - loop.ticked_at) for loop in evidence.loops if loop.ticked_at is not None]
+    intervals = [loop.interval_seconds for loop in evidence.loops if loop.ticked_at is not None]
+    return max(0.0, min(ages) - min(intervals)) if ages else None
 
 
 def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
