@@ -21,7 +21,7 @@ class ExpectedBand(StoredDocument, frozen=True, kw_only=True):
     high: float
     days: float
     minute: float | None = None
-    changes: tuple[RateChange, ...] = ()
+    changes: list[RateChange] = []
 
 
 class ExpectedBands(StoredDocument, frozen=True, kw_only=True):

@@ -123,15 +123,15 @@ class BandWatch:
         )
 
 
-def _changes(at: Floats, rates: Floats, now_seconds: float) -> tuple[RateChange, ...]:
+def _changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
     """The newest of the last day."""
     day = at >= now_seconds - DAY_SECONDS
     found = change_points(at[day], rates[day])[-MOST_CHANGES:]
-    return tuple(
+    return [
         RateChange(
             at=round(each.at_seconds, DIGITS),
             before=round(each.before, DIGITS),
             after=round(each.after, DIGITS),
         )
         for each in found
-    )
+    ]

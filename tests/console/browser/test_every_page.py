@@ -4,20 +4,24 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import redis
 from django.urls import resolve, reverse
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
+from console.input.form_values import iso
 from console.pages.frame.frame import RAIL
 from tests.console.accounts.doors import DOORS
 from tests.console.browser.furnished import clear, furnish, with_objective
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import Served
+from workers.history.snapshot_archive import Recorder
 from workers.pipeline.declaration.declared import Declarations, Declared
 
 pytestmark = BROWSER
@@ -74,6 +78,7 @@ WALKED_ELSEWHERE = {
     "dead-letters/<str:queue>/<str:node>/<str:dead_id>/",
     "pipeline/<str:name>/operators/<str:operator>/",
     "proposals/<int:proposal_id>/",
+    "shared/<str:signed>/",  # below, without a login
 }
 # Nobody is logged in yet, or what is shown is somebody's own.
 OF_NOBODY = {"login/", "login/code/", "logged-out/", "confirm/", "oidc/begin/", "oidc/callback/"}
@@ -158,6 +163,30 @@ def used_by_everybody(page: Page, path: str, *visits: tuple[dict[str, int], str]
         assert violations(page) == [], (path, scheme)
         wider = overhang(page)
         assert wider <= 0, f"{path} is {wider} px wider than a screen of {viewport['width']} px"
+
+
+def test_a_shared_link_is_made_on_the_timeline_and_can_be_used_by_everybody_without_a_login(
+    open_page, observer, served, chromium
+):
+    then = datetime.now(UTC) - timedelta(seconds=5)
+    Recorder(served.log.parent).add(
+        then.timestamp(), orjson.dumps({**observer.snapshot, "at": then.timestamp()})
+    )
+    page = open_page("/timeline/")
+    form = page.locator("form[data-share]")
+    form.get_by_label("Time shown (UTC)").fill(iso(then + timedelta(seconds=1)))
+    form.get_by_label("Reason").fill("for the mail room")
+    form.get_by_role("button", name="Make a link").click()
+    expect(page.locator("#toasts")).to_contain_text("The link is made")
+    page.reload()
+    address = page.locator("#shared-links").get_by_role("link", name="Open").first.get_attribute("href")
+    for viewport, scheme in VISITS.values():
+        stranger = chromium.new_context(viewport=viewport, color_scheme=scheme)
+        seen = stranger.new_page()
+        seen.goto(address)
+        expect(seen.get_by_role("heading", level=1)).to_contain_text("Plant main on")
+        assert violations(seen) == [] and overhang(seen) <= 0
+        stranger.close()
 
 
 @pytest.mark.slow
