@@ -23,11 +23,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from controllers.design.expected_band import MINUTE_SECONDS
+
 Floats = npt.NDArray[np.float64]
 SMOOTHED, LEAST_MINUTES, LEVEL_MINUTES = 5, 10, 60
 ABRUPT, LEAST_SHARE = 0.5, 0.2
 QUARTILE, CHI_SQUARED_QUARTILE = 0.75, 1.323
-MOST_CORRELATION, MINUTE_SECONDS, LEAST_RATE = 0.8, 60.0, 1e-9
+MOST_CORRELATION, LEAST_RATE = 0.8, 1e-9
 # The step's row of the pseudo-inverse of (1, time, step) over the minutes around a split.
 _AROUND = np.arange(2 * LEAST_MINUTES)
 _STEP = np.linalg.pinv(np.column_stack([np.ones(_AROUND.size), _AROUND, _AROUND >= LEAST_MINUTES]))[2]

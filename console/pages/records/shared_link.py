@@ -1,8 +1,13 @@
-"""The plant as it was at an instant, for who has a link and no login; and sharing it from the timeline."""
+"""The plant as it was at an instant, for who has a link and no login; and sharing it from the timeline.
 
+What a link shows never changes, so its picture is drawn once, however often it is asked for.
+"""
+
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import redis
 from django.conf import settings
@@ -36,6 +41,7 @@ from workers.history.snapshot_archive import snapshot_at
 
 RATE, BEFORE = "totals.in_per_second", timedelta(hours=2)
 MOST_POINTS = 240
+MOST_PICTURES = 64  # that a process keeps, of some 15 kB
 # Found by nobody who was not given it, and kept by nobody between.
 PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
 
@@ -74,7 +80,7 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
     if link is None or snapshot is None:
         return _private(render_context(request, NoLinkPage(), status=404))
     page = SharedLinkPage(
-        at=_instant(snapshot, link),
+        at=_instant(snapshot, link.at),
         expires_at=link.expires_at,
         plant=snapshot.plant,
         state=snapshot.health.state,
@@ -93,10 +99,23 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
 @require_safe
 def picture(request: HttpRequest, signed: str) -> HttpResponse:
     """The same as PNG, with the rate of the two hours before."""
-    link, snapshot = _opened(signed)
-    if link is None or snapshot is None:
+    link = shared_links.opened(signed, timezone.now())
+    try:
+        drawn = None if link is None else _drawn(settings.WEIR_DATA, link.at)
+    except (redis.RedisError, BadDocument):  # nothing is kept of these, so the next try may have it
+        drawn = None
+    if drawn is None:
         return _private(HttpResponse("This link opens nothing.\n", status=404, content_type="text/plain"))
-    at, totals = _instant(snapshot, link), snapshot.totals
+    return _private(HttpResponse(drawn, content_type="image/png"))
+
+
+@functools.lru_cache(maxsize=MOST_PICTURES)
+def _drawn(data: Path, asked: datetime) -> bytes | None:
+    """The picture of an instant; None where nothing is kept of it. Raises RedisError, BadDocument."""
+    snapshot = snapshot_at(data, asked.timestamp())
+    if snapshot is None:
+        return None
+    at, totals = _instant(snapshot, asked), snapshot.totals
     card = PlantCard(
         title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
         severity=snapshot.health.severity,
@@ -108,10 +127,10 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
             ("Latency, p95", f"{formatted(totals.latency_p95_seconds, 'fraction')} s"),
             ("Waiting events", formatted(totals.backlog_events, "integer")),
         ),
-        rates=_rates(at),
+        rates=_rates(data, at),
         about="Events/s in, the two hours before",
     )
-    return _private(HttpResponse(png(card), content_type="image/png"))
+    return png(card)
 
 
 def _opened(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
@@ -124,19 +143,14 @@ def _opened(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
         return link, None
 
 
-def _instant(snapshot: Snapshot, link: SharedLink) -> datetime:
-    return link.at if snapshot.at is None else datetime.fromtimestamp(snapshot.at, UTC)
+def _instant(snapshot: Snapshot, asked: datetime) -> datetime:
+    return asked if snapshot.at is None else datetime.fromtimestamp(snapshot.at, UTC)
 
 
-def _rates(at: datetime) -> list[float | None]:
-    since = (at - BEFORE).timestamp()
-    try:
-        found = metric_history.columns(
-            control(), settings.WEIR_DATA, since, at.timestamp(), [RATE], means=True
-        )
-    except redis.RedisError:
-        return []
-    return _thinned(found["at"], found[RATE], since, at.timestamp())
+def _rates(data: Path, at: datetime) -> list[float | None]:
+    since, until = (at - BEFORE).timestamp(), at.timestamp()
+    found = metric_history.columns(control(), data, since, until, [RATE], means=True)
+    return _thinned(found["at"], found[RATE], since, until)
 
 
 def _thinned(

@@ -167,14 +167,15 @@ class Chart {
     let top = plotted - above;
     this.lanes.forEach((lane, index) => {
       const axis = index ? `y${index + 1}` : "y", name = index ? `yaxis${index + 1}` : "yaxis";
-      layout[name] = scale(colours, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], this.highest(lane));
+      const highest = this.highest(lane);
+      layout[name] = scale(colours, [Math.max(0, (top - heights[index]) / plotted), Math.min(1, top / plotted)], highest);
       layout[name].showticklabels = this.known(lane.series);
       const bands = banded(lane, axis, this, colours);
       layout.annotations.push(heading(colours, this.title(lane, bands.length > 0), top / plotted, narrow));
       data.push(...bands);
       if (this.before && !lane.stacked) data.push(...this.faint(lane, axis, colours));
       data.push(...this.traces(lane, axis, colours, layout, narrow, heights[index]));
-      const shape = { axis, factor: lane.factor, highest: this.highest(lane), width: this.figure.offsetWidth - layout.margin.l - layout.margin.r };
+      const shape = { axis, factor: lane.factor, highest, width: this.figure.offsetWidth - layout.margin.l - layout.margin.r };
       data.push(...marked(changesOf(lane, store.snapshot), shape, colours, layout));
       top -= heights[index] + LANE_GAP;
     });

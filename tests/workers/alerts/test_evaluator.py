@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 
 import pytest
+from django.apps import apps
 from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, queue, rule, the_alert
@@ -425,6 +427,16 @@ def test_no_loop_ticks_is_said_from_when_the_last_one_is_due(looks):
         ]
         [reading] = evaluator.CONDITIONS["loops_stopped"].read(replace(looks.evidence(), loops=loops), 600.0)
         assert reading.value == pytest.approx(due, abs=0.1), ages
+
+
+@pytest.mark.parametrize(("before", "after"), [((60, 30), (20, 10)), ((90, 30), (90, 30))])
+def test_the_rule_of_loops_that_stopped_is_made_quicker_where_nobody_has_changed_it(before, after):
+    ensure_rules(timezone.now())
+    row = AlertRule.objects.filter(name="loops-stopped")
+    row.update(threshold=before[0], clear_threshold=before[1])
+    migration = import_module("workers.migrations.0026_loops_stopped_sooner")
+    migration.sooner(apps, None)
+    assert row.values_list("threshold", "clear_threshold").get() == after
 
 
 def test_nobody_is_warned_of_the_end_of_a_short_override(looks):

@@ -1,5 +1,6 @@
 """A link to an instant: it shows that to who has it, nothing else, to nobody else, and not for ever."""
 
+import re
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
@@ -7,16 +8,19 @@ from pathlib import Path
 
 import orjson
 import pytest
+import redis
 from django.core.exceptions import PermissionDenied
 from django.core.signing import Signer
 from django.test import Client
 from django.utils import timezone
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from console.accounts.access import Actor
 from console.actions.timeline import shared_links
+from console.display import plant_picture
 from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, png
 from console.models import AuditEntry, SharedLink
+from console.pages.records import shared_link
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from workers.history.snapshot_archive import Recorder
@@ -25,6 +29,11 @@ pytestmark = pytest.mark.django_db
 THEN = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
 AT = "2026-11-20T03:12:00Z"
 OPERATOR = Actor("ada", "operator")
+
+
+@pytest.fixture(autouse=True)
+def _no_picture_of_before():
+    shared_link._drawn.cache_clear()
 
 
 @pytest.fixture
@@ -61,6 +70,49 @@ def test_its_picture_is_one_that_chats_show(kept, control):
     answer = Client().get(f"{shared_links.address_of(shared())}picture.png")
     assert answer["Content-Type"] == "image/png"
     assert Image.open(BytesIO(answer.content)).size == (WIDTH, HEIGHT)
+
+
+def test_a_picture_is_drawn_once_however_often_it_is_asked_for(kept, control, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(shared_link, "png", lambda card: drawn.append(card) or b"a picture")
+    address = f"{shared_links.address_of(shared())}picture.png"
+    assert [Client().get(address).content for _ in range(3)] == [b"a picture"] * 3
+    assert len(drawn) == 1
+
+
+def test_while_the_control_server_is_away_no_picture_is_kept(kept, control_server, monkeypatch):
+    address = f"{shared_links.address_of(shared())}picture.png"
+
+    def away(*_args, **_named):
+        raise redis.ConnectionError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_link.metric_history, "columns", away)
+        assert Client().get(address).status_code == 404
+    assert Client().get(address).status_code == 200
+
+
+def test_text_without_an_end_costs_a_picture_nothing(monkeypatch):
+    measured = []
+    real = ImageDraw.ImageDraw.textlength
+
+    def noted(draw, text, *more):
+        measured.append(text)
+        return real(draw, text, *more)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "textlength", noted)
+    for endless in ("x" * 100_000, "word " * 20_000):
+        png(PlantCard(title=endless, severity="", state="", sentence=endless, tiles=(), rates=[], about=""))
+    assert len(measured) < 1_000 and max(map(len, measured)) <= 400
+
+
+def test_its_colours_are_those_of_the_console():
+    """A picture has no style sheet: what it repeats of the tokens is held equal here."""
+    tokens = (Path(__file__).parents[4] / "static" / "css" / "tokens.css").read_text()
+    light = dict(re.findall(r"--([a-z]+): light-dark\((#[0-9a-f]{6}),", tokens))
+    of = {"well": "normal", "notice": "muted", "warning": "busy", "critical": "toobusy"}
+    assert {name: light[token] for name, token in of.items()} == plant_picture.SEVERITY_COLOURS
+    assert (light["text"], light["muted"]) == (plant_picture.INK, plant_picture.FAINT)
 
 
 @pytest.mark.parametrize("rates", [[], [1.0], [None, 3.0, 4.0, None, 0.0], [0.0, 0.0]])
