@@ -29,7 +29,7 @@ from console.models import SharedLink
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
-from console.templatetags.weir import formatted, state_word
+from console.templatetags.weir import formatted
 from console.web.template_context import TemplateContext, render_context
 from queues.stored_document import BadDocument
 from workers.documents.alerts import AlertStatus
@@ -38,6 +38,7 @@ from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.history import metric_history
 from workers.history.snapshot_archive import snapshot_at
+from workers.snapshot.states.judgement import WORDS
 
 RATE, BEFORE = "totals.in_per_second", timedelta(hours=2)
 MOST_POINTS = 240
@@ -119,7 +120,7 @@ def _drawn(data: Path, asked: datetime) -> bytes | None:
     card = PlantCard(
         title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
         severity=snapshot.health.severity,
-        state=state_word(snapshot.health.state),
+        state=WORDS[snapshot.health.severity],
         sentence=snapshot.health.sentence,
         tiles=(
             ("Events in", f"{formatted(totals.in_per_second, 'rate')} /s"),
