@@ -21,7 +21,7 @@ from console.api import v1
 from console.api.routes import plant_control
 from console.models import ApiToken
 from tests.console.accounts.doors import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back
-from tests.console.accounts.doors import things as things
+from tests.console.accounts.things import things as things
 from tests.console.live.sockets import Socket
 
 pytestmark = pytest.mark.django_db

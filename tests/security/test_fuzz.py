@@ -33,7 +33,7 @@ from schemathesis.specs.openapi import checks as of_document
 from queues import keys
 from queues.models import Node
 from tests.console.accounts.doors import API_BODIES, DOORS, OPERATIONS, QUERY, address_of, of_api
-from tests.console.accounts.doors import things as things
+from tests.console.accounts.things import things as things
 from tests.console.api.test_api import publishing as publishing
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import ROOT

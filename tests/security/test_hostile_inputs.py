@@ -17,7 +17,7 @@ from console.input.row_bounds import check_row
 from console.models import Mark, UserSession
 from queues.errors import BadInput
 from tests.console.accounts.doors import DOORS, address_of, of_api
-from tests.console.accounts.doors import things as things
+from tests.console.accounts.things import things as things
 from workers.models import Loop
 
 pytestmark = pytest.mark.django_db

@@ -26,7 +26,7 @@ from console.accounts.access import (
 )
 from console.models import ApiToken
 from tests.console.accounts.doors import DOORS, EVERYBODY, knock, of_api, routes, taken_back
-from tests.console.accounts.doors import things as things
+from tests.console.accounts.things import things as things
 from tests.console.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,7 @@ from queues.models import Node
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.console.accounts.doors import DOORS, QUERY, address_of, of_api
-from tests.console.accounts.doors import things as things
+from tests.console.accounts.things import things as things
 from tests.console.api import answers
 from tests.console.api.test_plant_control import SOURCE
 from tests.console.conftest import dead_letter

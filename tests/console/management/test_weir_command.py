@@ -19,7 +19,8 @@ from console.management.operations import named, operations
 from console.models import AuditEntry
 from queues.errors import BadInput
 from queues.models import Queue
-from tests.console.accounts.doors import API_BODIES, DOORS, knock, of_api, things
+from tests.console.accounts.doors import API_BODIES, DOORS, knock, of_api
+from tests.console.accounts.things import things
 from workers.models import Loop, Override
 from workers.steering import overrides
 
