@@ -1,20 +1,46 @@
-"""The plant's state in one calm sentence: that of its worst subject. The others are a list."""
+"""The plant's state in one calm sentence: that of its worst subject, or alert of no subject. The others are
+a list.
+"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from controllers.framework.reason import are, counted, listed
 from queues.nodes.node_state import BUSY, NORMAL, STATES
+from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.documents.alerts import AlertStatus
 from workers.documents.parts import unready
 from workers.documents.snapshot import PlantHealth, Snapshot
-from workers.documents.states import SEVERITIES, SubjectFinding, SubjectState
+from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
+from workers.snapshot.states.judgement import SIGNS
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
+# What the states of the subjects say already, as it is now: their alerts fire later and end later.
+JUDGED = frozenset(
+    {
+        "node_lost",
+        "node_toobusy",
+        "node_memory",
+        "queue_wait",
+        "queue_latency",
+        "dead_letters",
+        "pipeline_down",
+        "pipeline_stalled",
+        "pipeline_lag",
+        "pool_refuses",
+        "workers_missing",
+        "shedding",
+        "loop_silent",
+        "loop_stale",
+    }
+)
+OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
 
 
 def health(snapshot: Snapshot) -> PlantHealth:
     """Of a snapshot whose states are evaluated."""
-    findings = sorted(_findings(snapshot.states), key=badness, reverse=True)
+    found = [*_findings(snapshot.states, snapshot.alerts), *_of_alerts(snapshot.alerts)]
+    findings = sorted(found, key=badness, reverse=True)
     names = list(unready(snapshot.parts))
     if names and not any(_is_of_no_start(each, names) for each in findings):
         said = f"The plant is starting: {listed(names)} {are(names)} not ready yet."
@@ -38,9 +64,16 @@ def badness(state: SubjectState | SubjectFinding) -> tuple[int, int]:
     return SEVERITIES.index(state.severity), sign
 
 
-def _findings(states: Mapping[str, SubjectState]) -> Iterator[SubjectFinding]:
-    """What another subject explains is left out, and loops with the same fault are one."""
-    found = [each for each in states.values() if each.finding and each.within is None]
+def _findings(states: Mapping[str, SubjectState], alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
+    """What another subject, or an alert about all loops, explains is left out; loops with the same fault are
+    one.
+    """
+    explained = any(each.condition in OF_ALL_LOOPS for each in alerts)
+    found = [
+        each
+        for each in states.values()
+        if each.finding and each.within is None and not (explained and each.kind == "loop")
+    ]
     yield from (_finding(each) for each in found if each.kind != "loop")
     yield from (finding for each in found for finding in each.also)
     loops = sorted((each for each in found if each.kind == "loop"), key=lambda each: each.rules)
@@ -50,6 +83,24 @@ def _findings(states: Mapping[str, SubjectState]) -> Iterator[SubjectFinding]:
             yield from (_finding(each) for each in alike)
         else:
             yield _together(alike)
+
+
+def _of_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
+    """What no state of a subject says: an open alert about Weir itself, its host, its audit, a plan, an
+    objective. One that is explained, silenced or snoozed is left out.
+    """
+    for each in alerts:
+        if each.severity == "notice" or each.condition in JUDGED or each.quiet not in (None, "acknowledged"):
+            continue
+        severity: Severity = "critical" if each.severity == "critical" else "warning"
+        yield SubjectFinding(
+            subject=f"alert/{each.id}",
+            severity=severity,
+            sign=SIGNS[severity],
+            sentence=each.sentence or f"{each.title}.",
+            step=FIRST_STEPS.get(each.condition, ""),
+            since=each.since,
+        )
 
 
 def _finding(state: SubjectState) -> SubjectFinding:

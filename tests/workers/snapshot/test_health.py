@@ -85,6 +85,40 @@ def test_nine_loops_of_one_trouble_are_one_finding():
     assert [each.sentence for each in found.findings] == ["9 loops have stopped."]
 
 
+BUSY_HOST = {
+    "id": 7,
+    "severity": "critical",
+    "condition": "host_overloaded",
+    "sentence": "3 of 3 loops tick late, because the host is too busy for the processes of Weir.",
+}
+
+
+def test_nobody_says_that_all_is_normal_while_an_alert_of_no_subject_is_open():
+    found = health(plant(alerts=[BUSY_HOST]))
+    assert (found.state, found.severity, found.sentence) == ("TOOBUSY", "critical", BUSY_HOST["sentence"])
+    assert found.findings[0].subject == "alert/7"
+
+
+def test_what_a_busy_host_does_to_the_loops_is_said_once():
+    loop = {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0}
+    loops = {f"rebalancing/{number}": loop for number in range(9)}
+    found = health(plant(at=200.0, loops=loops, alerts=[BUSY_HOST]))
+    assert [each.sentence for each in found.findings] == [BUSY_HOST["sentence"]]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"condition": "queue_wait"},  # its queue keeps up again, and the alert ends a while later
+        {"quiet": "silenced"},
+        {"quiet": "explained", "under": 6},
+        {"severity": "notice"},
+    ],
+)
+def test_an_alert_that_a_state_says_or_that_calls_for_nobody_is_not_the_headline(changed):
+    assert health(plant(alerts=[{**BUSY_HOST, **changed}])).severity == "well"
+
+
 def test_the_backlog_is_that_of_the_queue_that_waits_longest():
     assert longest([0.2, None, 48.0]) == 48.0
     assert longest([None]) is None

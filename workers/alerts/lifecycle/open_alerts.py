@@ -13,7 +13,7 @@ OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 def open_alerts() -> list[AlertStatus]:
     """One query. Of very many the most severe: who has 200 needs no more on each page."""
-    found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence")
+    found = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
     rows = [status(each) for each in found]
     return sorted(rows, key=_order)[:MOST_SHOWN]
 
@@ -34,6 +34,7 @@ def status(alert: Alert) -> AlertStatus:
     return AlertStatus(
         id=alert.pk,
         rule=alert.rule_name,
+        condition=alert.rule.condition if alert.rule else "",
         title=alert.title,
         severity=alert.severity,
         state=alert.state,
