@@ -51,6 +51,7 @@ HOMONYMS = {
     ("workers/alerts/conditions/plant_conditions.py", "shedding"),
     ("workers/alerts/evaluation/impact.py", "shedding"),
     ("workers/alerts/rules/shipped.py", "shedding"),
+    ("workers/snapshot/health.py", "shedding"),
     ("workers/snapshot/states/evaluate.py", "shedding"),
 }
 

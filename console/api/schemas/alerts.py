@@ -19,6 +19,7 @@ class OpenAlert(ApiAnswer):
 
     id: int
     rule: str
+    condition: str = Field(description="What its rule watches; empty: the rule is gone.")
     title: str
     severity: Severity
     state: State

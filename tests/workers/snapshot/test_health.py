@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from tests.workers.snapshots import judged, snapshot_of
+from workers.alerts.conditions.catalog import CONDITIONS
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.snapshot.compose import clearing_seconds, longest, wait_seconds
+from workers.snapshot.health import JUDGED, OF_ALL_LOOPS
 
 
 def node(**changed: Any) -> dict[str, Any]:
@@ -156,3 +158,7 @@ def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points(
     nodes = {"n1": node(state="BUSY"), "n2": node(state="OFFLINE", age_seconds=5.0), "n3": node()}
     sentence = health(plant(nodes=nodes)).sentence
     assert sentence.startswith("Node n2 has not reported for 5 s; its 334 points are served by n1 and n3.")
+
+
+def test_what_the_states_judge_are_conditions_that_there_are():
+    assert set(CONDITIONS) >= {*JUDGED, *OF_ALL_LOOPS}
