@@ -7,7 +7,6 @@ until it is painted, the cache empty. Live: the main thread's own time over seco
 """
 
 import base64
-import shutil
 import time
 import zlib
 from collections import Counter
@@ -16,17 +15,11 @@ from typing import Any
 
 import numpy as np
 import orjson
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page
 
+from bench.browser import chromium
 from bench.large_plant import PASSWORD, LargePlant, large_plant
 
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--disable-sync",
-]
 LIMITS = {
     "large_server_p95_seconds": 0.3,
     "large_first_bytes": 1_800_000,
@@ -43,11 +36,8 @@ def measure() -> dict[str, float]:
     """All figures of LIMITS, and what they are made of."""
     with large_plant() as plant:
         server = server_seconds(plant, "/")
-        executable = shutil.which("chromium")
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+        with chromium() as browser:
             figures = in_browser(browser, plant)
-            browser.close()
     return {
         "large_server_p50_seconds": float(np.quantile(server, 0.5)),
         "large_server_p95_seconds": float(np.quantile(server, 0.95)),

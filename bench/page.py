@@ -6,16 +6,15 @@ Then a plant of two hundred nodes (`bench.large_page`).
 """
 
 import random
-import shutil
 import time
 from typing import Any
 
 import numpy as np
 import psutil
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from bench import large_page
-from bench.large_page import CHROMIUM_ARGUMENTS
+from bench.browser import chromium
 from bench.running_plant import RunningPlant
 from queues.publishing.client import Client
 
@@ -49,9 +48,7 @@ def sign_in(page: Page, plant: RunningPlant) -> None:
 def changes_to_browser(plant: RunningPlant, samples: int) -> list[float]:
     """Seconds from the acknowledged publish to the page, at instants spread over the second."""
     chance = random.Random(7)
-    executable = shutil.which("chromium")
-    with sync_playwright() as playwright, Client(plant.control_url(), producer="bench") as client:
-        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+    with chromium() as browser, Client(plant.control_url(), producer="bench") as client:
         page = browser.new_page()
         sign_in(page, plant)
         seen = []
@@ -61,7 +58,6 @@ def changes_to_browser(plant: RunningPlant, samples: int) -> list[float]:
             client.publish("alert", [{"type": "bench", "source": "bench", "key": "k", "value": 1.0}])
             published = time.time()
             seen.append(page.evaluate(WATCH, ["alert", wanted]) - published)
-        browser.close()
     return seen
 
 

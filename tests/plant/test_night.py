@@ -3,7 +3,6 @@ subject what it was evaluated to be, or marks it old; nothing is cut off, overla
 """
 
 import logging
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +16,10 @@ from typing import Any
 import psutil
 import pytest
 import redis
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page
 
-from bench.page import CHROMIUM_ARGUMENTS, sign_in
+from bench.browser import chromium
+from bench.page import sign_in
 from bench.running_plant import RunningPlant
 from queues.publishing.client import Client
 from tests.console.browser.screen import BROWSER, overhang
@@ -136,11 +136,8 @@ class Night:
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        executable = shutil.which("chromium")
-        started = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

@@ -101,16 +101,12 @@ def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack: S
 
 
 def test_the_first_administrator_signs_in_in_a_browser(stack: Stack):
-    from playwright.sync_api import sync_playwright
-
-    from bench.page import CHROMIUM_ARGUMENTS
+    from bench.browser import chromium
 
     secrets = dict(
         line.split("=", 1) for line in (stack.folder / ".env").read_text().splitlines() if "=" in line
     )
-    arguments = [*CHROMIUM_ARGUMENTS, f"--host-resolver-rules=MAP {HOST} 127.0.0.1"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
+    with chromium(f"--host-resolver-rules=MAP {HOST} 127.0.0.1") as browser:
         page = browser.new_context(ignore_https_errors=True).new_page()
         page.goto(f"https://{HOST}:{HTTPS_PORT}/login/")
         page.fill("input[name=username]", "admin")
@@ -119,7 +115,6 @@ def test_the_first_administrator_signs_in_in_a_browser(stack: Stack):
         page.wait_for_selector("[data-bind]", timeout=60_000)
         live = page.locator("#connection[data-connection=live]")
         live.wait_for(timeout=60_000)
-        browser.close()
 
 
 def test_events_published_over_https_take_effect_once(stack: Stack, console: Console):

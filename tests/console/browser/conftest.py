@@ -8,19 +8,12 @@ from typing import Any
 import orjson
 import pytest
 import redis
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from bench import browser
 from console.accounts.access import CONFIRMED_SECONDS
-from tests.console.browser.screen import CHROMIUM, DESKTOP, Observer, whole_snapshot
+from tests.console.browser.screen import DESKTOP, Observer, whole_snapshot
 from tests.console.served import PASSWORD, Served
-
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--no-first-run",
-    "--disable-sync",
-]
 
 # A busy host paints late. What has to come soon says so where it is asked for.
 expect.set_options(timeout=20_000)
@@ -28,10 +21,8 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
+    with browser.chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="package")

@@ -1,6 +1,5 @@
 """What tests of pages share: screens, the observer as a page hears it, and what may be on no page."""
 
-import shutil
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -12,19 +11,14 @@ import redis
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
+from bench.browser import EXECUTABLE, MISSING
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.waiting import until
 from tests.workers.snapshots import judged_document
 from workers.coordination.merge_patch import difference
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-BROWSER = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="Chromium is missing; install it with apt to run these tests."
-    ),
-]
+BROWSER = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=MISSING)]
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 Snapshot = dict[str, Any]
 
