@@ -112,7 +112,7 @@ def _leave_cases_of_sweeps_to_the_long_run(items: list[pytest.Item]) -> None:
     seen: Counter[str] = Counter()
     for item in items:
         sweep = item.get_closest_marker("sweep")
-        if sweep is None:
+        if sweep is None or item.get_closest_marker("slow"):
             continue
         name = item.nodeid.partition("[")[0]
         if seen[name] % sweep.args[0]:

@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import httpx
+import redis
+
 T = TypeVar("T")
 
 
@@ -15,11 +18,7 @@ def until(condition: Callable[[], T], seconds: float = 10.0, every_seconds: floa
         try:
             if value := condition():
                 return value
-        except (OSError, ConnectionError) as error:
-            last_error = error
-        except Exception as error:
-            if not any(each.__module__.split(".")[0] == "redis" for each in type(error).__mro__):
-                raise
+        except (OSError, redis.RedisError, httpx.TransportError) as error:
             last_error = error
         time.sleep(every_seconds)
     raise AssertionError(f"not within {seconds} s: {condition} (last error: {last_error})")

@@ -85,6 +85,7 @@ def ended_token(how: str, people: dict[str, User], role: str) -> str:
 
 # A door is open to the administrator's token or to no token but the producer's: each is tried with those two.
 # The long form tries each with the token of every role.
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("every_role", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", ENDED)
 def test_a_token_that_has_ended_opens_nothing(how, every_role, people, things, stored_snapshot, settings):

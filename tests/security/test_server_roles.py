@@ -120,6 +120,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
         server.close()
 
 
+@pytest.mark.slow
 def test_the_hosts_telemetry_publishes_with_its_own_rights(plant: Plant, monkeypatch: pytest.MonkeyPatch):
     """Twice: from the second time on it asks for the queues' pauses, too."""
     monkeypatch.setitem(PROCESS, NODE_LOGIN.name, f"telemetry:{PASSWORDS['telemetry']}")

@@ -143,6 +143,7 @@ def letter(poisoned, snapshot, control):
     return put_letter
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.django_db
 @pytest.mark.parametrize("case", LETTERS)
 def test_an_unreadable_letter_is_shown_downloaded_and_discarded(case, letter, browsers):
@@ -186,6 +187,7 @@ def test_what_a_worker_could_not_read_is_downloaded_as_it_was(poisoned, browsers
     assert answer.content == b"\xff\x00garbage"
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.django_db
 @pytest.mark.parametrize("case", LETTERS)
 def test_requeueing_an_unreadable_letter_answers_and_loses_nothing(case, letter, browsers, poisoned):

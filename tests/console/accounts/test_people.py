@@ -158,6 +158,7 @@ def test_a_login_lasts_as_long_as_the_setting_says(people, control):
     assert 7_100 < browser.session.get_expiry_age() <= 7_200
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("declared", plant_settings.DECLARED, ids=lambda each: each.name)
 def test_each_setting_is_shown_with_its_help_and_range_and_is_changed_within_it(declared, administrator):
     assert declared.help.endswith(".") and declared.unit and declared.minimum < declared.maximum

@@ -267,6 +267,7 @@ def test_both_thresholds_move_together_in_either_direction(busy, toobusy, operat
     assert (node.busy, node.toobusy) == (float(busy), float(toobusy))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -52,6 +52,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("query", FILTERS)
 def test_page_api_and_export_choose_the_same_changes(query, browsers, control):
     note("desk-2", reason="a burst")

@@ -78,6 +78,7 @@ IDLE = {
 }
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("shape", IDLE)
 @pytest.mark.parametrize(
     "scenario", ["manager", "queues", "crash", "flow", "balance", "shedding", "elasticity", "ladder"]

@@ -113,6 +113,7 @@ def test_an_experiment_is_kept_with_its_run_and_a_chunk_a_law(operator, people):
     assert operator.get(f"/lab/{found.pk}/").context["is_open"]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("fields", "field"),
     [

@@ -88,6 +88,7 @@ def entries(loop) -> list[LedgerEntry]:
     ]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("query", FILTERS)
 def test_page_api_and_export_choose_the_same_entries(query, viewer, entries):
     page = viewer.get(f"/ledger/?each=1&{query}")

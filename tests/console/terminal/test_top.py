@@ -112,6 +112,7 @@ async def type_reason(pilot: Pilot[None], text: str) -> None:
     await pilot.press("enter")
 
 
+@pytest.mark.slow
 async def test_it_shows_the_plant_live_and_a_loop_is_held_with_a_reason(served, line, observed):
     async with opened(line) as (app, pilot):
         await until(pilot, lambda: observed() or "Live: " in screen(app))

@@ -179,6 +179,7 @@ def noisy(k, chance):
     return 4_000.0 * chance.standard_normal()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("disturbed", [kicked, noisy])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("factor", [0.4, 1.0, 3.5])

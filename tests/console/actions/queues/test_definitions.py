@@ -63,6 +63,7 @@ def test_a_queue_of_the_pipeline_has_no_handler(administrator, control):
     assert answer.status_code == 422 and "handler" in answer.json()["errors"]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "wrong, field",
     [

@@ -37,6 +37,7 @@ def test_it_fires_after_ten_minutes_well_outside_and_ends_with_the_rate():
     assert unusual(looks) == []
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("snapshot", [banded(33.0), banded(90.0, days=0.9), banded(None), plant()])
 def test_a_little_outside_a_young_band_and_a_minute_that_is_not_known_say_nothing(snapshot):
     ensure_rules(NOW)

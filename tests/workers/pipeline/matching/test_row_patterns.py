@@ -97,6 +97,7 @@ def test_strict_row_patterns_match_as_regular_expressions_do(tree, text):
     assert found(pattern, rows_from(text)) == expected
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("text", "expression"),
     [
@@ -164,6 +165,7 @@ def _begins(words: list[str], beginning: str) -> bool:
     return any(word.startswith(beginning) for word in words)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("text", WORDS)
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from("ABCX")), max_size=30))
