@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from bench.browser import EXECUTABLE, MISSING, chromium
 from bench.page import sign_in
@@ -17,11 +17,17 @@ def plant() -> Iterator[RunningPlant]:
 
 
 @pytest.fixture(scope="package")
-def desk(plant: RunningPlant) -> Iterator[Page]:
-    """A page that stays open over all tests, signed in as the administrator."""
+def browser() -> Iterator[Browser]:
+    """One for all: a second of the same process can't be driven beside it."""
     if EXECUTABLE is None:
         pytest.skip(MISSING)
-    with chromium() as browser:
-        page = browser.new_page()
-        sign_in(page, plant)
-        yield page
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="package")
+def desk(plant: RunningPlant, browser: Browser) -> Page:
+    """A page that stays open over all tests, signed in as the administrator."""
+    page = browser.new_page()
+    sign_in(page, plant)
+    return page

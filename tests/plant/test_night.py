@@ -18,7 +18,6 @@ import pytest
 import redis
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page
 
-from bench.browser import chromium
 from bench.page import sign_in
 from bench.running_plant import RunningPlant
 from queues.publishing.client import Client
@@ -132,12 +131,6 @@ class Night:
             if snapshot and condition(snapshot):
                 return
         self.wrong.append(f"{during}: not over within {seconds:.0f} s")
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

@@ -101,10 +101,12 @@ def collector(received: Receiver, monkeypatch, tmp_path) -> Iterator[subprocess.
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-key={SECRET}")
     with (tmp_path / "rotel.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        until(lambda: httpx.get(f"http://127.0.0.1:{port}/v1/traces").status_code)
-        yield process
-        process.kill()
-        process.wait()
+        try:
+            until(lambda: httpx.get(f"http://127.0.0.1:{port}/v1/traces").status_code)
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 def publish(plant: RunningPlant, token: str, headers: dict[str, str]) -> None:
