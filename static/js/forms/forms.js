@@ -155,14 +155,16 @@ function refuse(form, errors) {
   const said = document.getElementById(form.dataset.said);
   if (said) return say(said, Object.values(errors).flat().join(" "));
   for (const [name, messages] of Object.entries(errors)) {
-    const field = [...form.elements].find((element) => element.name === name && element.type !== "hidden");
-    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${field ? "" : `${words(name)}: `}${messages.join(" ")}` });
+    // A button that is refused has no place of its own for words: they stand at the form's end.
+    const field = [...form.elements].find((element) => element.name === name && !["hidden", "submit"].includes(element.type));
+    const beside = field?.closest("label, td, .pair, .field");
+    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${beside ? "" : `${words(name)}: `}${messages.join(" ")}` });
     note.setAttribute("role", "alert");
+    (beside ?? form.querySelector(".line-form") ?? form).append(note);
     if (field) {
       field.setAttribute("aria-invalid", "true");
-      field.closest("label, td, .pair, .field")?.append(note);
       field.focus();
-    } else (form.querySelector(".line-form") ?? form).append(note);
+    }
   }
 }
 
