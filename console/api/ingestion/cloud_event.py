@@ -21,8 +21,10 @@ PREFIX = "ce-"
 VERSION_AT_END = re.compile(r"\.v?\d+(\.\d+)*$")
 
 
-def outside_change(headers: Mapping[str, str], document: Mapping[str, Any], now: datetime) -> OutsideChange:
+def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> OutsideChange:
     """Raises BadInput naming the attribute that is missing or wrong."""
+    if not isinstance(document, dict):
+        raise BadInput("body", "takes a JSON object: a CloudEvent, or its data.")
     attributes, data = _parts_of(headers, document)
     if (spec := _text(attributes, "specversion")) != SPEC:
         raise BadInput("specversion", f"takes {SPEC}, not {spec[:20]!r}.")

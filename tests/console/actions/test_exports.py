@@ -99,7 +99,9 @@ def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(serve
     whole = httpx.get(address, headers={"Cookie": cookie}, timeout=20)
     assert whole.status_code == 200
     rows = httpx.get(
-        f"http://127.0.0.1:{served.port}/api/v1/audit?action=export", headers={"Cookie": cookie}, timeout=20
+        f"http://127.0.0.1:{served.port}/api/v1/audit?action=export.audit",
+        headers={"Cookie": cookie},
+        timeout=20,
     ).json()["entries"]
-    assert [each["action"] for each in rows] == ["export.audit.end", "export.audit"]
+    assert [each["action"] for each in rows[:2]] == ["export.audit.end", "export.audit"]
     assert rows[0]["after"]["whole"] is True

@@ -55,6 +55,16 @@ def test_sent_again_it_is_the_same(secrets):
     assert send(secrets["operator"], {**EVENT, "source": "/another"}).status_code == 201
 
 
+@pytest.mark.parametrize("body", [b"[]", b"[[]]", b'["a"]', b"null", b"7", b'"text"'])
+def test_what_is_no_object_is_refused_in_both_forms(body, secrets):
+    for more in ({}, {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/ci", "ce-type": "deploy"}):
+        headers = {"authorization": f"Bearer {secrets['operator']}", **more}
+        content_type = "application/json" if more else STRUCTURED
+        answer = Client().post("/api/v1/changes", body, content_type=content_type, headers=headers)
+        assert answer.status_code == 422, answer.content
+    assert not Mark.objects.exists()
+
+
 def test_the_binary_form_has_its_attributes_in_headers(secrets):
     headers = {f"ce-{name}": EVENT[name] for name in ("specversion", "id", "source", "type", "time")}
     answer = Client().post(

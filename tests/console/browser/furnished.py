@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.console.browser.screen import Snapshot
@@ -82,6 +84,40 @@ print(json.dumps({"loop": loop.pk, "entry": entry.pk, "plan": plan.pk, "alert": 
     "override": override.pk, "objective": objective.name, "run": run.pk,
     "experiment": experiment.pk, "task": "walked"}))
 """
+
+
+# 200 s of a worker rate loop, which is enough to be replayed; gone again with the argument "clear".
+RECORD = """
+import os, sys, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
+django.setup()
+from datetime import timedelta
+from django.utils import timezone
+from workers.models import LedgerEntry, Loop
+
+loop = Loop.objects.get(pk=int(sys.argv[1]))
+reason, now = "of a furnished record", timezone.now()
+LedgerEntry.objects.filter(reason=reason).delete()
+seen = {"queue_length": 0, "removed": 80, "started": 1, "waiting_to_run": 0, "running": 1}
+rows = [
+    LedgerEntry(loop=loop, at=now - timedelta(seconds=200 - 2 * place), mode="auto", parameters={},
+                observation=seen, reason=reason)
+    for place in range(100)
+]
+if sys.argv[2] != "clear":
+    LedgerEntry.objects.bulk_create(rows)
+"""
+
+
+@contextmanager
+def recorded(served: Served, loop: int) -> Iterator[None]:
+    """A loop with a record, for as long."""
+    command = [sys.executable, "-c", RECORD, str(loop)]
+    try:
+        subprocess.run([*command, "make"], cwd=ROOT, env=served.environment, check=True)
+        yield
+    finally:
+        subprocess.run([*command, "clear"], cwd=ROOT, env=served.environment, check=True)
 
 
 CLEAR = """

@@ -16,12 +16,14 @@ from tests.console.served import ROOT, Served
 from tests.waiting import until
 
 pytestmark = [*BROWSER, pytest.mark.slow]
-# Notifications as the browser makes them, counted.
+# Notifications, counted. A browser without windows permits none, so these stand in for its own.
 COUNTED = """
-const Made = Notification;
 window.shown = [];
-window.Notification = class extends Made {
-  constructor(title, options) { super(title, options); window.shown.push(`${title} ${options.tag}`); }
+window.Notification = class {
+  static permission = "granted";
+  static requestPermission() { return Promise.resolve("granted"); }
+  constructor(title, options) { window.shown.push(`${title} ${options.tag}`); }
+  close() {}
 };
 """
 
@@ -148,7 +150,8 @@ def test_the_test_of_the_browsers_shows_in_this_one_and_stands_in_the_list(open_
     page = open_page("/alerts/receivers/", before=prepared)
     live(page, observer)
     page.get_by_role("button", name="Test", exact=True).click()
-    until(lambda: shown(page) == ["Notice: Test of a receiver weir-alert-test"], 10)
+    # The alert itself may be announced as well.
+    until(lambda: shown(page)[-1:] == ["Notice: Test of a receiver weir-alert-test"], 10)
     expect(page.locator("#messages")).to_contain_text("Test of a receiver")
 
 

@@ -17,7 +17,7 @@ from playwright.sync_api import BrowserContext, Error, Page, expect
 from console.input.form_values import iso
 from console.pages.frame.frame import RAIL
 from tests.console.accounts.doors import DOORS
-from tests.console.browser.furnished import clear, furnish, with_objective
+from tests.console.browser.furnished import clear, furnish, recorded, with_objective
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import Served
@@ -234,9 +234,10 @@ def test_a_phone_shows_the_most_important_columns_without_scrolling(path, heads,
 
 
 @pytest.mark.slow
-def test_a_phone_shows_every_cost_without_scrolling(open_page, observer, things):
+def test_a_phone_shows_every_cost_without_scrolling(open_page, observer, served, things):
     """Of the plant and of a loop beside its rivals."""
-    page = open_page(f"/costs/?loop={things['loop']}", viewport=PHONE)
+    with recorded(served, things["loop"]):
+        page = open_page(f"/costs/?loop={things['loop']}", viewport=PHONE)
     widths = "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - each.clientWidth)"
     assert page.evaluate(widths) == [0, 0]
 

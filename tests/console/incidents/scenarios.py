@@ -175,7 +175,7 @@ def audited(world: World, at: datetime, action: str, target: str, before: Any = 
 
 
 def setting(world: World, at: datetime) -> str:
-    return audited(world, at, "settings.change", "approvals.operator")
+    return audited(world, at, "settings.change", "quota.events_per_second")
 
 
 def queue_change(world: World, at: datetime, queue: str = "") -> str:
