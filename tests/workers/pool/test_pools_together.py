@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.timeout(1500)
 MACHINES = ("a", "b", "c")
 # Long calls: three hosts and the service share this machine's cores, and must not be bound by them.
 SERVICE_SECONDS, CAPACITY = 0.3, 12
-BLOCK, BLOCKS_A_WORKER = 8, 4
+BLOCK, BLOCKS_A_WORKER = 8, 2
 # Hosts that share a service walk up together, a step each until all have measured it (233 and 400 s seen).
 REST_SECONDS, GROWTH_SECONDS = 500.0, 800.0
 
