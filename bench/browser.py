@@ -24,7 +24,8 @@ ARGUMENTS = (
 @contextmanager
 def chromium(*more: str) -> Iterator[Browser]:
     """A browser, closed at the end; more: arguments of its own."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=[*ARGUMENTS, *more])
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=EXECUTABLE, args=[*ARGUMENTS, *more]) as browser,
+    ):
         yield browser
-        browser.close()

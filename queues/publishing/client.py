@@ -30,9 +30,8 @@ from queues.segments.segment import Segment
 from queues.topology import QueueSpec, Topology
 
 FLUSH_BLOCKS = 32
-# Small enough that a node stores one flush while the next is on its way.
+# Small enough that a node stores one flush while the next ones are gathered.
 FLUSH_BYTES = 2**20
-FLUSHES_IN_FLIGHT = 2
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
 
@@ -128,11 +127,11 @@ class Client:
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
         """Publish batches already under `SCHEMA`: the next is made while the servers take the last."""
-        return Publishing(self, self.admit(queue)).run(batches)
+        return Publishing(self, self.admit(queue).name).run(batches)
 
     def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> Published:
         """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
-        return Publishing(self, self.admit(queue)).run_blocks(blocks)
+        return Publishing(self, self.admit(queue).name).run_blocks(blocks)
 
     def admit(self, queue: str) -> QueueSpec:
         """The queue, if it takes events now. Raises `UnknownQueue`, and `QueuePaused`, at most a second after
@@ -242,15 +241,18 @@ class Client:
 
 
 class Publishing:
-    """One call of publish: flushes in flight, what they stored, and where a failed one goes next."""
+    """One call of publish: flushes in flight, what they stored, and where a failed one goes next.
 
-    def __init__(self, client: Client, spec: QueueSpec) -> None:
-        self._client, self._queue = client, spec.name
+    A node has one flush of a call in flight at a time: of two, on two connections, the later could arrive
+    first, and a reader of the container, who takes events in its order, would find them late.
+    """
+
+    def __init__(self, client: Client, queue: str) -> None:
+        self._client, self._queue = client, queue
         self._flights: dict[Future[Exception | None], tuple[str, list[EncodedBlock], frozenset[str]]] = {}
         self._by_container: dict[str, int] = {}
         self._blocks = self._rerouted = 0
         self._is_stuck = False  # some blocks have no container left to go to
-        self._most_in_flight = FLUSHES_IN_FLIGHT * max(1, len(spec.points))
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Published:
         """Cut, encode and send the batches."""
@@ -262,7 +264,8 @@ class Publishing:
             self._gather(blocks)
         finally:
             # Also when an input fails half-way: what is in flight is stored or sent elsewhere, and counted.
-            self._land(0)
+            while self._flights:
+                self._land()
             published = self._published()
             self._client.stored(self._queue, published)
         if self._is_stuck:
@@ -305,23 +308,23 @@ class Publishing:
             yield block, chosen.popleft()
 
     def _launch(self, node: str, blocks: list[EncodedBlock]) -> None:
-        self._land(self._most_in_flight - 1)
+        while any(busy == node for busy, _, _ in self._flights.values()):
+            self._land()
         self._send(node, blocks, frozenset())
 
     def _send(self, node: str, blocks: list[EncodedBlock], refused: frozenset[str]) -> None:
         future = self._client.launch(self._queue, node, blocks)
         self._flights[future] = (node, blocks, refused)
 
-    def _land(self, most: int) -> None:
-        """Wait until at most `most` flushes are in flight; count what arrived, send elsewhere what failed."""
-        while len(self._flights) > most:
-            done, _ = wait(self._flights, return_when=FIRST_COMPLETED)
-            for future in done:
-                node, blocks, refused = self._flights.pop(future)
-                if future.result() is None:
-                    self._arrived(node, blocks)
-                else:
-                    self._reroute(blocks, refused | {node})
+    def _land(self) -> None:
+        """Wait until a flush has come back; count what arrived, send elsewhere what failed."""
+        done, _ = wait(self._flights, return_when=FIRST_COMPLETED)
+        for future in done:
+            node, blocks, refused = self._flights.pop(future)
+            if future.result() is None:
+                self._arrived(node, blocks)
+            else:
+                self._reroute(blocks, refused | {node})
 
     def _arrived(self, node: str, blocks: list[EncodedBlock]) -> None:
         events = sum(block.events for block in blocks)

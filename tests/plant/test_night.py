@@ -134,7 +134,7 @@ class Night:
 
 
 @pytest.fixture
-def night(plant: RunningPlant, browser: Browser) -> Night:
+def night(plant: RunningPlant, browser: Browser) -> Iterator[Night]:
     context = browser.new_context()
     sign_in(context.new_page(), plant)
     made = Night(plant, {})
@@ -150,7 +150,8 @@ def night(plant: RunningPlant, browser: Browser) -> Night:
         page.on("pageerror", lambda error: made.wrong.append(f"script: {error}"))
         page.goto(plant.url + path)
         made.pages[path] = page
-    return made
+    yield made
+    context.close()
 
 
 @contextmanager

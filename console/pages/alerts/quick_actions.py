@@ -11,7 +11,6 @@ from workers.models import Loop
 
 MINUTES = 30  # of a hold or a pause
 FAILING = ("failed", "stalled")
-OF_FULL_NODES = ("node_toobusy", "node_memory")
 OF_PROCESSES = ("workers_missing", "observer_silent", "loops_stopped", "loop_silent", "host_overloaded")
 
 
@@ -58,8 +57,8 @@ def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Itera
         # What comes too fast is stopped where it enters, what is handled wrongly where it is handled.
         part = "consumption" if alert.condition == "dead_letters" else "intake"
         yield from _pause(labels["queue"], part, snapshot)
-    elif alert.condition in OF_FULL_NODES and labels.get("node") in snapshot.nodes:
-        yield QuickAction("Plan a rebalance", reverse("rebalance"), "goal", "below-busy", "plan.propose")
+    elif alert.condition == "node_toobusy" and labels.get("node") in snapshot.nodes:
+        yield QuickAction("Rebalance now", reverse("rebalance"), "goal", "below-busy", "plan.propose")
 
 
 def _pause(queue: str, part: str, snapshot: Snapshot) -> Iterator[QuickAction]:

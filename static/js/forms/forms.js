@@ -148,17 +148,18 @@ async function submit(event) {
   // What became of it is not known: sent again under its key, it is done once only.
   if (!answer.unknown) submissions.delete(form);
   if (answer.ok) done(form, answer);
-  else refuse(form, answer.errors);
+  else refuse(form, answer.errors, event.submitter);
 }
 
-function refuse(form, errors) {
+function refuse(form, errors, pressed) {
   const said = document.getElementById(form.dataset.said);
   if (said) return say(said, Object.values(errors).flat().join(" "));
   for (const [name, messages] of Object.entries(errors)) {
-    // A button that is refused has no place of its own for words: they stand at the form's end.
+    // A button that is refused has no place of its own for words: they stand at the form's end. One that says what
+    // it does needs no name before them.
     const field = [...form.elements].find((element) => element.name === name && !["hidden", "submit"].includes(element.type));
     const beside = field?.closest("label, td, .pair, .field");
-    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${beside ? "" : `${words(name)}: `}${messages.join(" ")}` });
+    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${beside || pressed?.value ? "" : `${words(name)}: `}${messages.join(" ")}` });
     note.setAttribute("role", "alert");
     (beside ?? form.querySelector(".line-form") ?? form).append(note);
     if (field) {

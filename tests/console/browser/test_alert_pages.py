@@ -16,14 +16,19 @@ from tests.console.served import ROOT, Served
 from tests.waiting import until
 
 pytestmark = [*BROWSER, pytest.mark.slow]
-# Notifications, counted. A browser without windows permits none, so these stand in for its own.
+# Notifications, counted. Where the browser permits none, these stand in for its own.
 COUNTED = """
 window.shown = [];
-window.Notification = class {
+class Permitted {
   static permission = "granted";
   static requestPermission() { return Promise.resolve("granted"); }
-  constructor(title, options) { window.shown.push(`${title} ${options.tag}`); }
   close() {}
+}
+window.Notification = class extends (Notification.permission === "granted" ? Notification : Permitted) {
+  constructor(title, options) {
+    super(title, options);
+    window.shown.push(`${title} ${options.tag}`);
+  }
 };
 """
 

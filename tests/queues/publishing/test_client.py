@@ -48,6 +48,16 @@ def test_events_are_spread_by_points_and_all_of_them_are_stored(client, nodes):
     assert sorted(stored_ids(nodes)) == sorted(f"e{row}" for row in range(512 * 30))
 
 
+def test_what_one_call_publishes_lies_in_each_container_in_its_order(client, nodes):
+    client.publish("alert", batch_of(400_000))
+    for server in nodes.values():
+        firsts = [
+            int(decode(block_id, data).ids()[0].as_py()[1:])
+            for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+")
+        ]
+        assert firsts == sorted(firsts)
+
+
 def test_mappings_and_tables_are_taken_alike(client, nodes):
     client.publish(
         "alert", [{"id": "a", "time": "2026-09-21T10:00:00Z", "type": "x", "attributes": {"n": 1}}]

@@ -73,6 +73,18 @@ def test_what_suppresses_it_is_said_with_who_and_until_when(suppression, words):
     assert found.reasons == [words] and {each.state for each in found.notices} == {"not yet"}
 
 
+@pytest.mark.parametrize(
+    ("suppression", "words"),
+    [
+        ("snoozed", "Its delay begins once the alert notifies again."),
+        (None, "Its delay begins when the alerter next sees the alert."),
+    ],
+)
+def test_a_step_whose_delay_has_not_begun_says_what_begins_it(suppression, words):
+    alert = facts(suppression=suppression, who="anna", counted_from=None, next_step=0)
+    assert {each.words for each in notification(alert, BOTH, {}, []).notices} == {words}
+
+
 def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
     given_up = owed("failed", tries=10, error="answered 503")
     waits = owed("waiting", receiver="chief", tries=2, error="hung", due_at=AT + timedelta(seconds=9))

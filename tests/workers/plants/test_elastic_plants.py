@@ -291,7 +291,7 @@ def test_setting_the_same_again_changes_nothing(rig):
     assert rig.parallelism() == {first: 4, second: 4}
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("tasks", [0, -1, 257, 10**9])
 def test_tasks_outside_the_range_are_refused_by_name_and_nothing_is_set(rig, tasks):
     first, second = rig.operators

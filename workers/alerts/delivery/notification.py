@@ -147,8 +147,10 @@ def _unowed(
     if alert.resolved_at is not None:
         delay = alert.steps[at]["after_minutes"]
         return "never", f"The alert ended before its step was due ({delay:g} min).", None
-    if alert.counted_from is None or alert.suppression is not None:
-        return "not yet", "Its step waits while the alert notifies nobody.", None
+    if alert.suppression is not None:
+        return "not yet", "Its delay begins once the alert notifies again.", None
+    if alert.counted_from is None:
+        return "not yet", "Its delay begins when the alerter next sees the alert.", None
     due = alert.counted_from + timedelta(minutes=alert.steps[at]["after_minutes"])
     return "not yet", f"Waits for its delay: notified at {_clock(due)} unless somebody acknowledges.", due
 
