@@ -1,10 +1,11 @@
 """The Celery application: three roles (control, jobs, spark), strict priorities, 0 first."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
-from celery.signals import before_task_publish, heartbeat_sent, setup_logging
+from celery.signals import before_task_publish, heartbeat_sent, setup_logging, worker_before_create_process
 
 from queues import environment as variables
 from queues import logs
@@ -12,6 +13,8 @@ from workers.coordination.broker_connection import PromptConnections
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+# Django's checks import every page, for twice the memory: migrations make them, before a worker starts.
+variables.PROCESS.setdefault("CELERY_SKIP_CHECKS", "1")
 
 
 class LoggedTask(Task):  # type: ignore[type-arg]
@@ -27,8 +30,14 @@ class LoggedTask(Task):  # type: ignore[type-arg]
             return self.run(*args, **options)
 
 
-app = Celery("weir", task_cls=LoggedTask, amqp=PromptConnections)
-app.config_from_object("django.conf:settings", namespace="CELERY")
+def application(**options: Any) -> "Celery[Any]":
+    """Weir's settings and broker; no tasks yet."""
+    made = Celery("weir", task_cls=LoggedTask, amqp=PromptConnections, **options)
+    made.config_from_object("django.conf:settings", namespace="CELERY")
+    return made
+
+
+app = application()
 app.autodiscover_tasks(["workers"])
 
 
@@ -43,6 +52,13 @@ def sent_within_a_trace(headers: dict[str, Any] | None = None, **_: Any) -> None
     """The task's span becomes a part of what sends it: a request, a tick, another task."""
     if headers is not None:
         carry(headers)
+
+
+@worker_before_create_process.connect
+def share_memory(**_: Any) -> None:
+    """A child's collector leaves alone what was there before it: those pages stay shared with its parent."""
+    gc.collect()
+    gc.freeze()
 
 
 @heartbeat_sent.connect

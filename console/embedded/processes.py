@@ -63,7 +63,7 @@ def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> l
         worker("control", "--pool", "threads", "--concurrency", "2", first=True),
         worker("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
         worker("spark", "--pool", "prefork", "--concurrency", "1"),
-        Process("beat", ("celery", "--app", "console.celery", "beat", "--loglevel", "WARNING"), first=True),
+        Process("beat", ("celery", "--app", "console.beat", "beat", "--loglevel", "WARNING"), first=True),
         Process("telemetry", ("python", "-m", "queues.publishing.telemetry")),
         Process("pipeline", ("python", "-m", "workers.pipeline.runtime.application"), stop_seconds=12),
     ]

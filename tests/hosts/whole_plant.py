@@ -108,14 +108,15 @@ class WholePlant:
         return [*(f"agent-{name}" for name in NODES), "observer", "alerter", "web", "beat", *workers]
 
     def begin_part(self, name: str) -> None:
-        python, celery = self.program("python"), (self.program("celery"), "--app", "console.celery")
+        python = self.program("python")
         kind, _, host = name.partition("-")
         if kind == "agent":
             self.start(host, name, python, "-m", "queues.nodes.agent", host)
         elif kind in ("control", "jobs"):
             self.join(kind, host)
         elif kind == "beat":
-            self.start("console", name, *celery, "beat", "--loglevel", "WARNING")
+            beat = (self.program("celery"), "--app", "console.beat", "beat")
+            self.start("console", name, *beat, "--loglevel", "WARNING")
         elif kind == "web":
             address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
             uvicorn = (self.program("uvicorn"), "console.asgi:application")

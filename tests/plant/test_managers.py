@@ -102,7 +102,7 @@ def kill_control(plant: RunningPlant) -> None:
 
 
 def kill_beat(plant: RunningPlant) -> None:
-    plant.process_matching("console.celery", "beat").send_signal(signal.SIGKILL)
+    plant.process_matching("console.beat", "beat").send_signal(signal.SIGKILL)
 
 
 def kill_control_with_its_leases(plant: RunningPlant) -> None:

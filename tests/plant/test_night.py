@@ -187,7 +187,7 @@ PARTS = {
     "alerter": ("manage.py", "alert"),
     "jobs worker": ("console.celery", "--queues jobs"),
     "control worker": ("console.celery", "--queues control"),
-    "beat": ("console.celery", "beat"),
+    "beat": ("console.beat", "beat"),
     "agent": ("queues.nodes.agent", "n1"),
     "pipeline": ("workers.pipeline.runtime.application",),
 }

@@ -172,7 +172,7 @@ class ReplicatedPlant:
         for number in (1, 2):
             self.worker("control", f"control{number}", "threads", 2)
         self.worker("jobs", "jobs", "prefork", 2)
-        self.start("beat", str(BIN / "celery"), "--app", "console.celery", "beat", "--loglevel", "WARNING")
+        self.start("beat", str(BIN / "celery"), "--app", "console.beat", "beat", "--loglevel", "WARNING")
 
     def worker(self, role: str, name: str, pool: str, processes: int) -> None:
         place = (

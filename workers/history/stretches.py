@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq  # and not its dataset, which imports pandas: 32 MB in each web process
 
 from queues.errors import BadInput
 from queues.stored_document import BadDocument
@@ -141,16 +141,26 @@ def _within(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         pa.scalar(datetime.fromtimestamp(each, UTC), pa.timestamp("us", "UTC"))
         for each in (stretch.since, stretch.until)
     )
-    wanted = (pc.field("time") >= since) & (pc.field("time") < until)
-    file = ds.dataset(path, format="parquet", partitioning=None)
-    yield from file.to_batches(
-        columns=["time", *ARCHIVED],
-        filter=wanted,
-        batch_size=BATCH_ROWS,
-        batch_readahead=1,
-        fragment_readahead=1,
-        use_threads=False,
-    )
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(
+            BATCH_ROWS, _groups(file, stretch), columns=["time", *ARCHIVED], use_threads=False
+        ):
+            time = batch.column("time")
+            yield batch.filter(pc.and_(pc.greater_equal(time, since), pc.less(time, until)))
+
+
+def _groups(file: pq.ParquetFile, stretch: Stretch) -> list[int]:
+    """The row groups that may have events of the stretch, by the least and greatest time that each states."""
+
+    def may_have(group: int) -> bool:
+        rows = file.metadata.row_group(group)
+        columns = (rows.column(at) for at in range(rows.num_columns))
+        stated = next(each.statistics for each in columns if each.path_in_schema == "time")
+        if stated is None or not stated.has_min_max:
+            return True
+        return bool(stated.min.timestamp() < stretch.until and stated.max.timestamp() >= stretch.since)
+
+    return [group for group in range(file.metadata.num_row_groups) if may_have(group)]
 
 
 def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Stretch) -> None:

@@ -1,12 +1,18 @@
 """The beat on a host whose clock is set."""
 
+import gc
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
+from celery.signals import worker_before_create_process
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from console import beat
 from console.celery import app
+from tests.console.served import ROOT
 from workers.coordination.beat import BeatSchedule
 
 pytestmark = pytest.mark.django_db
@@ -60,3 +66,34 @@ def test_a_clock_that_is_set_back_while_it_beats_keeps_nothing_from_its_turn(mon
             entry.last_run_at = now() + timedelta(minutes=10)
     beat.sent.clear()
     assert_goes_on(beat)
+
+
+def test_the_beat_sends_tasks_by_name_and_imports_none_of_them():
+    program = "\n".join(
+        [
+            "import sys",
+            "from console.beat import app",
+            "app.loader.import_default_modules()",
+            "app.finalize()",
+            "print([name for name in ('workers.tasks', 'console.urls', 'numpy') if name in sys.modules])",
+        ]
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "[]\n"
+
+
+def test_what_the_beat_sends_goes_where_a_worker_would_send_it():
+    for task in ("workers.tasks.consume", "workers.tasks.tick"):
+        routes = [each.amqp.router.route({}, task)["queue"].name for each in (app, beat.app)]
+        assert routes[0] == routes[1]
+    assert beat.app.conf.task_ignore_result and beat.app.conf.broker_url == app.conf.broker_url
+
+
+def test_a_child_of_a_worker_shares_what_its_parent_had_before():
+    worker_before_create_process.send(sender=None)
+    try:
+        assert gc.get_freeze_count() > 100_000
+    finally:
+        gc.unfreeze()

@@ -4,6 +4,7 @@ It has imported what their tasks need: to import it anew takes a worker a second
 events. Spark starts one for each kind of worker; those that only read sources need nothing.
 """
 
+import gc
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -41,4 +42,6 @@ if __name__ == "__main__":
     if TASKS in sys.argv:
         for name in NEEDED:
             import_module(name)
+    gc.collect()
+    gc.freeze()  # a worker's collector leaves these pages alone, so all of them share them
     daemon.manager()
