@@ -13,7 +13,7 @@ from workers.coordination.broker_connection import PromptConnections
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-# Django's checks import every page, for twice the memory: migrations make them, before a worker starts.
+# Django's checks would import every page, for twice the memory; `manage.py check` makes them.
 variables.PROCESS.setdefault("CELERY_SKIP_CHECKS", "1")
 
 

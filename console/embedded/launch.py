@@ -20,6 +20,7 @@ import redis
 from console import release
 from console.embedded.leftovers import end_leftovers
 from console.embedded.local import EmbeddedServers
+from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues import environment as variables
@@ -106,26 +107,6 @@ def embedded_server(plant: EmbeddedServers, name: str) -> Process:
     return Process(name, tuple(command), stop_seconds=8, first=True)
 
 
-def migrate_and_collect() -> None:
-    from django import setup
-    from django.core.management import call_command
-
-    setup()
-    refuse_a_newer_database()
-    call_command("migrate", verbosity=0, interactive=False)
-    call_command("collectstatic", verbosity=0, interactive=False)
-
-
-def refuse_a_newer_database() -> None:
-    """What a newer version has written is not for this one to change."""
-    from console.storage.migrations import of_a_newer_version
-
-    if newer := of_a_newer_version():
-        raise SystemExit(
-            f"The database is of a newer Weir (it has {newer[0]}); install that version. Nothing was changed."
-        )
-
-
 def restored(backup: Path) -> bool:
     """Whether the plant is now as the backup has it; why not is on standard error. In a process of its own:
     it begins with the signing key of the backup.
@@ -133,13 +114,6 @@ def restored(backup: Path) -> bool:
     say(f"Restoring {backup}")
     command = [sys.executable, str(release.ROOT / "manage.py"), "restore", str(backup)]
     return subprocess.run(command, check=False).returncode == 0
-
-
-def seed() -> str | None:
-    """First content of the database; returns the first login's password while it is still the first one."""
-    from console.embedded.seeding import seed_plant
-
-    return seed_plant()
 
 
 def wait_for_servers(seconds: float = 30.0) -> None:
@@ -200,8 +174,6 @@ def set_environment(data: Path) -> None:
     variables.PROCESS[variables.DATA.name] = str(data)
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     variables.PROCESS.setdefault("PYTHONUNBUFFERED", "1")
-    # Django's checks run with the migrations; a beat or worker that starts again need not wait for them.
-    variables.PROCESS.setdefault("CELERY_SKIP_CHECKS", "true")
     # Numeric libraries would start a thread per core in every process, each with its own arena.
     variables.PROCESS.setdefault("OMP_NUM_THREADS", "1")
     variables.PROCESS.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -272,7 +244,8 @@ def main(arguments: list[str]) -> int:
         signal.signal(signum, stop_on_signal)
     servers = [] if options.prepare else embedded_servers(EmbeddedServers(data))
     if options.prepare:
-        migrate_and_collect()
+        with Preparation(seed=False) as preparation:
+            preparation.wait_until_migrated()
         say(f"Prepared {data}; {PROGRAM} starts the plant.")
         return 0
 
@@ -286,9 +259,10 @@ def main(arguments: list[str]) -> int:
         if options.restore and not restored(options.restore):
             return 1
         supervisor.start_pipeline()
-        migrate_and_collect()
-        supervisor.start_page()
-        password = seed()
+        with Preparation(seed=True) as preparation:
+            preparation.wait_until_migrated()
+            supervisor.start_page()
+            password = preparation.password()
         supervisor.start_plant()
         if not wait_for_page(port):
             say(f"The page does not answer yet; see {data}/logs/web.log")

@@ -127,7 +127,9 @@ def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, 
         if threads != memory.threads:
             return _refused(parameters, memory, threads, seen["trouble"])
     memory = _walking(parameters, memory, seen)
-    memory = replace(memory, sample=memory.sample.with_more(seen["interdeparture_seconds"]), refused=0)
+    # What a pool without threads has finished, threads before it began: it measures nothing.
+    finished = seen["interdeparture_seconds"] if threads else []
+    memory = replace(memory, sample=memory.sample.with_more(finished), refused=0)
     now = memory.sample.measured(threads)
     if memory.origin is None and now is not None:
         memory = replace(memory, origin=Origin(threads, now.throughput_per_second))

@@ -1,4 +1,8 @@
-"""The beat's schedule, on a host whose clock may be set back: Celery's stands still until it has come up."""
+"""The beat's schedule, on a host whose clock may be set back: Celery's stands still until it has come up.
+
+Celery asks the database at each of several ticks a second whether the schedule was changed; this one once a
+second.
+"""
 
 import math
 import time
@@ -6,12 +10,15 @@ from typing import Any
 
 from django_celery_beat.schedulers import DatabaseScheduler
 
+CHANGES_SECONDS = 1.0
+
 
 class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no types
     """What was last run in the future was run now: it is due again after its interval."""
 
     # What a beat before has stored may lie ahead, too.
     _ticked_at = math.inf
+    _asked_at = -math.inf
 
     def tick(self, *arguments: Any, **named: Any) -> float:
         """Sends what is due; seconds until it is to be called again."""
@@ -20,6 +27,14 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
             self._follow_the_clock()
         self._ticked_at = now
         return float(super().tick(*arguments, **named))
+
+    def schedule_changed(self) -> bool:
+        """Whether the database has another schedule, as far as was asked."""
+        now = time.monotonic()
+        if now - self._asked_at < CHANGES_SECONDS:
+            return False
+        self._asked_at = now
+        return bool(super().schedule_changed())
 
     def _follow_the_clock(self) -> None:
         for name, entry in self.schedule.items():

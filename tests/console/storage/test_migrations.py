@@ -3,7 +3,7 @@
 import pytest
 from django.db.migrations.recorder import MigrationRecorder
 
-from console.embedded.launch import refuse_a_newer_database
+from console.embedded.preparation import refuse_a_newer_database
 from console.storage.migrations import of_a_newer_version
 from console.upkeep import doctor
 

@@ -406,3 +406,12 @@ def test_measurements_without_sense_are_refused_by_name(seen, field):
     with pytest.raises(BadInput) as refused:
         catalog.read_observation(LAW, seen)
     assert refused.value.field == field
+
+
+def test_a_pool_without_threads_measures_nothing_and_its_state_can_be_read_again():
+    parameters = read()
+    state = LAW.initial_state(parameters)
+    for _ in range(3):  # what ends now was begun by threads that are no more
+        state, decision = look(parameters, state, 0, [1.0, 2.0], steered=False, epoch=0)
+        assert decision.action is None
+    assert catalog.read_state(LAW, parameters, json.loads(json.dumps(state)))["origin"] is None

@@ -104,6 +104,7 @@ def test_who_loses_the_seat_ends_the_simulation(where, monkeypatch):
             started.append(self)
 
     monkeypatch.setattr(job.subprocess, "Popen", Noted)
+    monkeypatch.setattr(job, "COMMAND", ["sleep", "60"])  # one that runs when the seat is lost
     request = {"scenario": "manager", "law": "worker_rate", "settings": {}, "seed": 1, "trace": False}
     with pytest.raises(BadInput, match="seat"):
         job._answered({**request, "number": 1, "data": str(where.data), "out": "x"}, LosesItsSeat())

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from celery.signals import worker_before_create_process
 from django.utils import timezone
-from django_celery_beat.models import IntervalSchedule, PeriodicTask
+from django_celery_beat.models import IntervalSchedule, PeriodicTask, PeriodicTasks
 
 from console import beat
 from console.celery import app
@@ -97,3 +97,28 @@ def test_a_child_of_a_worker_shares_what_its_parent_had_before():
         assert gc.get_freeze_count() > 100_000
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_schedule_that_is_changed_is_followed_within_two_seconds(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("workers.coordination.beat.time.monotonic", lambda: clock[0])
+    beat = scheduled(one=timezone.now())
+    beat.tick()
+    PeriodicTask.objects.create(
+        name="two", task="none", interval=IntervalSchedule.objects.get(), last_run_at=timezone.now()
+    )
+    PeriodicTasks.update_changed()
+    for _ in range(4):
+        clock[0] += 0.5
+        beat.tick()
+    assert "two" in beat.schedule
+
+
+def test_the_database_is_asked_once_a_second_and_not_at_each_tick(monkeypatch, django_assert_max_num_queries):
+    monkeypatch.setattr("workers.coordination.beat.time.monotonic", lambda: 100.0)
+    beat = scheduled(one=timezone.now())
+    beat.tick()
+    with django_assert_max_num_queries(0):
+        for _ in range(5):
+            beat.tick()

@@ -1,0 +1,98 @@
+"""The database and the first content of a plant: `python -m console.embedded.preparation [--seed]`.
+
+The launcher has it done in a process of its own: all of Django, which that imports, is gone with it, while
+the launcher stays as long as the plant. It says MIGRATED in a line when the pages may be started, and with
+--seed the first login's password in another, which is empty once somebody has changed it.
+"""
+
+import subprocess
+import sys
+from types import TracebackType
+from typing import Self
+
+from console import release
+from console.embedded.supervision import end_with_the_parent
+from queues.private_files import keep_private
+
+MODULE = "console.embedded.preparation"
+MIGRATED, SEED = "migrated", "--seed"
+
+
+class Preparation:
+    """That process, as its parent sees it. Ends with the context, done or not."""
+
+    def __init__(self, *, seed: bool) -> None:
+        command = [sys.executable, "-m", MODULE, *([SEED] if seed else [])]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            cwd=release.ROOT,
+            text=True,
+            start_new_session=True,  # Ctrl-C is the launcher's to hear
+            preexec_fn=end_with_the_parent,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self._process.kill()
+        self._process.wait()
+
+    def wait_until_migrated(self) -> None:
+        """Raises SystemExit where it failed, with what it answered; it has said why."""
+        self._line()
+
+    def password(self) -> str | None:
+        """The first login's, while it is still the first one. Raises SystemExit as above."""
+        return self._line() or None
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.endswith("\n"):
+            raise SystemExit(self._process.wait() or 1)
+        return line.strip()
+
+
+def migrate_and_collect() -> None:
+    """The database as this version wants it, and the files that pages load."""
+    from django import setup
+    from django.core.management import call_command
+
+    setup()
+    refuse_a_newer_database()
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("collectstatic", verbosity=0, interactive=False)
+
+
+def refuse_a_newer_database() -> None:
+    """What a newer version has written is not for this one to change."""
+    from console.storage.migrations import of_a_newer_version
+
+    if newer := of_a_newer_version():
+        raise SystemExit(
+            f"The database is of a newer Weir (it has {newer[0]}); install that version. Nothing was changed."
+        )
+
+
+def main(arguments: list[str]) -> int:
+    keep_private()
+    migrate_and_collect()
+    _say(MIGRATED)
+    if arguments == [SEED]:
+        from console.embedded.seeding import seed_plant
+
+        _say(seed_plant() or "")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
