@@ -20,6 +20,9 @@ from workers.host.environment import python_path
 OLDEST = 17
 # Java keeps its counters in /tmp/hsperfdata_USER, which others can read.
 _NO_PERFORMANCE_FILE = "-XX:-UsePerfData"
+# The archive is mapped at the address that it was written for: elsewhere Java changes its pages, which then
+# are its own (130 MB). Who runs code in that Java can guess then where classes lie, and could ask as well.
+_IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 # What Java says of an archive that it cannot use; it does without.
 NO_REMARKS = ("-Xlog:disable", "-Xlog:all=error:stderr")
 # Of the Java that only writes Spark's command line.
@@ -109,7 +112,9 @@ def class_archive(java_home: str) -> Path:
 def archive_options(java_home: str) -> tuple[str, ...]:
     """Java's options for reading that file; none where it is not there."""
     file = class_archive(java_home)
-    return (f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *NO_REMARKS) if file.is_file() else ()
+    return (
+        (f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_IN_PLACE, *NO_REMARKS) if file.is_file() else ()
+    )
 
 
 def spark_environment(shim_folder: Path) -> dict[str, str]:

@@ -25,6 +25,8 @@ _JAVA_OPTIONS = (
     "-XX:Tier4BackEdgeThreshold=400000",
     # What a batch makes is garbage when it ends, and must not be moved to the old generation, kept small.
     "-Xmn128m",
+    # By itself it begins with a share of the host's memory, and fills that before it collects.
+    "-Xms224m",
     "-XX:ReservedCodeCacheSize=160m",
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
@@ -102,6 +104,10 @@ def _settings(folder: Path, heap: str, java: tuple[str, ...]) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, *java, java_options(folder))),
         "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
+        # A page of a broadcast table, of which each stream keeps two: it would be 16 MB.
+        "spark.buffer.pageSize": "2m",
+        # Else tasks of one kind have another environment than all others, and so a daemon of their own.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.log.level": "ERROR",
