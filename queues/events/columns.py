@@ -151,9 +151,9 @@ class Mapper:
         if not types:
             times: Any = np.full(count, now_us)
         elif types <= {int, float} and None not in cells:
-            times = _scaled(np.array(cells, np.float64), self._unit_us)
+            times = scaled(np.array(cells, np.float64), self._unit_us)
         elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
-            return _iso_times(cells)
+            return iso_times(pa.array(cells, pa.string()))
         else:
             times = [self._time_us(cell, now_us) for cell in cells]
         return pa.array(times, pa.int64()).cast(SCHEMA.field("time").type)
@@ -261,7 +261,7 @@ def _object_text(document: Mapping[str, Any]) -> str:
     return text
 
 
-def _scaled(numbers: Any, unit_us: int | None) -> Any:
+def scaled(numbers: Any, unit_us: int | None) -> Any:
     """Numbers as µs, each by the unit of the column or by its own size."""
     size = np.abs(numbers)
     if not (size < TIME_MOST_US).all():  # too great in any unit, or not finite
@@ -270,10 +270,9 @@ def _scaled(numbers: Any, unit_us: int | None) -> Any:
     return np.rint(numbers * (unit_us or by_size)).astype(np.int64)
 
 
-def _iso_times(cells: Sequence[str]) -> pa.Array:
+def iso_times(texts: pa.Array) -> pa.Array:
     """ISO 8601 texts that all have a zone or all have none. Raises Arrow's errors for any other."""
     kind = SCHEMA.field("time").type
-    texts = pa.array(cells, pa.string())
-    last = cells[0]
+    last = texts[0].as_py()
     zoned = last.endswith("Z") or "+" in last or last.count("-") > 2
     return texts.cast(kind) if zoned else texts.cast(pa.timestamp("us")).cast(kind)

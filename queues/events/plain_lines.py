@@ -1,0 +1,76 @@
+"""Plain JSON lines: objects of an event's own fields, as most programs send them, read by Arrow at once.
+
+Arrow reads a text of JSON as it stands, and knows nothing of lines; so each line has to begin as an object,
+to end as one, and there have to be as many objects as lines. Then each line is one: a second object on a line
+would be one too many, and one that goes on behind its line can't go on with a brace. What Arrow refuses, and
+all that it would read in another way than `queues.events.columns` (times that are missing in some lines,
+other forms of a time, attributes), is not plain.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from queues.events.block import SCHEMA, TEXTS, from_columns
+from queues.events.columns import iso_times, scaled
+
+LINE_MOST_BYTES = 2**20
+_NEWLINE, _OPENING, _CLOSING = b"\n{}"
+_BESIDE_TIME = [(name, pa.string()) for name in TEXTS] + [("value", pa.float64())]
+_TIME_KINDS = (pa.float64(), pa.string())
+_PARSING = [
+    pj.ParseOptions(
+        explicit_schema=pa.schema([("time", kind), *_BESIDE_TIME]), unexpected_field_behavior="error"
+    )
+    for kind in _TIME_KINDS
+]
+
+
+def plain_batch(text: bytes, now_us: int) -> pa.RecordBatch:
+    """The events of whole lines, as one batch. Raises ValueError (Arrow's errors are some, and
+    `MalformedEvent`) where a line is not plain, whether it is an event or not.
+    """
+    lines = _lines(text)
+    table = _read(text)
+    if table.num_rows != lines:
+        raise ValueError("there are more or fewer objects than lines")
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    columns["time"] = _times(columns["time"], now_us)
+    columns["attributes"] = pa.nulls(lines, pa.string())
+    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+    return from_columns(batch, now_us, attributes_are_read=True)
+
+
+def _lines(text: bytes) -> int:
+    """How many there are. Raises ValueError where one does not begin and end as an object."""
+    letters = np.frombuffer(text, np.uint8)
+    ends = np.append(np.flatnonzero(letters == _NEWLINE), letters.size)
+    begins = np.append(0, ends[:-1] + 1)
+    lengths = ends - begins
+    if lengths.min() < 2 or lengths.max() > LINE_MOST_BYTES:
+        raise ValueError("a line is empty or too long")
+    if (letters[begins] != _OPENING).any() or (letters[ends - 1] != _CLOSING).any():
+        raise ValueError("a line is no object")
+    return int(ends.size)
+
+
+def _read(text: bytes) -> pa.Table:
+    # A piece is read in one, whatever it holds; the time of the first line says what times are.
+    reading = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
+    place = text.find(b'"time"', 0, text.find(b"\n"))
+    after = text[place + 6 : place + 10].lstrip(b" \t:") if place >= 0 else b""
+    options = _PARSING[1 if after.startswith(b'"') else 0]
+    return pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=options)
+
+
+def _times(array: pa.Array, now_us: int) -> pa.Array:
+    kind = SCHEMA.field("time").type
+    if array.null_count == len(array):
+        return pa.array(np.full(len(array), now_us)).cast(kind)
+    if array.null_count:
+        raise ValueError("some lines have no time")
+    if pa.types.is_string(array.type):
+        if "T" not in array[0].as_py():
+            raise ValueError("the first time has another form")
+        return iso_times(array)
+    return pa.array(scaled(array.to_numpy(), None)).cast(kind)
