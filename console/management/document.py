@@ -42,6 +42,9 @@ def _text(path: str) -> str:
 class JsonCommand(BaseCommand):
     """A command that answers with one JSON document; subclasses give `answer(options)`."""
 
+    # They would import every page, which takes longer than most answers; `manage.py check` makes them.
+    requires_system_checks = []
+
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Options may stand anywhere: argparse else takes an optional FILE for left out at the first one."""
         parser = super().create_parser(prog_name, subcommand, **kwargs)

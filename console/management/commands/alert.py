@@ -22,8 +22,7 @@ JOIN_SECONDS = 5.0
 
 class Command(BaseCommand):
     help = "Evaluates alert rules every two seconds and sends messages every second, the audit every 30 s."
-    # They would import every page, for twice the memory; `manage.py check` makes them.
-    requires_system_checks = []
+    requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         stop = threading.Event()

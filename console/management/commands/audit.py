@@ -21,6 +21,7 @@ MOST_ACCEPTED = 1_000
 
 class Command(BaseCommand):
     help = "verify: check every entry of the audit. accept: note that the findings have been examined."
+    requires_system_checks = []  # as for `JsonCommand`
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=("verify", "accept"))

@@ -12,7 +12,6 @@ class Command(JsonCommand):
     help = (
         'Decide: {"parameters": {...}, "state": null, "observations": [{...}]} in, decisions and state out.'
     )
-    requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("law", metavar="LAW", help=", ".join(catalog.LAWS))

@@ -17,7 +17,6 @@ FROM_CSV = "identify"
 
 class Command(JsonCommand):
     help = "Design: a JSON document in (for identify a CSV file with columns u and y), gains or a model out."
-    requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME", help=", ".join(CONTRACT_DESIGNS))

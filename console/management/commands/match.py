@@ -10,7 +10,6 @@ from workers.pipeline.matching.match_request import answer
 
 class Command(JsonCommand):
     help = 'Match: {"pattern": "SEQ(A; B)", "within_seconds": 10, "events": [...]} in, matches (ids) out.'
-    requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")

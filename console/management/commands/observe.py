@@ -27,8 +27,7 @@ CONTROL_TIMEOUT_SECONDS = 2.0
 
 class Command(BaseCommand):
     help = "Watches the plant: a snapshot a second, to the console, the history and the archive."
-    # They would import every page, for twice the memory; `manage.py check` makes them.
-    requires_system_checks = []
+    requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         stop = threading.Event()

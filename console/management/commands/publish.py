@@ -21,7 +21,6 @@ PRODUCER = "publish"
 
 class Command(JsonCommand):
     help = "Publish CSV or JSON lines (.gz too). A malformed line is counted, named and skipped."
-    requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("queue", metavar="QUEUE")

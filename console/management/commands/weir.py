@@ -26,6 +26,7 @@ EXPORT = "/export"  # how the address of an operation ends whose answer is as lo
 
 class Command(BaseCommand):
     help = "Do what the pages do. Without words: the list of commands. With --url: on a console elsewhere."
+    requires_system_checks = []  # as for `JsonCommand`
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
