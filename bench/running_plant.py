@@ -28,6 +28,7 @@ OWN_SETTINGS = (
     "WEIR_NODES",
     "WEIR_SECRET_KEY",
     "WEIR_ADMIN_PASSWORD",
+    "PYTHONPATH",  # a session of Spark in this process has set it
 )
 
 
