@@ -7,6 +7,7 @@
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -94,6 +95,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker("alone")
     yield
     items.sort(key=_order)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure is shown when it happens as well: a long run ends an hour later."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ and sys.__stderr__ is not None:
+        sys.__stderr__.write(f"\n{report.nodeid} ({report.when}) failed:\n{report.longreprtext[-4000:]}\n")
 
 
 def pytest_collection_finish() -> None:
