@@ -23,7 +23,7 @@ LIMITS = {"change_to_browser_p95_seconds": 1.5, "idle_cores": 0.35, "idle_memory
 # What the page's own store holds is on the screen with the next frame, 16 ms later at most.
 WATCH = """async ([queue, wanted]) => {
   const loaded = performance.getEntriesByType("resource").map((entry) => entry.name);
-  const { store } = await import(loaded.find((name) => /\\/js\\/store(\\.[0-9a-f]+)?\\.js$/.test(name)));
+  const { store } = await import(loaded.find((name) => /\\/js\\/.*\\bstore(\\.[0-9a-f]+)?\\.js$/.test(name)));
   const inserted = () => Object.values(store.snapshot?.queues?.[queue]?.containers ?? {})
     .reduce((sum, container) => sum + (container.inserted_events ?? 0), 0);
   while (inserted() < wanted) await new Promise(requestAnimationFrame);
