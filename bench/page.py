@@ -1,7 +1,7 @@
 """How soon a change on the plant is in the browser, and what an idle plant costs.
 
 A real plant (./run) and a real browser. A change: an event published to `alert` at a random instant; it is
-seen when the page's own count of that queue's events shows it. Idle: only the telemetry of this host runs.
+seen when the queue's page counts it. Idle: only the telemetry of this host runs.
 Then a plant of two hundred nodes (`bench.large_page`).
 """
 
@@ -51,6 +51,8 @@ def changes_to_browser(plant: RunningPlant, samples: int) -> list[float]:
     with chromium() as browser, Client(plant.control_url(), producer="bench") as client:
         page = browser.new_page()
         sign_in(page, plant)
+        page.goto(f"{plant.url}/queues/alert/")  # where a queue's containers are sent whole
+        page.wait_for_selector("body[data-connection=live]")
         seen = []
         for _ in range(samples):
             time.sleep(chance.uniform(1.2, 2.2))  # what was published before has been counted by then

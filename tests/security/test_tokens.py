@@ -192,7 +192,7 @@ def test_an_answer_is_not_repeated_to_who_may_not_have_it(end, people, control):
     if end == "role lost":
         people["operator"].groups.clear()
     assert ask() == (403 if end == "role lost" else 401)
-    assert "500" not in Submission.objects.get().body  # nor does the database say what was answered
+    assert "upper_limit" not in Submission.objects.get().body  # nor does the database say what was answered
 
 
 def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(

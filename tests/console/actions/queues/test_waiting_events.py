@@ -14,13 +14,16 @@ pytestmark = pytest.mark.django_db
 def waiting(control, nodes):
     """Two events of queue alert on n1, one with a script for a source."""
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
-    rows = [{"id": "e1", "type": "t", "source": "<script>x</script>"}, {"id": "e2", "type": "t"}]
+    rows = [
+        {"id": "event-one", "type": "t", "source": "<script>x</script>"},
+        {"id": "event-two", "type": "t"},
+    ]
     Segment(nodes["n1"].client(), "alert").publish(cut(from_events(rows, 1_000_000), BlockIds()))
 
 
 def test_an_operator_sees_them_as_text_and_that_is_noted(waiting, browsers):
     page = browsers["operator"].get("/queues/alert/waiting/?node=n1&order=oldest&events=5").content.decode()
-    assert page.index("e1") < page.index("e2")
+    assert page.index("event-one") < page.index("event-two")
     assert "&lt;script&gt;x&lt;/script&gt;" in page and "<script>x" not in page
     noted = AuditEntry.objects.get(action="queue.peek")
     assert (noted.actor, noted.target, noted.after) == (
@@ -31,7 +34,7 @@ def test_an_operator_sees_them_as_text_and_that_is_noted(waiting, browsers):
 
 
 def test_the_form_alone_shows_no_event_and_notes_nothing(waiting, browsers):
-    assert "e1" not in browsers["operator"].get("/queues/alert/waiting/").content.decode()
+    assert "event-one" not in browsers["operator"].get("/queues/alert/waiting/").content.decode()
     assert not AuditEntry.objects.filter(action="queue.peek").exists()
 
 
@@ -58,7 +61,7 @@ def test_the_api_gives_the_same(waiting, browsers, secrets):
     answer = (
         browsers["anonymous"].get("/api/v1/queues/alert/waiting?node=n1&events=1", headers=headers).json()
     )
-    assert [each["event"]["id"] for each in answer["events"]] == ["e2"] and answer["more"]
+    assert [each["event"]["id"] for each in answer["events"]] == ["event-two"] and answer["more"]
 
 
 def test_a_node_that_does_not_answer_is_said_so(waiting, browsers, nodes):
