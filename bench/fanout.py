@@ -22,6 +22,7 @@ import orjson
 import psutil
 import redis
 import websockets
+from websockets.typing import Origin
 
 from bench.large_plant import LargePlant, large_plant
 from queues import keys
@@ -129,7 +130,7 @@ async def opening(plant: LargePlant, cookie: str, query: str, buffer_bytes: int 
     return await websockets.connect(
         f"ws://127.0.0.1:{plant.port}/live/?{query}",
         sock=connection,
-        origin=plant.url,
+        origin=Origin(plant.url),
         additional_headers={"Cookie": cookie},
         compression=None,
         max_size=None,

@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as parquet
+import redis
 from pyspark.sql import functions as F  # noqa: N812
 
 from queues.events.block import SCHEMA
@@ -65,7 +66,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
     rows = int(min(MOST_EVENTS, EVENTS_PER_SECOND * seconds))
     with tempfile.TemporaryDirectory() as folder:
         lay_ready(Path(folder), rows)
-        where = Surroundings(Path(folder), None, datetime.now(UTC))
+        where = Surroundings(Path(folder), redis.Redis(), datetime.now(UTC))  # the job asks it for nothing
         ours = _measured(where, "stream_statistics", {"on_error": "stop"})
         limit = _spark_alone_seconds(Path(folder))
     return {

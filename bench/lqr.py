@@ -6,6 +6,7 @@ for N = 200, where it takes minutes.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def run(seconds: float) -> dict[str, Any]:
     figures, ratio, share = {}, {}, seconds / (len(SIZES) + 1)
     for size in SIZES:
         system = difference_system(*models(size), q=1.0, integral=0.5, r=0.1)
-        figures[f"n{size}_seconds"] = fastest(lambda system=system: regulator(*system), share)
+        figures[f"n{size}_seconds"] = fastest(partial(regulator, *system), share)
         figures[f"n{size}_spectral_radius"] = regulator(*system).spectral_radius
         ratio[f"n{size}_of_limit_seconds"] = figures[f"n{size}_seconds"] / LIMIT_SECONDS[size]
         ratio[f"n{size}_of_limit_radius"] = figures[f"n{size}_spectral_radius"] / LIMIT_RADIUS

@@ -11,6 +11,7 @@ measured on such a machine.
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -99,7 +100,7 @@ def _rate(
     clock: Callable[[], float] = time.process_time,
 ) -> float:
     """Events per second of the quickest pass: what it takes when nothing else runs."""
-    rows = sum(batch.num_rows for batch in batches)
+    rows: int = sum(batch.num_rows for batch in batches)
     return rows / min(_timed(lambda: _go_over(wanted, batches, saved), seconds, clock))
 
 
@@ -141,12 +142,13 @@ def plainly(batches: list[pa.RecordBatch], keys: int) -> float:
     expected = _matches(pattern("SEQ(A; B; C)"), batches)
     if matches != expected:
         raise AssertionError(f"plain Python finds {matches} matches over {keys} keys, the matcher {expected}")
-    return sum(batch.num_rows for batch in batches) / seconds
+    rows: int = sum(batch.num_rows for batch in batches)
+    return rows / seconds
 
 
 def _plain_matches(batches: list[pa.RecordBatch]) -> Iterator[bool]:
     """For each event whether it completes a match: SEQ(A; B; C) as the contract words it."""
-    waiting: dict[str, tuple[deque, deque]] = defaultdict(lambda: (deque(), deque()))
+    waiting: dict[str, tuple[deque[Any], deque[Any]]] = defaultdict(lambda: (deque(), deque()))
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("time", "id", "type", "match_key"))
         for time_us, id_, kind, key in zip(*columns, strict=True):

@@ -12,6 +12,7 @@ from collections import Counter
 
 import httpx
 import websockets
+from websockets.typing import Origin
 
 SOCKETS, READERS, PUBLISHERS = 1_000, 300, 150
 ADDRESSES = (
@@ -33,7 +34,11 @@ async def sockets(url: str, cookie: str, until: float, heard: Heard) -> None:
         address = f"{url.replace('http', 'ws', 1)}/live/?of=flow&packed=1"
         try:
             async with websockets.connect(
-                address, origin=url, additional_headers={"Cookie": cookie}, open_timeout=60, compression=None
+                address,
+                origin=Origin(url),
+                additional_headers={"Cookie": cookie},
+                open_timeout=60,
+                compression=None,
             ) as socket:
                 heard["sockets"]["open"] += 1
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
@@ -91,4 +96,5 @@ async def main(url: str, cookie: str, reader: str, publisher: str, seconds: floa
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(*sys.argv[1:5], float(sys.argv[5])))))
+    url, cookie, reader, publisher, seconds = sys.argv[1:]
+    print(json.dumps(asyncio.run(main(url, cookie, reader, publisher, float(seconds)))))

@@ -59,7 +59,8 @@ def best_solution(found: dict[str, QueueingOperator], paths: list[Path]) -> int:
     high = [1.0] * len(found) + [1 + 1e-9] * len(paths)
     cost = np.asarray([n for _, n in columns], dtype=float)
     bounds, constraint = Bounds(0, 1), LinearConstraint(np.asarray(rows), low, high)
-    return round(minimise(cost, np.ones(len(cost)), bounds, constraint, {"mip_rel_gap": 1e-9}).fun)
+    least = minimise(cost, np.ones(len(cost)), bounds, constraint, {"mip_rel_gap": 1e-9})
+    return round(float(least.fun))
 
 
 def quality(seconds: float) -> tuple[int, int, int]:

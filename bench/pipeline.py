@@ -96,7 +96,7 @@ def _told(figures: dict[str, float]) -> dict[str, float]:
 
 
 def replace_lateness(application: Application, seconds: float) -> Application:
-    return replace(application, controls=replace(application.controls, lateness_seconds=seconds))
+    return replace(application, controls=application.controls.changed({"lateness_seconds": seconds}))
 
 
 def drained(
@@ -198,7 +198,7 @@ def _spark_rate(spark: SparkSession, events: pa.Table, application: Application,
         started = time.perf_counter()
         ruled = apply_rules(spark.read.parquet(str(path)), application.rules, {}, observe=False)
         ruled.events.select("time", *names).write.format("noop").mode("overwrite").save()
-        rates.append(events.num_rows / (time.perf_counter() - started))
+        rates.append(float(events.num_rows) / (time.perf_counter() - started))
     return max(rates)
 
 

@@ -5,10 +5,11 @@ took of the processor, by kind of process, so that a busy machine does not hide 
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pyarrow as pa
@@ -21,12 +22,14 @@ from queues import keys
 from queues.points import share
 from queues.publishing.client import Client
 from queues.topology import NodeSpec, QueueSpec, Topology
+from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.runtime.restart import open_checkpoint
 from workers.pipeline.runtime.running import TIERS, Running
+from workers.pipeline.status.status import StatusBoard
 
 NODES = ("n1", "n2", "n3")
 BATCH_EVENTS = 400_000  # twice what applications have by default: for throughput, not for soon
@@ -34,6 +37,7 @@ PIECE_EVENTS = 40_000
 ROOM_BYTES = 2**30
 LATER_SECONDS = 60
 STALLED_SECONDS = 60.0
+TRIGGER_SECONDS = 0.1
 CHECK_SECONDS = 1.0  # as often as the process looks after it
 
 
@@ -52,7 +56,7 @@ class Recorder:
     def replica(self, name: str, batch: ReplicaBatch) -> None:
         self.replicas.append(batch)
 
-    def monitored(self, shown: dict) -> None:
+    def monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
         """Not measured."""
 
     def inter_event(self, batch: InterEventBatch) -> None:
@@ -93,10 +97,8 @@ class Plant:
 
     def steer(self, **changes: object) -> None:
         """Changes controls; those that are not named are as the measurement needs them."""
-        controls = replace(
-            self.application.controls, admit_events_per_batch=BATCH_EVENTS, result_bytes=ROOM_BYTES
-        )
-        document = {**controls.to_document(), **changes}
+        needed = {"admit_events_per_batch": BATCH_EVENTS, "result_bytes": ROOM_BYTES}
+        document = {**self.application.controls.to_document(), **needed, **changes}
         self._control.set(keys.PIPELINE_CONTROLS.of(self.application.name), json.dumps(document))
 
     def close(self) -> None:
@@ -125,7 +127,13 @@ class Plant:
         recorder = Recorder()
         checkpoint = open_checkpoint(folder, self._control, self.application.name)
         running = Running(
-            spark, self.url, self.application, checkpoint, recorder, 0.1, dispatch_seconds=0.05, tiers=tiers
+            spark,
+            self.url,
+            self.application,
+            checkpoint,
+            cast(StatusBoard, recorder),
+            trigger_seconds=TRIGGER_SECONDS,
+            tiers=tiers,
         )
         try:
             yield recorder, running

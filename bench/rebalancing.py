@@ -66,7 +66,8 @@ def quality(seconds: float) -> dict[str, float]:
     least, missed, count, worst_band = dict(ours), 0, 0, 0.0
     while count < 200 and (count < 3 or time.perf_counter() < deadline):
         seen, count = instance(chance, int(chance.integers(6, 13)), 24, 2), count + 1
-        for goal, name in (("points", "below-busy"), ("moves", "band")):
+        goals: tuple[tuple[mixed_integer.Goal, str], ...] = (("points", "below-busy"), ("moves", "band"))
+        for goal, name in goals:
             lowest = bound(seen, goal)
             terms, _, reached = decide(seen, name)
             if lowest is not None:

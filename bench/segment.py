@@ -19,12 +19,14 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import redis
+from redis.typing import EncodableT, FieldT
 
 from bench.node_servers import node_servers, write_topology
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns
 from queues.events.lines import EventLines
 from queues.publishing.client import Client
-from queues.segments.segment import GROUP, Segment
+from queues.segments.scripts import GROUP
+from queues.segments.segment import Segment
 
 QUEUE = "bench"
 NODES = ("n1", "n2", "n3")
@@ -139,13 +141,14 @@ def _turn(once: Callable[[], Any], size_bytes: int) -> float:
     return size_bytes / (time.perf_counter() - start)
 
 
-def _fields(block: EncodedBlock) -> dict[str, Any]:
+def _fields(block: EncodedBlock) -> dict[FieldT, EncodableT]:
     return {"i": block.block_id, "n": block.events, "t": block.newest_time_us, "d": bytes(block.data)}
 
 
 def _wire(blocks: list[EncodedBlock]) -> tuple[bytes, int]:
     """XADD of these payloads as the bytes that go over the wire, made before the clock runs."""
-    pack = redis.connection.PythonRespSerializer(6000, redis.Connection().encoder.encode).pack
+    connections: Any = redis.connection
+    pack = connections.PythonRespSerializer(6000, connections.Connection().encoder.encode).pack
     commands = (
         pack("XADD", "raw", "*", *(part for pair in _fields(block).items() for part in pair))
         for block in blocks
@@ -153,7 +156,7 @@ def _wire(blocks: list[EncodedBlock]) -> tuple[bytes, int]:
     return b"".join(piece for command in commands for piece in command), len(blocks)
 
 
-def _send_payloads(node: redis.Redis, payloads: list[list[dict[str, Any]]]) -> None:
+def _send_payloads(node: redis.Redis, payloads: list[list[dict[FieldT, EncodableT]]]) -> None:
     for group in payloads:
         with node.pipeline(transaction=False) as pipeline:
             for fields in group:
@@ -162,7 +165,7 @@ def _send_payloads(node: redis.Redis, payloads: list[list[dict[str, Any]]]) -> N
 
 
 def _send_ready_made(node: redis.Redis, wires: list[tuple[bytes, int]]) -> None:
-    connection = node.connection_pool.get_connection()
+    connection: Any = node.connection_pool.get_connection()  # redis-py types none of what is called here
     try:
         for data, replies in wires:
             connection.send_packed_command([data])
@@ -195,7 +198,7 @@ def _work_rate(urls: list[str], body: Callable[[str, Connection], None], seconds
     rates = [pipe.recv() for _, pipe in pipes]
     for process, _ in pipes:
         process.join()
-    return sum(rates)
+    return float(sum(rates))
 
 
 def work_path(url: str, pipe: Connection) -> None:

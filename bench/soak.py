@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import psutil
@@ -29,6 +29,7 @@ from bench.overload import PAGES
 from bench.running_plant import RunningPlant
 from queues import keys
 from queues.publishing.client import Client
+from queues.redis_types import Fields
 from workers.consumer.latency import Latencies
 
 RATE_PER_SECOND, BLOCK_EVENTS = 20_000, 2_000
@@ -165,7 +166,7 @@ def people(plant: RunningPlant) -> Iterator[list[float]]:
 
 def latencies(plant: RunningPlant) -> Latencies:
     """Of all events of the queue so far."""
-    return Latencies.from_hash(plant.control.hgetall(keys.LATENCY.of(QUEUE)))
+    return Latencies.from_hash(cast(Fields, plant.control.hgetall(keys.LATENCY.of(QUEUE))))
 
 
 def since(now: Latencies, before: Latencies) -> Latencies:
@@ -195,7 +196,7 @@ def run(seconds: float) -> dict[str, Any]:
         for name in samples.values
         if name.endswith("_bytes") and samples.median(name)
     }
-    figures = {
+    figures: dict[str, Any] = {
         "events_acknowledged": float(acknowledged[0]),
         "events_lost": float(max(0, acknowledged[0] - inserted)),
         "p50_seconds": handled.quantile(0.5),

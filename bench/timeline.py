@@ -111,7 +111,7 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
 def week_seconds(control: redis.Redis, snapshot: dict[str, Any], data: Path) -> float:
     """From the files to what is drawn."""
     until = datetime.now(UTC)
-    lay_week(data, list(metrics.row(typed(Snapshot, snapshot))), until)
+    lay_week(data, [str(name) for name in metrics.row(typed(Snapshot, snapshot))], until)
     window, nodes = Window(until - timedelta(days=7), until), list(snapshot["nodes"])
     wanted = [*PATHS, *map(state_path, nodes)]
 

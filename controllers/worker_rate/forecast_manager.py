@@ -38,7 +38,8 @@ Nothing is started that would only wait (4.2.1.2, and the death spiral of B.2.3.
     some wait to run                                  →  no more than fill up the greater of these two
     the node is TOOBUSY                               →  a cap, of what ran, times toobusy_share each interval
                                                          and never below minimum_rate; once the node is well
-                                                         again it rises by raise_factor until it binds no more
+                                                         again it doubles up to toobusy_share of what ran,
+                                                         then rises by raise_factor until it binds no more
 
 The first worker that starts goes ahead of other queues' (`ahead`) when its container's events would else wait
 too long for a slot: nobody works at it, and a rest is late or something is older than max_wait_seconds. So a
@@ -104,6 +105,7 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
 
 def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
     history = (*before.history, observation["queue_length"])[-int(parameters["history"]) :]
+    cap, borne, is_toobusy = _relief(parameters, before, observation)
     started = float(observation["started"])
     manager = replace(
         before,
@@ -112,7 +114,9 @@ def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
         # Quick to believe in a faster pool, slow to believe in a slower one: an interval may hold no start.
         executed=max(started, (before.executed + started) / 2),
         pledged=_pledged(parameters, before, observation),
-        cap=_cap(parameters, before, observation),
+        cap=cap,
+        borne=borne,
+        is_toobusy=is_toobusy,
     )
     per_interval = manager.arrivals.level if manager.arrivals else 0.0
     rate = per_interval / parameters["events_per_worker"]
@@ -140,18 +144,26 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
     return float(min(max(before.pledged - observation["removed"], least), most))
 
 
-def _cap(parameters: Values, before: Manager, observation: Values) -> float | None:
-    """Workers per interval while a TOOBUSY node gets fewer, and until it has recovered; else None."""
+def _relief(
+    parameters: Values, before: Manager, observation: Values
+) -> tuple[float | None, float | None, bool]:
+    """Of a TOOBUSY node, until it has recovered: workers per interval that it gets; those that it is taken to
+    bear; whether it is TOOBUSY still. As a sender does that has lost packets (Jacobson 1988): fast up to what
+    was borne before, and step by step beyond it.
+    """
     if observation.get("node_state") == TOOBUSY:
         ran = max(before.executed, before.rate, float(observation["started"]))
         from_rate = before.cap if before.cap is not None else ran
-        spared = max(from_rate * parameters["toobusy_share"], parameters["minimum_rate"])
-        return float(min(spared, parameters["maximum_rate"]))
+        fewer = from_rate * parameters["toobusy_share"]
+        spared = float(min(max(fewer, parameters["minimum_rate"]), parameters["maximum_rate"]))
+        return spared, before.borne if before.is_toobusy else fewer, True
     if before.cap is None:
-        return None
+        return None, None, False
     # Step by step: all that had to wait at once would make the node TOOBUSY again.
-    raised = before.cap * parameters["raise_factor"]
-    return float(raised) if raised < parameters["maximum_rate"] else None
+    raised = max(min(2 * before.cap, before.borne or 0.0), before.cap * parameters["raise_factor"])
+    return (
+        (float(raised), before.borne, False) if raised < parameters["maximum_rate"] else (None, None, False)
+    )
 
 
 def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:

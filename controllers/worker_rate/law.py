@@ -96,7 +96,7 @@ PARAMETERS = (
     Parameter(
         "raise_factor",
         "factor",
-        "thesis: the rate times this when the upper limit is passed. forecast: how a cap rises again.",
+        "thesis: the rate times this when the upper limit is passed. forecast: how a cap rises at last.",
         1.2,
         1.0,
         10.0,
@@ -244,6 +244,10 @@ STATE = (
     Parameter("cap", "workers per interval", "What a TOOBUSY node gets.", None, 0.0, 1e16),
     Parameter("waited_seconds", "s", "Since the last worker started.", 0.0, 0.0, 1e9),
     Parameter("pledged", "events", "What workers under way will take.", 0.0, 0.0, 1e20),
+    Parameter(
+        "borne", "workers per interval", "What a node that was TOOBUSY is taken to bear.", None, 0.0, 1e16
+    ),
+    Parameter("is_toobusy", "flag", "Whether the node was TOOBUSY.", False, kind="flag"),
 )
 
 

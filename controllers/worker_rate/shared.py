@@ -21,6 +21,7 @@ class Manager:
     `rate` [workers/interval], `carry` (a fraction of a worker) and `history` (queue lengths) are both
     methods'; the rest is the forecast's: `arrivals` (None before two lengths are known), `executed`
     [workers/interval] the pool's pace, `cap` [workers/interval] while a TOOBUSY node is relieved, else None,
+    `borne` what the node is taken to bear, `is_toobusy` whether it was so at the last evaluation,
     `waited_seconds` since a worker started while events wait, and `pledged` [events], what workers that are
     under way will take.
     """
@@ -33,6 +34,8 @@ class Manager:
     cap: float | None = None
     waited_seconds: float = 0.0
     pledged: float = 0.0
+    borne: float | None = None
+    is_toobusy: bool = False
 
     def to_json(self) -> dict[str, Json]:
         """The state as a law gives it back."""
@@ -45,6 +48,8 @@ class Manager:
             "cap": self.cap,
             "waited_seconds": self.waited_seconds,
             "pledged": self.pledged,
+            "borne": self.borne,
+            "is_toobusy": self.is_toobusy,
         }
 
 

@@ -190,6 +190,23 @@ def test_a_node_that_has_recovered_gets_its_workers_back_step_by_step():
     assert state["cap"] is None
 
 
+def test_a_node_that_was_toobusy_for_long_gets_back_soon_what_it_bore_before():
+    busy, well = ({"length": 30_000, "started": 40, "node_state": state} for state in ("TOOBUSY", "NORMAL"))
+    _, decisions = run(parameters(), *[busy] * 14, *[well] * 7)
+    starts = started(decisions)
+    assert starts[13] == 1
+    assert starts[14:] == [2, 4, 8, 16, 28, 34, 40]
+
+
+def test_a_node_that_gets_toobusy_while_it_recovers_bears_less_than_was_thought():
+    busy, well = ({"length": 30_000, "started": 0, "node_state": state} for state in ("TOOBUSY", "NORMAL"))
+    first = {**busy, "started": 40}
+    state, decisions = run(parameters(), first, *[busy] * 13, *[well] * 4, busy, *[well] * 3)
+    assert started(decisions)[14:18] == [2, 4, 8, 16]
+    assert state["borne"] == pytest.approx(0.7 * 16)
+    assert started(decisions)[18:] == [11, 14, 16, 19]
+
+
 def test_a_cap_ends_at_the_greatest_rate_also_while_the_pool_is_full():
     busy = {"length": 3_000, "started": 10, "node_state": "TOOBUSY"}
     full = {"length": 3_000, "waiting_to_run": 21}

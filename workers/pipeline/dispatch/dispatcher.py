@@ -30,10 +30,18 @@ TRIMMING_SECONDS = 0.5
 # Batches of events that are handed out and not worked yet, at most: controls then act within two batches.
 BATCHES_AHEAD = 2
 BURST_SECONDS = 1.0
-# A batch costs as much for a few events as for some thousands: on a quiet plant they are gathered.
-GATHERING_SECONDS = 1.0
+# A batch costs as much for a few events as for some thousands: on a quiet plant they are gathered, for a time
+# that is short beside the one in which they wait for late ones anyway.
+GATHERING_SHARE_OF_LATENESS = 0.4
+LEAST_GATHERING_SECONDS, MOST_GATHERING_SECONDS = 0.5, 2.0
 
 log = logging.getLogger("weir.pipeline")
+
+
+def gathering_seconds(lateness_seconds: float) -> float:
+    """How long a few events wait for more, where they wait `lateness_seconds` for late ones anyway."""
+    share = GATHERING_SHARE_OF_LATENESS * lateness_seconds
+    return min(MOST_GATHERING_SECONDS, max(LEAST_GATHERING_SECONDS, share))
 
 
 class Dispatcher:
@@ -58,7 +66,7 @@ class Dispatcher:
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
         self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
-        self._dispatched_at = -GATHERING_SECONDS
+        self._dispatched_at = -MOST_GATHERING_SECONDS
         self._allowance: float | None = None
         self._trickle = AntiStallAdmission()
         self._trimmed: dict[str, str] = {}
@@ -100,7 +108,7 @@ class Dispatcher:
             self.stall_reason = f"consumption of {', '.join(self._paused)} is paused"
         elif limit >= trickle:
             self.stall_reason = None
-        if self._is_gathering(scans, now):
+        if self._is_gathering(scans, now, controls):
             return 0
         events = self._dispatch(topology, scans, down, controls, max(limit, trickle))
         if self._allowance is not None and limit >= trickle:
@@ -115,12 +123,13 @@ class Dispatcher:
         free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
         return min(events, max(1, free_events), controls.admit_events_per_batch)
 
-    def _is_gathering(self, scans: dict[str, Scan], now: float) -> bool:
+    def _is_gathering(self, scans: dict[str, Scan], now: float, controls: Controls) -> bool:
         """Whether too few events are there to be worth a batch yet."""
         if not all(scan.complete for scan in scans.values()):
             return False
         waiting = sum(entry[1] for scan in scans.values() for entry in scan.entries)
-        return 0 < waiting < LEAST_PIECE_EVENTS and now - self._dispatched_at < GATHERING_SECONDS
+        is_soon = now - self._dispatched_at < gathering_seconds(controls.lateness_seconds)
+        return 0 < waiting < LEAST_PIECE_EVENTS and is_soon
 
     def _dispatch(
         self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int

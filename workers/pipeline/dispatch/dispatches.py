@@ -18,6 +18,7 @@ import redis
 from redis.typing import EncodableT
 
 from queues import keys
+from queues.control.new_entries import await_entry
 from queues.errors import WeirError
 from queues.lua.script import script
 from queues.redis_types import Entries
@@ -58,6 +59,10 @@ class Dispatches:
         """A replica's assignments of later dispatches, in order."""
         entries = cast(Entries, self._control.xrange(self._stream(replica), f"({tick}-0", "+", count))
         return [Assignment.from_document(json.loads(fields[b"d"])) for _, fields in entries]
+
+    def await_after(self, replica: str, tick: int, seconds: float) -> None:
+        """Until a replica has an assignment of a later dispatch, or for so many seconds."""
+        await_entry(self._control, self._stream(replica), f"{tick}-0", seconds)
 
     def replicas(self) -> set[str]:
         """Every replica that was ever given something."""

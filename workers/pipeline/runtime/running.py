@@ -33,6 +33,8 @@ from workers.pipeline.tiers.state import StateStore
 
 INTRA, INTER = TIERS = ("intra-event", "inter-event")
 DISPATCH_SECONDS = 0.1
+# How long a query's source waits for something to do; what stops a query waits for it.
+SOURCE_WAIT_SECONDS = 0.5
 STOPPING_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 SOURCES_SECONDS = 60.0  # for all queries together; less than the watchdog allows a start
@@ -126,6 +128,7 @@ class Running:
             "replica": name,
             "replicas": ",".join(self._replicas),
             "controls": json.dumps(self._application.controls.to_document()),
+            "wait_seconds": str(SOURCE_WAIT_SECONDS),
         }
         events = self._spark.readStream.format(source).options(**options).load()
         writer = events.writeStream.foreachBatch(work).queryName(f"{self._application.name}-{name}")
@@ -192,10 +195,15 @@ def _await_sources(query: StreamingQuery, deadline: float) -> None:
         pause.wait(0.1)
 
 
+def _is_in_a_batch(query: StreamingQuery) -> bool:
+    """A source that waits for something to do counts as none."""
+    return query.status["isTriggerActive"] and not query.status["message"].startswith("Getting offsets")
+
+
 def _end_query(query: StreamingQuery, deadline: float) -> None:
     pause = threading.Event()
     try:
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        while query.isActive and _is_in_a_batch(query) and time.monotonic() < deadline:
             pause.wait(0.05)
         query.stop()
     except (PySparkException, Py4JError) as error:

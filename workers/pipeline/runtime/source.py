@@ -1,7 +1,8 @@
 """The two streaming sources: what a replica was given to work, and what all replicas have made of it.
 
 Spark plans a batch (`latestOffset`), writes its offset into the checkpoint, then works it; whatever happens
-later, the same batch is worked again with the same assignments or results, controls and watermark.
+later, the same batch is worked again with the same assignments or results, controls and watermark. Where
+nothing is to be planned the answer waits for it: so a batch begins when there is something to work.
 """
 
 import json
@@ -32,6 +33,7 @@ class _Planner(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._application = options["application"]
+        self._wait_seconds = float(options.get("wait_seconds", 0.0))
 
     @property
     def _control(self) -> redis.Redis:
@@ -54,7 +56,7 @@ class _Planner(DataSourceStreamReader):
 
 
 class AssignmentSource(DataSource):
-    """Options: control (URL of the control server), application, replica."""
+    """Options: control (URL of the control server), application, replica; wait_seconds, for something new."""
 
     @classmethod
     def name(cls) -> str:
@@ -79,7 +81,9 @@ class AssignmentReader(_Planner):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """As many assignments as make a batch, at least one; `start` when there is none."""
-        waiting = Dispatches(self._control, self._application).after(self._replica, start["tick"], 64)
+        dispatches = Dispatches(self._control, self._application)
+        dispatches.await_after(self._replica, start["tick"], self._wait_seconds)
+        waiting = dispatches.after(self._replica, start["tick"], 64)
         taken, events = 0, 0
         for each in waiting:
             events += each.events
@@ -90,7 +94,7 @@ class AssignmentReader(_Planner):
 
 
 class ResultSource(DataSource):
-    """Options: control, application, replicas (comma separated), controls (JSON, the defaults)."""
+    """Options: control, application, replicas (by commas), controls (JSON, the defaults) and wait_seconds."""
 
     @classmethod
     def name(cls) -> str:
@@ -127,6 +131,16 @@ class ResultReader(_Planner):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = Combined.from_document(start)
         self._release(before)
+        end, newest = self._combined(before)
+        if end is before and self._wait_seconds:
+            # What moves the watermark and makes no result, the end of a stretch, is seen when this ends.
+            ResultQueue(self._control, self._application).await_after(newest, self._wait_seconds)
+            end, _ = self._combined(before)
+        # Spark compares the texts: an unchanged offset must be the very same document.
+        return start if end is before else end.to_document()
+
+    def _combined(self, before: Combined) -> tuple[Combined, str]:
+        """(the next batch's end, the entry id of the newest result)."""
         dispatches = Dispatches(self._control, self._application)
         results = ResultQueue(self._control, self._application)
         # The order matters: what is outstanding after the cursor was read was so when it was read, or newer;
@@ -140,6 +154,6 @@ class ResultReader(_Planner):
         }
         settled = barrier(cursor.watermark_us, outstanding)
         most_rows = cursor.controls.combine_events_per_batch
-        end = combine(before, results.after(before.taken), settled, cursor.controls, most_rows)
-        # Spark compares the texts: an unchanged offset must be the very same document.
-        return start if end is before else end.to_document()
+        found = results.after(before.taken)
+        end = combine(before, found, settled, cursor.controls, most_rows)
+        return end, found[-1].entry_id if found else before.taken

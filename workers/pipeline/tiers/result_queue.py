@@ -24,6 +24,7 @@ import redis
 from redis.typing import EncodableT
 
 from queues import keys
+from queues.control.new_entries import await_entry
 from queues.errors import WeirError
 from queues.lua.script import script
 from queues.redis_types import Entries, Fields
@@ -152,6 +153,10 @@ class ResultQueue:
         """Published behind an entry, in the order of publishing."""
         entries = cast(Entries, self._control.xrange(self._results, f"({entry_id}", "+"))
         return [Result.from_document(json.loads(fields[b"d"]), name.decode()) for name, fields in entries]
+
+    def await_after(self, entry_id: str, seconds: float) -> None:
+        """Until something is published behind an entry, or for so many seconds."""
+        await_entry(self._control, self._results, entry_id, seconds)
 
     def read(self, result: Result, names: Iterable[str]) -> list[pa.RecordBatch]:
         """Blobs of a published result. Raises KeyError naming one that is not there."""

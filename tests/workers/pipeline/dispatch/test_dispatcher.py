@@ -9,7 +9,7 @@ from queues import keys, pausing
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.dispatcher import Dispatcher
+from workers.pipeline.dispatch.dispatcher import Dispatcher, gathering_seconds
 from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
 from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
 
@@ -153,10 +153,14 @@ def test_a_few_events_are_gathered_and_many_are_not(dispatcher, publish, times):
     assert dispatcher.step() == 100, "after a silence nothing is waited for"
     publish(100)
     assert dispatcher.step() == 0
-    times.now += 1.0
+    times.now += gathering_seconds(1.0)
     assert dispatcher.step() == 100
     publish(5_000)
     assert dispatcher.step() == 5_000
+
+
+def test_a_few_events_wait_little_of_what_they_wait_for_late_ones():
+    assert [gathering_seconds(lateness) for lateness in (0.0, 2.5, 5.0, 60.0)] == [0.5, 1.0, 2.0, 2.0]
 
 
 def test_after_a_restart_the_cursor_goes_on(dispatcher, publish, control_server, control, times):
