@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
-from celery.signals import before_task_publish, heartbeat_sent, setup_logging, worker_before_create_process
+from celery.signals import (
+    before_task_publish,
+    heartbeat_sent,
+    setup_logging,
+    task_prerun,
+    worker_before_create_process,
+    worker_init,
+)
+from django.db import close_old_connections, connection
 
 from queues import environment as variables
 from queues import logs
@@ -52,6 +60,15 @@ def sent_within_a_trace(headers: dict[str, Any] | None = None, **_: Any) -> None
     """The task's span becomes a part of what sends it: a request, a tick, another task."""
     if headers is not None:
         carry(headers)
+
+
+@worker_init.connect
+def keep_connections(**_: Any) -> None:
+    """To the database, for as long as it answers: a process here works one task after another, and connecting
+    takes as long as a tick's statements.
+    """
+    connection.settings_dict.update(CONN_MAX_AGE=None, CONN_HEALTH_CHECKS=True)
+    task_prerun.connect(close_old_connections)
 
 
 @worker_before_create_process.connect

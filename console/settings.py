@@ -155,6 +155,7 @@ CELERY_TASK_DEFAULT_QUEUE = "control"
 CELERY_TASK_DEFAULT_PRIORITY = 5
 CELERY_TASK_ROUTES = {"workers.tasks.consume": {"queue": "jobs"}}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_DB_REUSE_MAX = 10**9  # tasks on one connection; `console.celery` closes one that does not answer
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

@@ -1,6 +1,7 @@
 """The beat on a host whose clock is set."""
 
 import gc
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -97,6 +98,39 @@ def test_a_child_of_a_worker_shares_what_its_parent_had_before():
         assert gc.get_freeze_count() > 100_000
     finally:
         gc.unfreeze()
+
+
+CONNECTIONS = """
+import os
+from console.celery import app
+app.loader.init_worker()
+from celery.signals import task_postrun, task_prerun, worker_init
+from django.db import connection
+worker_init.send(sender=None)
+seen = []
+for _ in range(3):
+    task_prerun.send(sender=app.Task)
+    connection.ensure_connection()
+    seen.append(connection.connection)
+    task_postrun.send(sender=app.Task)
+print(len(set(map(id, seen))), connection.connection is not None)
+connection.errors_occurred, connection.is_usable = True, lambda: False
+task_prerun.send(sender=app.Task)
+print(connection.connection)
+"""
+
+
+def test_a_worker_keeps_its_connection_to_the_database_as_long_as_it_answers(tmp_path):
+    environment = {**os.environ, "WEIR_DATA": str(tmp_path)}
+    said = subprocess.run(
+        [sys.executable, "-c", CONNECTIONS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert said.stdout == "1 True\nNone\n"
 
 
 @pytest.mark.django_db(transaction=True)
