@@ -1,6 +1,7 @@
 """The API's document says of every route, by name and field by field, what it answers."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.house import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON = "application/json"
+TERMS = {"CloudEvent"}  # the field's, not ours
 FREE = {"JsonValue"}  # what the plant's laws and jobs write: any JSON
 
 
@@ -91,3 +93,18 @@ def test_no_route_has_a_router_that_lets_it_off():
         for node in sources.nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module == "ninja":
                 assert "Router" not in {each.name for each in node.names}, path
+
+
+def test_what_a_route_says_of_itself_has_no_name_of_our_code_in_it():
+    """A name that was changed everywhere was changed in sentences, too."""
+    names = {
+        node.name
+        for package in ("console", "workers", "controllers", "queues")
+        for path in (ROOT / package).rglob("*.py")
+        for node in sources.nodes(path)
+        if isinstance(node, ast.ClassDef) and re.search(r"[a-z][A-Z]", node.name)
+    }
+    for path, operations in document()["paths"].items():
+        for operation in operations.values():
+            said = f"{operation.get('summary', '')} {operation.get('description', '')}"
+            assert not (names - TERMS) & set(re.findall(r"\w+", said)), f"{path}: {said}"

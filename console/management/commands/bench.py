@@ -32,6 +32,7 @@ BENCHES = (
     "burst",
     "timeline",
     "ledger",
+    "ingest",
     "snapshot",
 )
 

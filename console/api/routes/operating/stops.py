@@ -44,7 +44,7 @@ class Part(Given):
     part: str
 
 
-@router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="PauseRequest a queue for a time")
+@router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="Pause a queue for a time")
 def pause(request: HttpRequest, queue: str, body: PauseRequest) -> Status[Any]:
     """Its pause as an override, which can be ended early or extended. Nothing acknowledged is lost."""
     actor, now = actor_for(request, "queue.pause"), timezone.now()
