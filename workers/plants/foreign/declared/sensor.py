@@ -4,6 +4,7 @@
 |---|---|---|
 | PromQL | `promql`, `prometheus` (where not the plant's) | of a scalar or the only series; NaN: not known |
 | SQL | `sql`, `database` (variable with the address) | its only value; no row, NULL: not known |
+| Redis | `redis` (a command), `server` (variable with the address) | its answer; nothing: not known |
 | JSON over HTTP | `url`, `json` (JMESPath) | what the path leads to; null: not known |
 | a file | `file`, `json` (JMESPath; without it the file is the number), `fresh_seconds` | likewise |
 
@@ -26,15 +27,17 @@ from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared import login
 from workers.plants.foreign.declared.json_path import JsonPath, read_path
 from workers.plants.foreign.declared.login import Login, read_login
+from workers.plants.foreign.declared.redis_value import read_command
 
 LONGEST_QUERY = 4_000
 FRESH_SECONDS = 300.0
 LONGEST_TITLE, LONGEST_UNIT = 80, 20
-SOURCES = ("promql", "sql", "url", "file")
+SOURCES = ("promql", "sql", "redis", "url", "file")
 SHARED = ("title", "unit", "times", "counter", "every_seconds")
 KEYS = {
     "promql": ("promql", "prometheus", *login.KEYS),
     "sql": ("sql", "database"),
+    "redis": ("redis", "server"),
     "url": ("url", "json", *login.KEYS),
     "file": ("file", "json", "fresh_seconds"),
 }
@@ -71,6 +74,17 @@ class SqlSource:
 
 
 @dataclass(frozen=True)
+class RedisSource:
+    """server: the variable that holds its address."""
+
+    server: str
+    command: tuple[str, ...]
+
+    def in_words(self) -> str:
+        return f"{' '.join(self.command)} at the server of {self.server}"
+
+
+@dataclass(frozen=True)
 class HttpSource:
     url: str
     path: JsonPath
@@ -92,7 +106,7 @@ class FileSource:
         return f"file {self.file}" + (f", {self.path.text}" if self.path.text else "")
 
 
-Source = PromqlSource | SqlSource | HttpSource | FileSource
+Source = PromqlSource | SqlSource | RedisSource | HttpSource | FileSource
 
 
 @dataclass(frozen=True)
@@ -168,6 +182,13 @@ def _sql(document: Mapping[str, Any], where: str, server: Server | None) -> SqlS
     return SqlSource(name, query)
 
 
+def _redis(document: Mapping[str, Any], where: str, server: Server | None) -> RedisSource:
+    name = fields.text(document.get("server"), f"{where}.server")
+    egress.check_secret_name(name, f"{where}.server")
+    command = fields.text(document["redis"], f"{where}.redis", LONGEST_QUERY)
+    return RedisSource(name, read_command(command, f"{where}.redis"))
+
+
 def _http(document: Mapping[str, Any], where: str, server: Server | None) -> HttpSource:
     path = read_path(document.get("json"), f"{where}.json")
     return HttpSource(_url(document["url"], f"{where}.url"), path, read_login(document, where))
@@ -182,7 +203,13 @@ def _file(document: Mapping[str, Any], where: str, server: Server | None) -> Fil
 
 
 _Read = Callable[[Mapping[str, Any], str, Server | None], Source]
-_SOURCES: Mapping[str, _Read] = {"promql": _promql, "sql": _sql, "url": _http, "file": _file}
+_SOURCES: Mapping[str, _Read] = {
+    "promql": _promql,
+    "sql": _sql,
+    "redis": _redis,
+    "url": _http,
+    "file": _file,
+}
 
 
 def _url(value: Any, where: str) -> str:

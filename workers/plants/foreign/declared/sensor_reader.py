@@ -19,13 +19,14 @@ import orjson
 
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
-from workers.plants.foreign.declared import sql
+from workers.plants.foreign.declared import redis_value, sql
 from workers.plants.foreign.declared.lines import Lines
 from workers.plants.foreign.declared.sensor import (
     DeclaredSensor,
     FileSource,
     HttpSource,
     PromqlSource,
+    RedisSource,
     SqlSource,
     checked_file,
 )
@@ -142,7 +143,11 @@ class SensorReader:
             line, path = self._lines.to(source.server.url, source.server.login)
             return PrometheusClient(line, path).value(source.query)
         if isinstance(source, SqlSource):
-            return _of_database(source, self._lines.environment)
+            address = _address(source.database, "database", self._lines.environment)
+            return sql.one_value(source.database, address, source.query)
+        if isinstance(source, RedisSource):
+            address = _address(source.server, "server", self._lines.environment)
+            return redis_value.one_number(source.server, address, source.command)
         if isinstance(source, FileSource):
             return _of_file(source)
         line, path = self._lines.to(source.url, source.login)
@@ -189,11 +194,12 @@ def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _of_database(source: SqlSource, environment: Mapping[str, str]) -> Any:
-    address = variables.secret_named(source.database, environment)
+def _address(variable: str, field: str, environment: Mapping[str, str]) -> str:
+    """Raises BadInput where the variable holds none."""
+    address = variables.secret_named(variable, environment)
     if not address:
-        raise BadInput("database", f"names {source.database}, which is not set here")
-    return sql.one_value(source.database, address, source.query)
+        raise BadInput(field, f"names {variable}, which is not set here")
+    return address
 
 
 def _of_file(source: FileSource) -> Any:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import httpx
 
-from workers.plants.foreign.declared import call
+from workers.plants.foreign.declared import call, redis_value
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
@@ -83,6 +83,7 @@ class DeclaredRig:
         monkeypatch.setenv("WEIR_PLANT_COMMANDS", COMMANDS)
         monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
         monkeypatch.setattr(call, "_run", self.run)
+        monkeypatch.setattr(redis_value, "one_number", self.read)
         text = re.sub("/var/lib/(scan|spark)/", f"{tmp_path}/", EXAMPLES[name])
         self.declaration = declaration_of_text(text)
         pools = [each for each in self.declaration.operators.values() if each.actuator]
@@ -111,6 +112,11 @@ class DeclaredRig:
         progress = {"rows_per_second": 12.0, "busy_share": 0.6, "batch_seconds": 1.5}
         for job in ("clean", "score"):
             (self.folder / f"{job}.json").write_text(json.dumps(progress))
+
+    def read(self, name, address, command):
+        """Redis: lengths of queues, and workers that are registered."""
+        kind, key = command
+        return {"LLEN": 24, "SCARD": self.pools.get(key.rpartition(":")[2])}[kind]
 
     def run(self, arguments):
         self.call(" ".join(arguments))

@@ -519,6 +519,7 @@ def test_the_library_has_examples_of_each_kind_of_sensor_and_call():
     for each in (
         "promql:",
         "sql:",
+        "redis:",
         "json:",
         "file:",
         "http:",
