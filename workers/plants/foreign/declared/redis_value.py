@@ -76,9 +76,10 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
     if kind == "GET":
         found = cast(bytes, server.getrange(rest[0], 0, LONGEST_NUMBER))
         return found.decode(errors="replace") or None
-    if kind == "HGET" and cast(int, server.hstrlen(rest[0], rest[1])) > LONGEST_NUMBER:
+    if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > LONGEST_NUMBER:
         raise PlantConfused(f"{name}: {rest[0]} {rest[1]} holds no number.")
-    found = server.execute_command(*command)
+    untyped: Any = server
+    found = untyped.execute_command(*command)
     return found.decode(errors="replace") if isinstance(found, bytes) else found
 
 
