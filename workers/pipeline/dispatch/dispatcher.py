@@ -7,6 +7,7 @@ and by `admit_events_per_batch`.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +35,9 @@ BURST_SECONDS = 1.0
 # that is short beside the one in which they wait for late ones anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
 LEAST_GATHERING_SECONDS, MOST_GATHERING_SECONDS = 0.5, 2.0
+# Between two looks; while whole pieces come, and so long after one, shorter.
+BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.05, 0.2
+BUSY_SECONDS = 1.0
 
 log = logging.getLogger("weir.pipeline")
 
@@ -67,6 +71,7 @@ class Dispatcher:
         self._down_since: dict[str, float] = {}
         self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
         self._dispatched_at = -MOST_GATHERING_SECONDS
+        self._busy_until = -math.inf
         self._allowance: float | None = None
         self._trickle = AntiStallAdmission()
         self._trimmed: dict[str, str] = {}
@@ -76,6 +81,11 @@ class Dispatcher:
         self.admitted_events = 0
         self.stall_reason: str | None = None
         self.skipped: tuple[str, ...] = ()
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait until the next step."""
+        return BUSY_PAUSE_SECONDS if self._monotonic() < self._busy_until else CALM_PAUSE_SECONDS
 
     def step(self, full: bool = False) -> int:
         """One dispatch, when there is something new; how many events. `stall_reason` then says why
@@ -153,6 +163,8 @@ class Dispatcher:
         self.cursor, self._unheard = end, None
         events = sum(each.events for each in assignments.values())
         self.admitted_events += events
+        if events >= LEAST_PIECE_EVENTS:
+            self._busy_until = now + BUSY_SECONDS
         return events
 
     def _recall(self) -> None:

@@ -32,7 +32,6 @@ from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
 
 INTRA, INTER = TIERS = ("intra-event", "inter-event")
-DISPATCH_SECONDS = 0.1
 # How long a query's source waits for something to do; what stops a query waits for it.
 SOURCE_WAIT_SECONDS = 0.5
 STOPPING_SECONDS = 10.0
@@ -54,7 +53,6 @@ class Running:
         status: StatusBoard,
         trigger_seconds: float,
         patience_seconds: float = PATIENCE_SECONDS,
-        dispatch_seconds: float = DISPATCH_SECONDS,
         tiers: tuple[str, ...] = TIERS,
         one_at_a_time: bool = False,
     ) -> None:
@@ -82,9 +80,7 @@ class Running:
         self._failure: Exception | None = None
         self._works: list[BatchWork] = []
         self._queries: list[StreamingQuery] = []
-        self._thread = threading.Thread(
-            target=self._dispatch, args=(dispatch_seconds,), name="dispatcher", daemon=True
-        )
+        self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
         try:
             self._start(tiers)
         except BaseException:
@@ -139,9 +135,9 @@ class Running:
         if self._one_at_a_time:
             _await_sources(query, self._sources_by)
 
-    def _dispatch(self, pause_seconds: float) -> None:
+    def _dispatch(self) -> None:
         """The dispatcher's thread. A server that is away is tried again; anything else ends the run."""
-        while not self._ending.wait(pause_seconds):
+        while not self._ending.wait(self._dispatcher.pause_seconds):
             try:
                 events = self._dispatcher.step(self.outbox.is_full)
                 dispatcher = self._dispatcher

@@ -159,6 +159,18 @@ def test_a_few_events_are_gathered_and_many_are_not(dispatcher, publish, times):
     assert dispatcher.step() == 5_000
 
 
+def test_it_looks_often_while_much_comes_and_seldom_else(dispatcher, publish, times):
+    calm = dispatcher.pause_seconds
+    publish(100)
+    dispatcher.step()
+    assert dispatcher.pause_seconds == calm
+    publish(5_000)
+    dispatcher.step()
+    assert dispatcher.pause_seconds < calm / 2
+    times.now += 1.0
+    assert dispatcher.pause_seconds == calm
+
+
 def test_a_few_events_wait_little_of_what_they_wait_for_late_ones():
     assert [gathering_seconds(lateness) for lateness in (0.0, 2.5, 5.0, 60.0)] == [0.5, 1.0, 2.0, 2.0]
 
