@@ -1,0 +1,162 @@
+"""The page of docs that says how fast Weir is: made of one run of every bench, `bin/performance FILE`.
+
+FILE is what `manage.py bench --all --json` has put out, or several of them: of a bench that stands in two,
+the last counts. Nothing on the page is typed by hand but what each row is.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BAR, FULL = "█", 8  # a full bar: the target is just reached
+MOST_BARS = 2 * FULL
+HEAD = """# How fast it is
+
+Every figure was measured by `manage.py bench --all --json` on {machine}.
+`bin/performance` has made this page of it. Others' figures are of the same run, but for those that say *published*.
+The bar shows a figure against its target: eight blocks are the target, and more blocks are better, also where
+little of a thing is wanted. A row without a target has none yet.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line: a figure, its target, and a peer of the same bench. less: whether a small figure is good."""
+
+    what: str
+    bench: str
+    figure: str
+    unit: str
+    target: float | None = None
+    less: bool = False
+    peer: tuple[str, str] | None = None  # its name, and its key
+
+
+SPARK = ("Spark alone", "spark_parquet_same_sql_events_per_second")
+SECTIONS: Mapping[str, tuple[Row, ...]] = {
+    "The pipeline": (
+        Row("rules alone", "pipeline", "stateless_events_per_second", "events/s", 1e6, peer=SPARK),
+        Row("rules and patterns", "pipeline", "both_tiers_events_per_second", "events/s", 450e3),
+        Row("patterns, 200 keys", "pipeline", "matcher_200_keys_events_per_second", "events/s"),
+        Row("patterns, 10,000 keys", "pipeline", "matcher_10000_keys_events_per_second", "events/s"),
+        Row("event to complex event, half", "pipeline", "event_to_alert_p50_seconds", "s", 0.25, True),
+        Row("event to complex event, 95 %", "pipeline", "event_to_alert_p95_seconds", "s", 0.5, True),
+        Row(
+            "the matcher, one thread, 200 keys",
+            "matcher",
+            "events_per_second_200_keys",
+            "events/s",
+            peer=("plain Python", "plain_python_events_per_second"),
+        ),
+        Row(
+            "the matcher, one thread, 10,000 keys",
+            "matcher",
+            "events_per_second_10000_keys",
+            "events/s",
+            peer=("Bytewax, published", "bytewax_in_memory_most_events_per_second"),
+        ),
+    ),
+    "Queues and workers": (
+        Row("publish columns", "segment", "publish_columnar_events_per_second", "events/s"),
+        Row("publish JSON lines", "segment", "publish_json_lines_events_per_second", "events/s", 1.2e6),
+        Row(
+            "publish to one node",
+            "segment",
+            "publish_one_node_bytes_per_second",
+            "B/s",
+            peer=("XADD alone", "xadd_ready_made_bytes_per_second"),
+        ),
+        Row(
+            "two workers",
+            "segment",
+            "worker_events_per_second",
+            "events/s",
+            2e6,
+            peer=("XREADGROUP alone", "xreadgroup_raw_events_per_second"),
+        ),
+        Row("HTTP, JSON lines, a core", "ingest", "json_per_processor_second", "events/s", 300e3),
+        Row("HTTP, Arrow, a core", "ingest", "arrow_per_processor_second", "events/s", 300e3),
+        Row("the splitter, a block", "splitter", "us_per_block", "µs", 2.0, True),
+        Row("a burst: share of the pool used", "burst", "pool_share", "", 0.9),
+        Row("a burst: others wait", "burst", "others_lag_seconds", "s", 5.0, True),
+    ),
+    "Control": (
+        Row("a tick of a loop", "tick", "tick_seconds", "s", 0.05, True),
+        Row("rebalancing, 1000 nodes", "rebalancing", "large_below-busy_seconds", "s", 1.0, True),
+        Row("tasks for 300 operators", "parallelism", "one_path_seconds", "s", 0.05, True),
+        Row("shedding, 10,000 types, 100 patterns", "shedding", "10000x100x100", "s", 0.05, True),
+        Row("regulator of 64 replicas", "lqr", "n64_seconds", "s", 0.02, True),
+        Row("a large plant's snapshot, published", "snapshot", "publish_seconds", "s"),
+    ),
+    "The console": (
+        Row("1,000 sockets, 95 % hear within", "fanout", "p95_seconds", "s", 0.25, True),
+        Row("a change reaches the browser, 95 %", "page", "change_to_browser_p95_seconds", "s", 1.5, True),
+        Row("pages of an overloaded host, 95 %", "overload", "person_p95_seconds", "s", 1.0, True),
+        Row("a million entries, slowest filter", "ledger", "slowest_filter_seconds", "s", 0.3, True),
+        Row("any instant of the past, 95 %", "timeline", "read_p95_seconds", "s", 0.2, True),
+    ),
+    "A plant": (
+        Row("page after ./run", "first_minutes", "calm_page_seconds", "s", 4.0, True),
+        Row("pipeline live after ./run", "first_minutes", "calm_live_seconds", "s", 15.0, True),
+        Row("idle: processor", "page", "idle_cores", "cores", 0.35, True),
+        Row("idle: memory", "page", "idle_memory_bytes", "B", 2.5e9, True),
+    ),
+}
+
+
+def page(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Raises ValueError where no bench of any row is there."""
+    benches: dict[str, Mapping[str, Any]] = {}
+    for document in documents:
+        for bench in document.get("benches", [document]):
+            benches[bench["name"]] = bench
+    known = [bench["machine"] for bench in benches.values()]
+    if not known:
+        raise ValueError("there is no bench in it")
+    lines = [HEAD.format(machine=_machine(known))]
+    for title, rows in SECTIONS.items():
+        if found := [_line(row, benches[row.bench]) for row in rows if _has(row, benches)]:
+            lines += [f"## {title}\n", "| What | Measured | Target | Beside it | |", "|---|---|---|---|---|"]
+            lines += [*found, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
+    return row.figure in benches.get(row.bench, {}).get("figures", {})
+
+
+def _machine(known: list[Mapping[str, Any]]) -> str:
+    loads = [each["load1"] for each in known]
+    memory = known[0]["memory_bytes"] / 2**30
+    first, load = known[0], f"{min(loads):.1f} to {max(loads):.1f}"
+    return f"{first['cores']} cores\n({memory:.0f} GiB, {first['system']}, Python {first['python']}, load {load})"
+
+
+def _line(row: Row, bench: Mapping[str, Any]) -> str:
+    value = float(bench["figures"][row.figure])
+    target, beside, bar = "", "", ""
+    if row.target is not None:
+        target = f"{'≤' if row.less else '≥'} {human(row.target, row.unit)}"
+        reached = row.target / max(value, 1e-12) if row.less else value / row.target
+        bar = BAR * max(1, round(FULL * min(reached, MOST_BARS / FULL)))
+    if row.peer is not None and row.peer[1] in bench["peers"]:
+        beside = f"{row.peer[0]}: {human(float(bench['peers'][row.peer[1]]), row.unit)}"
+    return f"| {row.what} | {human(value, row.unit)} | {target} | {beside} | {bar} |"
+
+
+def human(value: float, unit: str) -> str:
+    """Three digits, with the unit's own prefix."""
+    space = "" if unit.startswith("B") else " "  # 3 MB, 3 M events
+    for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if unit not in ("s", "µs") else ():
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{space}{unit}".rstrip()
+    if unit == "s" and 0 < value < 0.1:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} {unit}".rstrip()
+
+
+if __name__ == "__main__":
+    print(page(json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]), end="")
