@@ -16,8 +16,8 @@ MOST_BARS = 2 * FULL
 HEAD = """# How fast it is
 
 Every figure was measured by `manage.py bench --all --json` on {machine}.
-`bin/performance` has made this page of it. Others' figures are of the same run, but for those that say *published*.
-The bar shows a figure against its target: eight blocks are the target, and more blocks are better, also where
+`bin/performance` has made this page of it. Others' figures are of the same run, but for those that say
+*published*. The bar shows a figure against its target: eight blocks are the target, and more blocks are better, also where
 little of a thing is wanted. A row without a target has none yet.
 """
 
@@ -131,8 +131,8 @@ def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
 def _machine(known: list[Mapping[str, Any]]) -> str:
     loads = [each["load1"] for each in known]
     memory = known[0]["memory_bytes"] / 2**30
-    first, load = known[0], f"{min(loads):.1f} to {max(loads):.1f}"
-    return f"{first['cores']} cores\n({memory:.0f} GiB, {first['system']}, Python {first['python']}, load {load})"
+    first, load = known[0], f"load {min(loads):.1f} to {max(loads):.1f}"
+    return f"{first['cores']} cores\n({memory:.0f} GiB, {first['system']}, Python {first['python']}, {load})"
 
 
 def _line(row: Row, bench: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ def test_every_figure_is_one_that_its_bench_knows():
 @pytest.mark.parametrize(
     ("value", "unit", "words"),
     [
-        (1_234_567, "events/s", "1.23 Mevents/s"),
+        (1_234_567, "events/s", "1.23 M events/s"),
         (0.0123, "s", "12.3 ms"),
         (2.4e9, "B", "2.4 GB"),
         (0.9, "", "0.9"),
