@@ -17,8 +17,8 @@ HEAD = """# How fast it is
 
 Every figure was measured by `manage.py bench --all --json` on {machine}.
 `bin/performance` has made this page of it. Others' figures are of the same run, but for those that say
-*published*. The bar shows a figure against its target: eight blocks are the target, and more blocks are better, also where
-little of a thing is wanted. A row without a target has none yet.
+*published*. The bar shows a figure against its target: eight blocks are the target, and more blocks are
+better, also where little of a thing is wanted. A row without a target has none yet.
 """
 
 
