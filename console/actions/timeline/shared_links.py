@@ -28,13 +28,15 @@ SALT = "weir.shared-link"
 MOST_HOURS = 168.0
 MOST_OPEN = 200
 LONGEST_REASON = 500
+RETAINED = timedelta(days=90)  # after its end; the audit tells of it for longer
 
 
 @transaction.atomic
 def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetime) -> SharedLink:
-    """A link to an instant that is kept, which ends after so many hours."""
+    """A link to an instant that is kept, which ends after so many hours. Those long over are forgotten."""
     demand(actor, "link.make")
     _check(at, hours, reason.strip(), now)
+    SharedLink.objects.filter(expires_at__lt=now - RETAINED).delete()
     link = SharedLink.objects.create(
         at=at,
         reason=reason.strip(),

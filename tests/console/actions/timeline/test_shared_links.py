@@ -236,3 +236,12 @@ def test_the_same_by_the_api(kept, browsers):
     assert operator.get("/api/v1/shared-links").json()["links"] == []
     missing = operator.post("/api/v1/shared-links/9/end", {"reason": "x"}, content_type="application/json")
     assert missing.status_code == 404
+
+
+def test_links_that_are_long_over_are_forgotten_and_stay_in_the_audit(kept):
+    old, ended = shared(), shared()
+    shared_links.end(OPERATOR, ended, reason="enough", now=timezone.now())
+    SharedLink.objects.filter(pk=old.pk).update(expires_at=timezone.now() - shared_links.RETAINED)
+    new = shared()
+    assert set(SharedLink.objects.values_list("pk", flat=True)) == {ended.pk, new.pk}
+    assert AuditEntry.objects.filter(action="link.make").count() == 3
