@@ -72,13 +72,13 @@ export function model(snapshot, name, row, chosen) {
   return { boxes, links: made, levels };
 }
 
-/** What does not move shows what it did last: hatched, under the word of the application's own state. */
+/** What does not move shows what it did last: hatched, and the word of the application's own state in place of its share. */
 function markOld(state, boxes, made) {
   for (const box of boxes) {
     box.stale = true;
     if (box.state) {
       box.state = state.sign ?? "UNKNOWN";
-      box.lines = [...box.lines.slice(0, -1), [state.word, box.lines.at(-1)[1]]];
+      box.lines = [...box.lines.slice(0, -1), [state.word, ""]];
     }
   }
   for (const link of made) Object.assign(link, { old: true, state: null });

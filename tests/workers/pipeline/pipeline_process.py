@@ -92,7 +92,7 @@ class Running:
 
     def kill(self, everything: bool) -> int:
         """kill -9; returns the last batch it told of."""
-        batch = self.status()["batch"]
+        batch = self.status().get("batch") or 0
         if everything:
             os.killpg(self.process.pid, signal.SIGKILL)
         else:
