@@ -1,10 +1,13 @@
 """Times between completions on a host: what counts, what does not, and what is not known yet."""
 
+import statistics
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queues import keys
+from tests.workers.pool.simulated_host import SimulatedHost
 from workers.pool.completions import CompletionReporter, note
 from workers.pool.departures import (
     BEGAN,
@@ -47,8 +50,18 @@ def test_a_full_pool_completes_what_its_slots_complete_together():
     found = workers.settled(START + 20)
     assert found["per_second"] == pytest.approx(4 * 5 / 0.1, rel=0.02)
     assert found["full_seconds"] == pytest.approx(10.0 - WARM_UP_SECONDS, rel=0.02)
-    # Cut about each eighth of a second, and not at each completion.
-    assert 30 <= found["seq"] <= 100
+    # Cut after some rounds of the slots, and not at each completion.
+    assert 25 <= found["seq"] <= 100
+
+
+@pytest.mark.parametrize(("slots", "call_seconds"), [(4, 5.0), (7, 0.3), (3, 1.0)])
+def test_samples_of_calls_that_take_about_as_long_are_about_alike(slots, call_seconds):
+    """So few of them are enough: whole rounds of the slots are counted, and no parts of one."""
+    host = SimulatedHost(slots, slots, call_seconds, calls=2)
+    host.run(100 * call_seconds)
+    found = list(host.departures.recent)
+    assert len(found) >= 20
+    assert statistics.pstdev(found) <= 0.12 * statistics.mean(found)
 
 
 def test_time_in_which_a_slot_has_nothing_to_do_counts_for_nothing():
