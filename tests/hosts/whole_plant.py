@@ -115,8 +115,10 @@ class WholePlant:
         elif kind in ("control", "jobs"):
             self.join(kind, host)
         elif kind == "beat":
-            beat = (self.program("celery"), "--app", "console.beat", "beat")
-            self.start("console", name, *beat, "--loglevel", "WARNING")
+            # A version before may have the workers' application alone.
+            app = "console.beat" if (self.code / "console" / "beat.py").exists() else "console.celery"
+            beat = (self.program("celery"), "--app", app, "beat", "--loglevel", "WARNING")
+            self.start("console", name, *beat)
         elif kind == "web":
             address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
             uvicorn = (self.program("uvicorn"), "console.asgi:application")
