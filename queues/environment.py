@@ -315,8 +315,8 @@ PIPELINE_APPLICATION = Folder(
 )
 PIPELINE_TRIGGER_SECONDS = Seconds(
     "WEIR_PIPELINE_TRIGGER_SECONDS",
-    "a batch begins this long after the one before, or when that one ends",
-    "0.5",
+    "a batch begins this long after the one before, or when that one ends, and there is something to work",
+    "0.1",
 )
 PIPELINE_PATIENCE_SECONDS = Seconds(
     "WEIR_PIPELINE_PATIENCE_SECONDS", "how long a planned batch waits for a node that went away", "30"
