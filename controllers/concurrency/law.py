@@ -126,11 +126,7 @@ def _decided(parameters: Values, memory: Memory, seen: Values) -> tuple[Memory, 
             return _moved_into_range(parameters, memory)
         if threads != memory.threads:
             return _refused(parameters, memory, threads, seen["trouble"])
-    walking = _walking(parameters, memory, seen)
-    if walking.threads != memory.threads:
-        why = "another host explores, and hosts that share a resource walk up together"
-        return walking, _act(walking, "base", _set(walking.threads, why, before=threads), None)
-    memory = walking
+    memory = _walking(parameters, memory, seen)
     # What a pool without threads has finished, threads before it began: it measures nothing.
     finished = seen["interdeparture_seconds"] if threads else []
     memory = replace(memory, sample=memory.sample.with_more(finished), refused=0)
@@ -163,14 +159,13 @@ def _shares(parameters: Values, seen: Values) -> bool:
 
 
 def _walking(parameters: Values, memory: Memory, seen: Values) -> Memory:
-    """The memory, with a search as a walk where others explore, too. It begins as everybody's does, w fewer
-    threads than there are: who went on from a probe's threads kept them, and left the others little.
-    """
+    """The memory, with a search that has just begun as a walk where others explore, too."""
     search = memory.exploration
     if not isinstance(search, CurveSearch) or search.phase == "steady" or not _shares(parameters, seen):
         return memory
-    walk = tcc.exploring_from(parameters, search.threads, search.steps)
-    return replace(memory, exploration=walk, sample=ThroughputSample())
+    return replace(
+        memory, exploration=Cycle("base", search.threads, steps=search.steps), sample=ThroughputSample()
+    )
 
 
 def _called(memory: Memory, seen: Values) -> bool:

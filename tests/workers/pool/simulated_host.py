@@ -1,4 +1,4 @@
-"""A worker host without processes: slots that call a service of limited capacity, on a clock of its own.
+"""Worker hosts without processes: slots that call a service of limited capacity, on a clock of its own.
 
 Each slot takes one short-lived worker after the other; a worker makes so many calls of so many events. What
 it notes goes to the real `Departures`, as it would through the host's stream.
@@ -7,6 +7,7 @@ it notes goes to the real `Departures`, as it would through the host's stream.
 import heapq
 import random
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
@@ -16,16 +17,53 @@ DISPATCH_SECONDS = 0.01
 
 @dataclass
 class Worker:
-    """Of one slot: when it began, the calls it has still to make, what is done."""
+    """Of one slot: the calls it has still to make, what is done."""
 
     slot: int
     left: int
     done: list[WorkerNote] = field(default_factory=list)
 
 
+class SimulatedService:
+    """`capacity` calls are served at once, each in `seconds` give or take `spread`. Its clock is that of all
+    hosts that call it.
+    """
+
+    def __init__(self, capacity: int, seconds: float, spread: float = 0.1, seed: int = 1) -> None:
+        self.capacity, self.seconds, self.spread = capacity, seconds, spread
+        self.now, self.chance, self._serial, self._served = 0.0, random.Random(seed), 0, 0
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def plan(self, seconds: float, act: Callable[[], None]) -> None:
+        self._serial += 1
+        heapq.heappush(self._agenda, (self.now + seconds, self._serial, act))
+
+    def until(self, at: float) -> None:
+        while self._agenda and self._agenda[0][0] <= at:
+            self.now, _, act = heapq.heappop(self._agenda)
+            act()
+        self.now = at
+
+    def call(self, answered: Callable[[], None]) -> None:
+        if self._served >= self.capacity:
+            self._waiting.append(answered)
+            return
+        self._served += 1
+
+        def end() -> None:
+            self._served -= 1
+            while self._waiting and self._served < self.capacity:  # it may have grown meanwhile
+                self.call(self._waiting.popleft())
+            answered()
+
+        self.plan(self.seconds * self.chance.uniform(1 - self.spread, 1 + self.spread), end)
+
+
 class SimulatedHost:
-    """`capacity` calls are served at once, each in `service_seconds` give or take `spread`. Without
-    `has_work` no further worker begins."""
+    """`slots` processes that call a service, their own or the one given. Without `has_work` no further
+    worker begins.
+    """
 
     def __init__(
         self,
@@ -35,17 +73,18 @@ class SimulatedHost:
         calls: int = 5,
         events: int = 8,
         spread: float = 0.1,
+        service: SimulatedService | None = None,
     ) -> None:
-        self.capacity, self.service_seconds = capacity, service_seconds
-        self.calls, self.events, self.spread = calls, events, spread
-        self.now, self.chance, self.has_work = 0.0, random.Random(1), True
-        self.departures = Departures(slots, 0.0)
+        self.service = service or SimulatedService(capacity, service_seconds, spread)
+        self.calls, self.events, self.has_work = calls, events, True
+        self.departures = Departures(slots, self.service.now)
         self.slots: list[int] = []
-        self.wanted, self._names, self._serial = slots, 0, 0
-        self._agenda: list[tuple[float, int, str, Worker]] = []
-        self._waiting: deque[Worker] = deque()
-        self._served = 0
+        self.wanted, self._names = slots, 0
         self._fill()
+
+    @property
+    def now(self) -> float:
+        return self.service.now
 
     def resize(self, slots: int) -> None:
         """More begin at once; who is too many leaves at the end of its worker."""
@@ -53,45 +92,32 @@ class SimulatedHost:
         self._fill()
 
     def run(self, seconds: float) -> None:
-        """For so long; once a second the host looks at what was noted."""
-        end = self.now + seconds
-        while self.now < end:
-            self._until(min(end, self.now + 1.0))
-            self.departures.resized(len(self.slots), self.now)
-            self.departures.settle(self.now, self.slots)
+        run([self], seconds)
 
-    def _until(self, at: float) -> None:
-        while self._agenda and self._agenda[0][0] <= at:
-            self.now, _, kind, worker = heapq.heappop(self._agenda)
-            (self._begin if kind == "begin" else self._call_done)(worker)
-        self.now = at
+    def look(self) -> None:
+        """What the host does each second with what was noted."""
+        self.departures.resized(len(self.slots), self.now)
+        self.departures.settle(self.now, self.slots)
 
     def _fill(self) -> None:
         while len(self.slots) < self.wanted:
             self._names += 1
             self.slots.append(self._names)
-            self._plan(self.chance.uniform(0, DISPATCH_SECONDS), "begin", Worker(self._names, self.calls))
+            begin = self.service.chance.uniform(0, DISPATCH_SECONDS)
+            self._begin_after(begin, Worker(self._names, self.calls))
+
+    def _begin_after(self, seconds: float, worker: Worker) -> None:
+        self.service.plan(seconds, lambda: self._begin(worker))
 
     def _begin(self, worker: Worker) -> None:
         self.departures.add([WorkerNote(self.now, worker.slot, BEGAN)], self.now, worker.slot)
-        self._call(worker)
+        self.service.call(lambda: self._answered(worker))
 
-    def _call(self, worker: Worker) -> None:
-        if self._served >= self.capacity:
-            self._waiting.append(worker)
-            return
-        self._served += 1
-        seconds = self.service_seconds * self.chance.uniform(1 - self.spread, 1 + self.spread)
-        self._plan(seconds, "done", worker)
-
-    def _call_done(self, worker: Worker) -> None:
-        self._served -= 1
-        if self._waiting:
-            self._call(self._waiting.popleft())
+    def _answered(self, worker: Worker) -> None:
         worker.left -= 1
         worker.done.append(WorkerNote(self.now, worker.slot, DONE, self.events))
         if worker.left:
-            self._call(worker)
+            self.service.call(lambda: self._answered(worker))
         else:
             self._end(worker)
 
@@ -102,8 +128,14 @@ class SimulatedHost:
         if len(self.slots) > self.wanted:
             self.slots.remove(worker.slot)
         elif self.has_work:
-            self._plan(DISPATCH_SECONDS, "begin", Worker(worker.slot, self.calls))
+            self._begin_after(DISPATCH_SECONDS, Worker(worker.slot, self.calls))
 
-    def _plan(self, seconds: float, kind: str, worker: Worker) -> None:
-        self._serial += 1
-        heapq.heappush(self._agenda, (self.now + seconds, self._serial, kind, worker))
+
+def run(hosts: Sequence[SimulatedHost], seconds: float) -> None:
+    """For so long; once a second each host looks at what was noted."""
+    service = hosts[0].service
+    end = service.now + seconds
+    while service.now < end:
+        service.until(min(end, service.now + 1.0))
+        for host in hosts:
+            host.look()

@@ -57,7 +57,7 @@ def test_the_knee_is_found_within_a_step_and_two_minutes(control, capacity):
 def test_a_service_that_can_less_than_before_is_followed_at_once(control):
     run = Run(control, SimulatedHost(2, 8, 0.1))
     assert 7 <= run.until_rest(120.0) <= 9
-    run.host.capacity = 4
+    run.host.service.capacity = 4
     for _ in range(4):
         run.tick()
     assert 3 <= run.until_rest(120.0) <= 5
@@ -67,7 +67,7 @@ def test_a_service_that_can_less_than_before_is_followed_at_once(control):
 def test_a_service_that_can_more_is_followed_when_it_is_time_to_explore(control):
     run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=60.0)
     assert 3 <= run.until_rest(120.0) <= 5
-    run.host.capacity = 12
+    run.host.service.capacity = 12
     while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
         run.tick()
     first = run.until_rest(180.0)
@@ -79,7 +79,7 @@ def test_a_service_that_can_more_is_followed_when_it_is_time_to_explore(control)
 def test_a_service_that_can_more_is_noticed_by_a_trial_long_before_it_is_time(control):
     run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=3600.0)
     rested = run.until_rest(120.0)
-    run.host.capacity = 12
+    run.host.service.capacity = 12
     while Loop.objects.get().state["law"]["machine"]["phase"] == "steady":
         run.tick()
         assert run.seconds < 400

@@ -202,6 +202,15 @@ def test_hosts_leave_their_steady_state_together(control):
     assert joined.count() == 1
 
 
+def test_a_host_that_explores_for_the_first_time_knows_of_the_others_that_do():
+    others = {"law": "concurrency", "mode": "auto", "terms": {"epoch": 0}}
+    loops = {f"concurrency/jobs@{name}": {**others, "target": {"host": f"jobs@{name}"}} for name in "ab"}
+    here = {"at": 0.0, "hosts": {HOST: host_report()}, "loops": loops}
+    assert sensor({"host": "jobs@a"}, snapshot_of(here), None, 0.0).observation["epoch"] == 0
+    alone = {**here, "loops": {name: loop for name, loop in loops.items() if name.endswith("@a")}}
+    assert "epoch" not in sensor({"host": "jobs@a"}, snapshot_of(alone), None, 0.0).observation
+
+
 def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):
     plant.work(station(6))
     plant.tick()

@@ -32,8 +32,9 @@ MACHINES = ("a", "b", "c")
 # Long calls: three hosts and the service share this machine's cores, and must not be bound by them.
 SERVICE_SECONDS, CAPACITY = 0.3, 12
 BLOCK, BLOCKS_A_WORKER = 8, 2
-# Hosts that share a service walk up together, a step each until all have measured it (233 and 400 s seen).
-REST_SECONDS, GROWTH_SECONDS = 500.0, 800.0
+# Hosts that share a service walk up together, a step each until all have measured it (test_pools_share: 39 of
+# 40 within 402 s in virtual time, the other within 655).
+REST_SECONDS, GROWTH_SECONDS = 700.0, 800.0
 
 
 class Rig:
@@ -66,7 +67,8 @@ class Rig:
 
     def all_have_grown(self) -> bool:
         self.second()
-        return sum(self.sizes()) >= 2 * CAPACITY and alike(self.sizes())
+        """How alike they are then is a matter of chance too; see test_pools_share."""
+        return sum(self.sizes()) >= 2 * CAPACITY and max(self.sizes()) <= 4 * min(self.sizes())
 
     def sizes(self) -> list[int]:
         return [self.newest[f"jobs@{machine}"].observation["threads"] for machine in MACHINES]

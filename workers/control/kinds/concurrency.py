@@ -42,7 +42,7 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
         "threads": row.slots if row else 0,
         **_since(before, counters, done.recent_seconds),
         "steered": any(_is_of(loop, target) and loop.mode == Loop.Mode.AUTO for loop in loops),
-        **_if_known(epoch=_newest(loops, target), trouble=row.trouble if row else None),
+        **_if_known(epoch=_newest(loops, target), trouble=(row.trouble or None) if row else None),
     }
     known = {key: value for key, value in counters.items() if value is not None}
     return Sensed(observation, measured(target, snapshot, row, now_seconds), known)
@@ -73,7 +73,7 @@ def _is_of(loop: LoopStatus, target: Document) -> bool:
 
 
 def _if_known(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
