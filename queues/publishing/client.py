@@ -32,8 +32,6 @@ from queues.topology import QueueSpec, Topology
 FLUSH_BLOCKS = 32
 # Small enough that a node stores one flush while the next ones are gathered.
 FLUSH_BYTES = 2**20
-# While a node still takes the flush before, the next one goes on growing: so often is nobody waited for.
-GROWN = 4
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
 
@@ -286,8 +284,7 @@ class Publishing:
             flush = gathered.setdefault(node, [])
             flush.append(block)
             size_bytes[node] = size_bytes.get(node, 0) + block.size_bytes
-            fill = max(len(flush) / FLUSH_BLOCKS, size_bytes[node] / FLUSH_BYTES)
-            if fill >= GROWN or (fill >= 1 and not self._is_busy(node)):
+            if len(flush) >= FLUSH_BLOCKS or size_bytes[node] >= FLUSH_BYTES:
                 self._launch(node, gathered.pop(node))
                 size_bytes[node] = 0
         for node, flush in gathered.items():
@@ -309,10 +306,6 @@ class Publishing:
             if self._is_stuck:
                 return
             yield block, chosen.popleft()
-
-    def _is_busy(self, node: str) -> bool:
-        """Whether a flush to this node has not come back."""
-        return any(each == node and not future.done() for future, (each, _, _) in self._flights.items())
 
     def _launch(self, node: str, blocks: list[EncodedBlock]) -> None:
         while any(busy == node for busy, _, _ in self._flights.values()):
