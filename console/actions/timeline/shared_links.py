@@ -28,7 +28,7 @@ SALT = "weir.shared-link"
 MOST_HOURS = 168.0
 MOST_OPEN = 200
 LONGEST_REASON = 500
-RETAINED = timedelta(days=90)  # after its end; the audit tells of it for longer
+RETAINED = timedelta(days=90)  # after its end; the audit keeps it for longer
 
 
 @transaction.atomic

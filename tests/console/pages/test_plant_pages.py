@@ -321,7 +321,7 @@ def test_a_declaration_is_begun_from_an_example_and_the_line_of_what_is_wrong_is
     refused = administrator.post("/plants/attach", posted)
     assert refused.status_code == 422
     page = refused.content.decode()
-    assert 'data-wrong-line="3"' in page and "takes one of promql, sql, url, file" in page
+    assert 'data-wrong-line="3"' in page and "takes one of promql, sql, redis, url, file" in page
 
 
 def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_the_api(

@@ -34,6 +34,7 @@ SECRETS = {
         "WEIR_SECRET_NOMAD",
         "WEIR_SECRET_PROMETHEUS",
         "WEIR_SECRET_RABBITMQ",
+        "WEIR_SECRET_REDIS",
     )
 }
 KUBERNETES = (
