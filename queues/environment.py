@@ -315,7 +315,7 @@ PIPELINE_APPLICATION = Folder(
 )
 PIPELINE_TRIGGER_SECONDS = Seconds(
     "WEIR_PIPELINE_TRIGGER_SECONDS",
-    "a batch begins this long after the one before, or when that one ends, and there is something to work",
+    "from the start of a batch to that of the next, at least; it starts when there is something to work",
     "0.1",
 )
 PIPELINE_PATIENCE_SECONDS = Seconds(

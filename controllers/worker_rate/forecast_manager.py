@@ -147,9 +147,8 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
 def _relief(
     parameters: Values, before: Manager, observation: Values
 ) -> tuple[float | None, float | None, bool]:
-    """Of a TOOBUSY node, until it has recovered: workers per interval that it gets; those that it is taken to
-    bear; whether it is TOOBUSY still. As a sender does that has lost packets (Jacobson 1988): fast up to what
-    was borne before, and step by step beyond it.
+    """(cap, borne, is_toobusy) of the manager; None while no node is relieved. As a sender that has lost packets
+    (Jacobson 1988): fast up to what was borne before, and step by step beyond it.
     """
     if observation.get("node_state") == TOOBUSY:
         ran = max(before.executed, before.rate, float(observation["started"]))
@@ -161,9 +160,9 @@ def _relief(
         return None, None, False
     # Step by step: all that had to wait at once would make the node TOOBUSY again.
     raised = max(min(2 * before.cap, before.borne or 0.0), before.cap * parameters["raise_factor"])
-    return (
-        (float(raised), before.borne, False) if raised < parameters["maximum_rate"] else (None, None, False)
-    )
+    if raised >= parameters["maximum_rate"]:
+        return None, None, False
+    return float(raised), before.borne, False
 
 
 def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:

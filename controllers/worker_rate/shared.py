@@ -21,7 +21,7 @@ class Manager:
     `rate` [workers/interval], `carry` (a fraction of a worker) and `history` (queue lengths) are both
     methods'; the rest is the forecast's: `arrivals` (None before two lengths are known), `executed`
     [workers/interval] the pool's pace, `cap` [workers/interval] while a TOOBUSY node is relieved, else None,
-    `borne` what the node is taken to bear, `is_toobusy` whether it was so at the last evaluation,
+    `borne` [workers/interval] what it bears by that, `is_toobusy` whether it was at the last evaluation,
     `waited_seconds` since a worker started while events wait, and `pledged` [events], what workers that are
     under way will take.
     """

@@ -72,7 +72,7 @@ export function model(snapshot, name, row, chosen) {
   return { boxes, links: made, levels };
 }
 
-/** What does not move shows what it did last: hatched, and the word of the application's own state in place of its share. */
+/** What does not move shows what it did last, hatched; the word of the application's state stands in place of the share. */
 function markOld(state, boxes, made) {
   for (const box of boxes) {
     box.stale = true;

@@ -35,7 +35,7 @@ BURST_SECONDS = 1.0
 # that is short beside the one in which they wait for late ones anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
 LEAST_GATHERING_SECONDS, MOST_GATHERING_SECONDS = 0.5, 2.0
-# Between two looks; while whole pieces come, and so long after one, shorter.
+# Between two steps: short while many events come, which is so for BUSY_SECONDS after a dispatch of many.
 BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.05, 0.2
 BUSY_SECONDS = 1.0
 
@@ -43,7 +43,7 @@ log = logging.getLogger("weir.pipeline")
 
 
 def gathering_seconds(lateness_seconds: float) -> float:
-    """How long a few events wait for more, where they wait `lateness_seconds` for late ones anyway."""
+    """How long a few events wait for more, where event time waits `lateness_seconds` for late ones anyway."""
     share = GATHERING_SHARE_OF_LATENESS * lateness_seconds
     return min(MOST_GATHERING_SECONDS, max(LEAST_GATHERING_SECONDS, share))
 
@@ -70,8 +70,7 @@ class Dispatcher:
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
         self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
-        self._dispatched_at = -MOST_GATHERING_SECONDS
-        self._busy_until = -math.inf
+        self._dispatched_at = self._busy_until = -math.inf
         self._allowance: float | None = None
         self._trickle = AntiStallAdmission()
         self._trimmed: dict[str, str] = {}

@@ -23,6 +23,7 @@ from workers.pipeline.inter_event.combining import Combined, Outstanding, barrie
 from workers.pipeline.tiers.result_queue import ResultQueue
 
 NO_ROWS = "nothing int"
+MOST_ASSIGNMENTS = 64  # of a batch
 
 
 class _Planner(DataSourceStreamReader):
@@ -56,7 +57,9 @@ class _Planner(DataSourceStreamReader):
 
 
 class AssignmentSource(DataSource):
-    """Options: control (URL of the control server), application, replica; wait_seconds, for something new."""
+    """Options: control (URL of the control server), application, replica; wait_seconds (without it 0): how long
+    the answer waits for something to plan.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -82,8 +85,10 @@ class AssignmentReader(_Planner):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """As many assignments as make a batch, at least one; `start` when there is none."""
         dispatches = Dispatches(self._control, self._application)
-        dispatches.await_after(self._replica, start["tick"], self._wait_seconds)
-        waiting = dispatches.after(self._replica, start["tick"], 64)
+        waiting = dispatches.after(self._replica, start["tick"], MOST_ASSIGNMENTS)
+        if not waiting and self._wait_seconds:
+            dispatches.await_after(self._replica, start["tick"], self._wait_seconds)
+            waiting = dispatches.after(self._replica, start["tick"], MOST_ASSIGNMENTS)
         taken, events = 0, 0
         for each in waiting:
             events += each.events
@@ -94,7 +99,7 @@ class AssignmentReader(_Planner):
 
 
 class ResultSource(DataSource):
-    """Options: control, application, replicas (by commas), controls (JSON, the defaults) and wait_seconds."""
+    """Options: control, application, replicas (comma separated), controls (JSON, the defaults); wait_seconds."""
 
     @classmethod
     def name(cls) -> str:
