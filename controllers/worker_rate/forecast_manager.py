@@ -147,8 +147,8 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
 def _relief(
     parameters: Values, before: Manager, observation: Values
 ) -> tuple[float | None, float | None, bool]:
-    """(cap, borne, is_toobusy) of the manager; None while no node is relieved. As a sender that has lost packets
-    (Jacobson 1988): fast up to what was borne before, and step by step beyond it.
+    """(cap, borne, is_toobusy) of the manager; None while no node is relieved. As a sender that has lost
+    packets (Jacobson 1988): fast up to what was borne before, and step by step beyond it.
     """
     if observation.get("node_state") == TOOBUSY:
         ran = max(before.executed, before.rate, float(observation["started"]))

@@ -96,7 +96,7 @@ PARAMETERS = (
     Parameter(
         "raise_factor",
         "factor",
-        "thesis: the rate times this when the upper limit is passed. forecast: how the cap of a node that was TOOBUSY rises.",
+        "thesis: the rate times this when the upper limit is passed. forecast: how a cap rises.",
         1.2,
         1.0,
         10.0,

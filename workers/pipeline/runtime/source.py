@@ -57,8 +57,8 @@ class _Planner(DataSourceStreamReader):
 
 
 class AssignmentSource(DataSource):
-    """Options: control (URL of the control server), application, replica; wait_seconds (without it 0): how long
-    the answer waits for something to plan.
+    """Options: control (URL of the control server), application, replica; wait_seconds (0 if not given): how
+    long the answer waits for something to plan.
     """
 
     @classmethod
@@ -99,7 +99,9 @@ class AssignmentReader(_Planner):
 
 
 class ResultSource(DataSource):
-    """Options: control, application, replicas (comma separated), controls (JSON, the defaults); wait_seconds."""
+    """Options: control, application, replicas (comma separated), controls (JSON, the defaults) and
+    wait_seconds.
+    """
 
     @classmethod
     def name(cls) -> str:
