@@ -18,8 +18,10 @@ import redis
 from amqp.exceptions import AMQPError, NotFound
 from celery import Celery
 from kombu.exceptions import OperationalError
+from redis.connection import Connection, SSLConnection
 
 from workers.host import egress
+from workers.plants.foreign import redis_line
 from workers.plants.foreign.celery_app.outside import count_of
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.line import PlantClient
@@ -137,15 +139,13 @@ class RedisBroker:
         self._name, self._prefix = address.name, address.option("prefix")
         url, (user, password) = httpx.URL(address.url), login_of(address)
         is_tls, port = url.scheme in TLS, url.port or SCHEMES[url.scheme]
-        self._server = redis.Redis(
+        self._server = redis_line.client(
+            SSLConnection if is_tls else Connection,
             host=host_of(url.host, port, is_tls),
             port=port,
             db=_database(virtual_host_of(address)),
             username=user or None,
             password=password or None,
-            ssl=is_tls,
-            socket_timeout=TIMEOUT_SECONDS,
-            socket_connect_timeout=TIMEOUT_SECONDS,
         )
 
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:

@@ -18,11 +18,10 @@ from typing import Any, cast
 import redis
 
 from queues.errors import BadInput
+from workers.plants.foreign import redis_line
 from workers.plants.plant import PlantConfused, PlantSilent
 
-READ_SECONDS = 2.0
 LONGEST_NUMBER = 100
-SCHEMES = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://")
 # Each with the number of words behind it.
 COMMANDS: Mapping[str, int] = {
     "LLEN": 1,
@@ -56,18 +55,14 @@ def one_number(name: str, address: str, command: Sequence[str]) -> Any:
     """What the server answers; None where nothing is there. `name` stands in what is said, never the address:
     it holds a password. Raises PlantSilent and PlantConfused.
     """
-    if not address.startswith(SCHEMES):
-        raise PlantConfused(f"{name} holds no address that begins with redis:// or rediss://.")
-    try:
-        # A connection for each look: sensors are few, and a server that moved is found again.
-        with redis.Redis.from_url(
-            address, socket_timeout=READ_SECONDS, socket_connect_timeout=READ_SECONDS, retry=None
-        ) as server:
+    # A connection for each look: sensors are few, and a server that moved is found again.
+    with redis_line.client_of(name, address) as server:
+        try:
             return _answer(name, server, command)
-    except (redis.ConnectionError, redis.TimeoutError) as error:
-        raise PlantSilent(f"{name}: the server can't be asked ({_said(error, address)}).") from None
-    except (redis.RedisError, ValueError) as error:
-        raise PlantConfused(f"{name}: {_said(error, address)}.") from None
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise PlantSilent(f"{name}: the server can't be asked ({redis_line.said(error)}).") from None
+        except redis.RedisError as error:
+            raise PlantConfused(f"{name}: {redis_line.said(error)}.") from None
 
 
 def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
@@ -81,9 +76,3 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
     untyped: Any = server
     found = untyped.execute_command(*command)
     return found.decode(errors="replace") if isinstance(found, bytes) else found
-
-
-def _said(error: Exception, address: str) -> str:
-    """A line of it, in which the address, which may have a password, does not stand."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return line.replace(address, "its address")[:300].rstrip(".")

@@ -1,7 +1,15 @@
 """Sensors that read in Redis: real servers, and the programs whose queues lie there."""
 
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
 import dramatiq
 import httpx
+import psutil
 import pytest
 import redis
 import rq
@@ -10,6 +18,7 @@ from huey import RedisHuey
 
 from queues.errors import BadInput
 from tests.waiting import until
+from workers.plants.foreign import redis_line
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
@@ -100,6 +109,69 @@ def test_the_address_comes_from_the_environment_and_stands_in_no_message(url):
     ):
         error = reading("LLEN list", address).error
         assert isinstance(error, kind) and "hunter2" not in str(error), address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "redis://me:hunter2/x@db:6379/0",
+        "redis://:hunter2#x@db",
+        "redis://hunter2/x@db",
+        "redis://hunter2?x@db",
+        "valkey://me:hunter2@db",
+        "redis://me:x@127.0.0.1:1?socket_timeout=hunter2",
+    ],
+)
+def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(address):
+    error = reading("LLEN list", address).error
+    assert isinstance(error, PlantConfused | PlantSilent) and "hunter2" not in str(error)
+
+
+@contextmanager
+def answering(answer: Iterator[bytes]) -> Iterator[str]:
+    """The address of a server that answers whatever it is asked with this, for as long as it is read."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1_000)
+                for piece in answer:
+                    connection.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+
+
+def drops() -> Iterator[bytes]:
+    yield b"$1000\r\n"
+    while True:
+        threading.Event().wait(0.1)
+        yield b"1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (itertools.chain([b"$10000000000\r\n"], itertools.repeat(b"1" * 65_536)), "more than 1048576 bytes"),
+        (
+            itertools.chain([b"*1000000000\r\n"], itertools.repeat(b":1\r\n" * 10_000)),
+            "more than 1048576 bytes",
+        ),
+        (drops(), "no whole answer within"),
+        (iter([b"what?\r\n"]), 'got "w" as reply type byte'),
+        (iter([]), "can't be asked"),
+    ],
+)
+def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, monkeypatch):
+    monkeypatch.setattr(redis_line, "TIMEOUT_SECONDS", 0.5)
+    before, began = psutil.Process().memory_info().rss, time.monotonic()
+    with answering(answer) as address:
+        error = reading("LLEN list", address).error
+    assert isinstance(error, PlantConfused | PlantSilent) and words in str(error)
+    assert time.monotonic() - began < 5
+    assert psutil.Process().memory_info().rss - before < 50e6
 
 
 def measured(example, sensor, address):

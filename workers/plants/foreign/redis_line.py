@@ -1,0 +1,120 @@
+"""A line to somebody else's Redis or Valkey, whose answers are bounded: redis-py holds one in memory until it is
+whole, takes as much as comes, and for as long as it comes.
+"""
+
+import socket
+import time
+from typing import Any, cast
+
+import redis
+from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
+
+from workers.plants.plant import PlantConfused
+
+TIMEOUT_SECONDS = 2.0
+MOST_BYTES = 2**20
+SCHEMES = ("redis://", "rediss://", "unix://")
+
+
+class _BoundedSocket:
+    """A socket on which, after each time that something was sent, MOST_BYTES come at most, and within
+    TIMEOUT_SECONDS. redis-py says the errors as its own.
+    """
+
+    def __init__(self, own: socket.socket) -> None:
+        self._own = own
+        self._begin()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def sendall(self, data: Any) -> None:
+        self._begin()
+        self._own.sendall(data)
+
+    def recv(self, size: int) -> bytes:
+        data = self._own.recv(size)
+        self._count(len(data))
+        return data
+
+    def recv_into(self, buffer: Any) -> int:
+        size = self._own.recv_into(buffer)
+        self._count(size)
+        return size
+
+    def _begin(self) -> None:
+        self._bytes, self._until = 0, time.monotonic() + TIMEOUT_SECONDS
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > MOST_BYTES:
+            raise OSError(f"its answer has more than {MOST_BYTES} bytes")
+        if time.monotonic() > self._until:
+            raise TimeoutError(f"its answer is not whole after {TIMEOUT_SECONDS:g} s")
+
+
+class _Bounded:
+    def _connect(self) -> _BoundedSocket:
+        return _BoundedSocket(cast(Any, super())._connect())
+
+
+class BoundedConnection(_Bounded, Connection):
+    """By TCP."""
+
+
+class BoundedTlsConnection(_Bounded, SSLConnection):
+    """By TLS."""
+
+
+class BoundedUnixConnection(_Bounded, UnixDomainSocketConnection):
+    """By a socket of this host."""
+
+
+_BOUNDED: dict[Any, Any] = {
+    Connection: BoundedConnection,
+    SSLConnection: BoundedTlsConnection,
+    UnixDomainSocketConnection: BoundedUnixConnection,
+}
+
+
+def client(connection: Any = Connection, **options: Any) -> redis.Redis:
+    """connection: the class of redis-py in whose place a bounded one comes. Close it, or use a context."""
+    pool = ConnectionPool(
+        connection_class=_BOUNDED[connection],
+        socket_timeout=TIMEOUT_SECONDS,
+        socket_connect_timeout=TIMEOUT_SECONDS,
+        retry=None,
+        **options,
+    )
+    return redis.Redis.from_pool(pool)
+
+
+def client_of(name: str, address: str) -> redis.Redis:
+    """`name` stands in what is said, and nothing of the address, with its password. Raises PlantConfused."""
+    if not address.startswith(SCHEMES):
+        raise PlantConfused(f"{name} holds no address that begins with redis:// or rediss://.")
+    try:
+        parse: Any = parse_url  # it brings no types
+        options: dict[str, Any] = dict(parse(address))
+        return client(options.pop("connection_class", Connection), **options)
+    except (ValueError, TypeError):
+        # Its message would say a piece of it.
+        raise PlantConfused(
+            f"{name} holds an address that can't be read; write / : @ ? and # of its password as %2F %3A %40 "
+            "%3F and %23."
+        ) from None
+
+
+def said(error: Exception) -> str:
+    """A line of redis-py's error: the server's own words, or why it can't be reached; without the host, which
+    is a piece of the password where an address is written wrongly.
+    """
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):
+        return f"no whole answer within {TIMEOUT_SECONDS:g} s"
+    if isinstance(cause, OSError):
+        return (cause.strerror or str(cause)).lower()[:200]
+    if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):
+        return "it ends the connection"
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line[:200].rstrip(".")
