@@ -1,5 +1,5 @@
-"""A line to somebody else's Redis or Valkey, whose answers are bounded: redis-py holds one in memory until it
-is whole, takes as much as comes, and for as long as it comes.
+"""A line to somebody else's Redis or Valkey, whose answers are bounded: redis-py holds one in memory until
+it is whole, takes as much as comes, and for as long as it comes.
 """
 
 import socket
