@@ -68,20 +68,21 @@ export function model(snapshot, name, row, chosen) {
     sinks(row),
   ];
   const state = snapshot.states?.[`application/${name}`], made = links(row, replicas, operators);
-  if (state?.stale) markOld(state, boxes.slice(1).flat(), made);
+  if (state?.sign && state.sign !== "NORMAL") markAs(state, boxes.slice(1).flat(), made);
   return { boxes, links: made, levels };
 }
 
-/** What does not move shows what it did last, hatched; the word of the application's state stands in place of the share. */
-function markOld(state, boxes, made) {
+/** Of an application that does not run no part is idle: the word of its state stands in place of each part's. Where it
+ * does not move, the parts show what they did last, hatched. */
+function markAs(state, boxes, made) {
   for (const box of boxes) {
-    box.stale = true;
+    box.stale = state.stale;
     if (box.state) {
-      box.state = state.sign ?? "UNKNOWN";
+      box.state = state.sign;
       box.lines = [...box.lines.slice(0, -1), [state.word, ""]];
     }
   }
-  for (const link of made) Object.assign(link, { old: true, state: null });
+  if (state.stale) for (const link of made) Object.assign(link, { old: true, state: null });
 }
 
 function sinks(row) {

@@ -107,6 +107,34 @@ def test_a_failed_pipeline_is_drawn_as_failed_and_its_replicas_are_not_idle(open
     expect(page.locator("section.figures")).to_have_attribute("data-stale", "")
 
 
+def starting_application(snapshot: Snapshot) -> None:
+    """It has worked nothing yet."""
+    calm(snapshot)
+    row = snapshot["pipeline"]["applications"]["performance"]
+    row["state"] = "starting"
+    for part in (*row["replicas"].values(), *row["operators"].values()):
+        part |= {"in_per_second": 0.0, "utilisation": 0.0}
+
+
+def test_no_part_of_an_application_that_starts_is_idle(open_page, observer):
+    page = open_page("/pipeline/")
+    live(page, observer)
+    observer.publish(starting_application)
+    expect(page.locator(".title [data-subject]")).to_have_text("Starting")
+    expect(page.locator("#pipeline-map .at-BUSY").first).to_contain_text("Starting")
+    expect(page.locator("#pipeline-map")).not_to_contain_text("Idle")
+    expect(page.locator("#pipeline-map .hatch")).to_have_count(0)
+
+
+def test_a_part_that_the_server_writes_no_more_leaves_no_empty_frame(open_page, observer):
+    page = open_page("/pipeline/")
+    live(page, observer)
+    rules = page.locator("#pipeline-rules")
+    expect(rules).to_be_visible()
+    rules.evaluate("(part) => part.replaceChildren()")  # as values/refresh.js does it
+    expect(rules).to_be_hidden()
+
+
 def test_the_figures_of_a_node_that_is_lost_are_marked_as_old(open_page, observer):
     page = open_page("/nodes/n2/")
     live(page, observer)
