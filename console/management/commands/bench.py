@@ -28,6 +28,7 @@ BENCHES = (
     "tick",
     "page",
     "first_minutes",
+    "idle",
     "jobs",
     "burst",
     "timeline",
