@@ -3,12 +3,12 @@ it is whole, takes as much as comes, and for as long as it comes.
 """
 
 import socket
-import time
 from typing import Any, cast
 
 import redis
 from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
 
+from workers.plants.foreign.answer_limit import AnswerLimit
 from workers.plants.plant import PlantConfused
 
 TIMEOUT_SECONDS = 2.0
@@ -17,56 +17,49 @@ SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 class _BoundedSocket:
-    """A socket on which, after each time that something was sent, MOST_BYTES come at most, and within
-    TIMEOUT_SECONDS. redis-py says the errors as its own.
-    """
+    """A socket on which, what comes after each time that something was sent is limited."""
 
-    def __init__(self, own: socket.socket) -> None:
-        self._own = own
-        self._begin()
+    def __init__(self, own: socket.socket, limit: AnswerLimit) -> None:
+        self._own, self._limit = own, limit
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
 
     def sendall(self, data: Any) -> None:
-        self._begin()
+        self._limit.begin()
         self._own.sendall(data)
 
-    def recv(self, size: int) -> bytes:
-        data = self._own.recv(size)
-        self._count(len(data))
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        data = self._own.recv(size, flags)
+        if not flags & socket.MSG_PEEK:  # it comes again
+            self._limit.count(len(data))
         return data
 
     def recv_into(self, buffer: Any) -> int:
         size = self._own.recv_into(buffer)
-        self._count(size)
+        self._limit.count(size)
         return size
 
-    def _begin(self) -> None:
-        self._bytes, self._until = 0, time.monotonic() + TIMEOUT_SECONDS
 
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        if self._bytes > MOST_BYTES:
-            raise OSError(f"its answer has more than {MOST_BYTES} bytes")
-        if time.monotonic() > self._until:
-            raise TimeoutError(f"its answer is not whole after {TIMEOUT_SECONDS:g} s")
+class Bounded:
+    """A connection of redis-py, the answers on which are bounded. It comes before the class of redis-py."""
 
+    most_bytes = MOST_BYTES
 
-class _Bounded:
     def _connect(self) -> _BoundedSocket:
-        return _BoundedSocket(cast(Any, super())._connect())
+        self.limit = AnswerLimit(self.most_bytes, TIMEOUT_SECONDS)
+        return _BoundedSocket(cast(Any, super())._connect(), self.limit)
 
 
-class BoundedConnection(_Bounded, Connection):
+class BoundedConnection(Bounded, Connection):
     """By TCP."""
 
 
-class BoundedTlsConnection(_Bounded, SSLConnection):
+class BoundedTlsConnection(Bounded, SSLConnection):
     """By TLS."""
 
 
-class BoundedUnixConnection(_Bounded, UnixDomainSocketConnection):
+class BoundedUnixConnection(Bounded, UnixDomainSocketConnection):
     """By a socket of this host."""
 
 

@@ -22,6 +22,7 @@ from redis.connection import Connection, SSLConnection
 
 from workers.host import egress
 from workers.plants.foreign import redis_line
+from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.outside import count_of
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.line import PlantClient
@@ -32,6 +33,10 @@ SEPARATORS = ("\x06\x16", ":")
 PRIORITIES = range(1, 10)
 MOST_QUEUES = 200  # of an app: each is asked for once a second
 TLS = ("rediss", "amqps")
+TRANSPORTS: Mapping[str, str] = {
+    "redis": f"{bounded_transports.__name__}:{bounded_transports.RedisTransport.__name__}",
+    "amqp": f"{bounded_transports.__name__}:{bounded_transports.AmqpTransport.__name__}",
+}
 TIMEOUT_SECONDS = 2.0
 FAILURES = (OSError, OperationalError, AMQPError, redis.RedisError)
 
@@ -80,6 +85,7 @@ def app_of(address: PlantAddress) -> Celery:
     place = quote(virtual_host_of(address), safe="")
     app = Celery(address.name, set_as_current=False, fixups=[])
     app.conf.update(
+        broker_transport=TRANSPORTS["redis" if is_redis else "amqp"],
         broker_url=f"{'redis' if is_redis else 'amqp'}://{login}{host}:{port}/{place}",
         broker_use_ssl=_tls(url.host, is_redis) if is_tls else False,
         broker_connection_timeout=TIMEOUT_SECONDS,

@@ -1,0 +1,114 @@
+"""Brokers whose messages do not end, or slowly, and messages that are as large as a broker lets them be."""
+
+import itertools
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from tests.waiting import until
+from workers.plants.foreign.celery_app import bounded_transports
+from workers.plants.foreign.celery_app.broker import FAILURES, app_of
+from workers.plants.foreign.celery_app.listener import EventListener
+from workers.plants.foreign.celery_app.task_events import TaskEvents
+from workers.plants.foreign.kind import PlantAddress
+
+START = b"\x01\x00\x00"
+HUGE_FRAME = START + struct.pack(">I", 2**32 - 1)
+
+
+@contextmanager
+def answering(scheme: str, answer: Iterator[bytes]) -> Iterator[str]:
+    """The address of a broker that answers with this, whatever it is asked, for as long as it is read."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1_000)
+                for piece in answer:
+                    connection.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"{scheme}://127.0.0.1:{listening.getsockname()[1]}/"
+
+
+def drops() -> Iterator[bytes]:
+    while True:
+        threading.Event().wait(0.1)
+        yield b"1"
+
+
+@pytest.fixture(autouse=True)
+def loopback(settings):
+    """Where brokers of tests are."""
+    settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "begin", "rest"),
+    [
+        ("redis", b"$10000000000\r\n", itertools.repeat(b"1" * 65_536)),
+        ("redis", b"*1000000000\r\n", itertools.repeat(b":1\r\n" * 10_000)),
+        ("redis", b"$1000\r\n", drops()),
+        ("amqp", HUGE_FRAME, itertools.repeat(b"1" * 65_536)),
+        ("amqp", HUGE_FRAME, drops()),
+    ],
+)
+def test_a_broker_that_answers_without_end_is_left(scheme, begin, rest, monkeypatch):
+    monkeypatch.setattr(bounded_transports, "SECONDS", 0.5)
+    monkeypatch.setattr("workers.plants.foreign.redis_line.TIMEOUT_SECONDS", 0.5)
+    before, began = psutil.Process().memory_info().rss, time.monotonic()
+    with answering(scheme, itertools.chain([begin], rest)) as url:
+        app = app_of(PlantAddress(name="shop", url=url))
+        with pytest.raises(FAILURES), app.connection_for_read() as connection:
+            connection.default_channel.queue_declare("any", passive=True)
+    assert time.monotonic() - began < 5
+    assert psutil.Process().memory_info().rss - before < 60e6
+
+
+@pytest.fixture
+def app(control_server):
+    return app_of(PlantAddress(name="shop", url=control_server.url))
+
+
+@pytest.fixture
+def listener(app, monkeypatch):
+    """It listens."""
+    monkeypatch.setattr("workers.plants.foreign.celery_app.listener.AGAIN_SECONDS", 0.1)
+    made = EventListener(app, TaskEvents())
+    made.start()
+    until(lambda: made.error is None)
+    yield made
+    made.close()
+
+
+def send(app, worker, size):
+    """What a worker sends of itself, and so many letters."""
+    with app.events.default_dispatcher(hostname=worker) as sender:
+        sender.send("worker-heartbeat", text="x" * size)
+
+
+def test_an_event_larger_than_any_of_celery_is_not_taken_and_those_after_it_are(app, listener):
+    before = psutil.Process().memory_info().rss
+    send(app, "celery@large", 3 * bounded_transports.MOST_BYTES)
+    until(lambda: listener.error is not None)
+    assert f"more than {bounded_transports.MOST_BYTES} bytes" in (listener.error or "")
+    until(lambda: listener.error is None)
+    send(app, "celery@small", 1)
+    until(lambda: listener.events.pools)
+    assert list(listener.events.pools) == ["celery@small"]
+    assert psutil.Process().memory_info().rss - before < 120e6
+
+
+def test_each_of_many_messages_has_the_whole_limit(app, listener):
+    for number in range(8):
+        send(app, f"celery@{number}", bounded_transports.MOST_BYTES // 4)
+    until(lambda: len(listener.events.pools) == 8)
+    assert listener.error is None
