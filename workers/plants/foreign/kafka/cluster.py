@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
 TIMEOUT_SECONDS = 2.0
 MOST_GROUPS, MOST_PARTITIONS = 200, 4_000
+MOST_ANSWER_BYTES = 32 * 2**20  # a cluster says all of its partitions at once
 SILENT = (
     "_TRANSPORT",
     "_TIMED_OUT",
@@ -296,6 +297,7 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
         "socket.connection.setup.timeout.ms": round(TIMEOUT_SECONDS * 1000),
         "socket.timeout.ms": round(2 * TIMEOUT_SECONDS * 1000),
         "reconnect.backoff.max.ms": 2_000,
+        "receive.message.max.bytes": MOST_ANSWER_BYTES,
         "log_level": 0,  # what goes wrong is said by an answer
     }
     if user:
