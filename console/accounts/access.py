@@ -120,13 +120,13 @@ class Actor:
     address: str | None = None
     request_id: str = ""
     queues: frozenset[str] | None = None  # those it is limited to; None: all
-    actions: frozenset[str] | None = None  # of a token: actions or their families; None: all of its role
+    actions: frozenset[str] | None = None  # actions or their families; None: all of its role
     confirmed_at: float | None = None  # s since 1970, of a session; None: a token or a command has no session
 
     def may(self, action: str) -> bool:
         """Whether this actor may do `action`; an action missing in the table raises KeyError."""
         least = ACTIONS[action]
-        if self.token is not None and not self._token_has(action):
+        if (self.token or self.actions is not None) and not self._token_has(action):
             return False
         if self.role == PRODUCER:
             return action == "events.publish"

@@ -31,12 +31,15 @@ def actor_of(secret: str | None, now: datetime, address: str | None, request_id:
     found = actor_of_token(secret, now, address) if secret else None
     if found is not None or address is None:
         return found
-    refusals.note(
-        refusals.Refusal("unknown token", "login", "", "no such token, or it ended", address, request_id)
-    )
+    count(address, request_id, "unknown token", "no such token, or it ended")
+    return None
+
+
+def count(address: str, request_id: str, who: str, why: str) -> None:
+    """Somebody could not prove who it is. Raises TooManyFailures."""
+    refusals.note(refusals.Refusal(who, "login", "", why, address, request_id))
     if (seconds := _counted(address)) > 0:
         raise TooManyFailures(seconds)
-    return None
 
 
 def _counted(address: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema, get_schema
 
-from console.api.ingestion import events
+from console.api.ingestion import chat, events
 from console.api.request.authentication import Caller
 from console.api.request.refusals import add_refusals
 from console.api.routes import (
@@ -77,6 +77,7 @@ for part in (
     account,
     plans,
     alerts,
+    chat,
     events,
     tasks,
     pipelines,

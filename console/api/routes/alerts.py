@@ -139,7 +139,7 @@ class AlertmanagerReport(Schema):
 
 class NewReceiver(Given):
     """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
-    {"secret_environment"}, schedule {"secret_environment", "otherwise"}, browser {}.
+    {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}.
     """
 
     channel: str

@@ -367,10 +367,22 @@ class ReceiverRow(ApiAnswer):
     secret_environment: str = Field(
         "", description="The variable with a webhook's secret, an Alertmanager's token, or apprise's address."
     )
+    answers_environment: str = Field("", description="The variable by which a chat proves its answers.")
     otherwise: str = Field("", description="Of a schedule: who is notified while nobody is on call.")
     tells_resolved: bool
     gets_reports: bool = Field(description="The weekly report.")
     enabled: bool
+
+
+class ChatReply(ApiAnswer):
+    """What the chat shows, in the words of its service."""
+
+    text: str = Field("", description="Of Slack, Mattermost, Rocket.Chat, Teams and Telegram.")
+    content: str = Field("", description="Of Zulip.")
+    response_type: str = ""
+    type: str = ""
+    method: str = ""
+    chat_id: int | None = None
 
 
 class ReceiverWithMessages(ReceiverRow):

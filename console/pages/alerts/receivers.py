@@ -68,6 +68,7 @@ class ReceiverForm:
     addresses: str
     url: str
     secret_environment: str
+    answers_environment: str
     otherwise: str
     tells_resolved: bool
     gets_reports: bool
@@ -162,7 +163,7 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
 @action("receiver.change", receivers_page)
 def change(request: HttpRequest) -> Done:
     """Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment,
-    tells_resolved, enabled, reason.
+    answers_environment, tells_resolved, enabled, reason.
     """
     posted = request.POST
     name, channel = text_of(request, "name", "give the receiver one"), posted.get("channel", "")
@@ -174,7 +175,10 @@ def change(request: HttpRequest) -> Done:
         "email": {"addresses": addresses},
         "webhook": reached,
         "alertmanager": reached,
-        "apprise": {"secret_environment": reached["secret_environment"]},
+        "apprise": {
+            "secret_environment": reached["secret_environment"],
+            "answers_environment": posted.get("answers_environment", "").strip(),
+        },
         "schedule": {
             "secret_environment": reached["secret_environment"],
             "otherwise": posted.get("otherwise", "").strip(),

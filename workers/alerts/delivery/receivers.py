@@ -21,7 +21,7 @@ SETTINGS = {
     "email": ("addresses",),
     "webhook": REACHED,
     "alertmanager": REACHED,
-    "apprise": ("secret_environment",),
+    "apprise": ("secret_environment", "answers_environment"),
     "schedule": ("secret_environment", "otherwise"),
 }
 
@@ -95,7 +95,14 @@ def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The address itself is a secret: what is kept is the variable's name alone."""
+    """The address itself is a secret, and so is what answers are proven by: names of variables are kept."""
+    answers = settings.get("answers_environment") or ""
+    if answers:
+        egress.check_secret_name(str(answers), "answers_environment")
+    return {**_named_secret(settings), **({"answers_environment": answers} if answers else {})}
+
+
+def _named_secret(settings: Mapping[str, Any]) -> dict[str, Any]:
     variable = settings.get("secret_environment")
     egress.check_secret_name(str(variable or ""), "secret_environment")
     return {"secret_environment": variable}
@@ -107,7 +114,7 @@ def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
     people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)
     if not isinstance(otherwise, str) or not people.filter(name=otherwise).exists():
         raise BadInput("otherwise", "takes a receiver that is no schedule, for when nobody is on call.")
-    return {**_apprise(settings), "otherwise": otherwise}
+    return {**_named_secret(settings), "otherwise": otherwise}
 
 
 READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {

@@ -10,6 +10,7 @@ A chat knows no repetition by its key: a message that was taken while the alerte
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from django.conf import settings
 
@@ -58,6 +59,15 @@ def setup_error(receiver: Receiver) -> str:
     except Failed as error:
         return str(error)
     return ""
+
+
+def targets_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> frozenset[str]:
+    """The chats that its address names: what stands behind the host. None where there is no address."""
+    try:
+        place = address_of(receiver, environment).partition("://")[2].partition("?")[0]
+    except Failed:
+        return frozenset()
+    return frozenset(unquote(each) for each in place.split("/")[1:] if each)
 
 
 def address_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> str:

@@ -1,0 +1,104 @@
+"""What people answer in a chat becomes a note beside its alert. Who may write there may say something, and do
+nothing: what a message of ours offers to do is a link, behind a login.
+"""
+
+import time
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from ninja.errors import AuthenticationError
+
+from console.accounts import token_failures
+from console.accounts.access import Actor
+from console.actions import alerts
+from console.api.answer.router import Router
+from console.api.ingestion import chat_message
+from console.api.ingestion.chat_message import ChatMessage, Unproven
+from console.api.request.refusals import RefusedError
+from console.api.schemas.alerts import ChatReply
+from queues import environment as variables
+from queues.errors import BadInput
+from workers.alerts.delivery.channels import apprise
+from workers.alerts.lifecycle.models import AlertEvent, Receiver
+
+router = Router(tags=["alerts"])
+# A service that saw no answer sends the same again.
+AGAIN = timedelta(minutes=10)
+LONGEST_NAME = 80
+HELP = "Begin with the alert's number, such as: 12 n3 is restarted. Or answer the message of the alert."
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            kind: {"schema": {"type": "object"}}
+            for kind in ("application/x-www-form-urlencoded", "application/json")
+        },
+    }
+}
+
+
+@router.post(
+    "/chat/{receiver}",
+    auth=None,
+    response=ChatReply,
+    summary="Take what somebody answers in a chat",
+    openapi_extra=BODY,
+)
+def take_answer(request: HttpRequest, receiver: str) -> dict[str, Any]:
+    """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
+    of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
+    is in the variable that the receiver names (`answers_environment`). 401 where it is another's.
+    """
+    address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
+    actor = Actor(
+        name=f"chat:{receiver}",
+        role="operator",
+        address=address,
+        request_id=request_id,
+        actions=frozenset({"alert.note"}),
+    )
+    found = Receiver.objects.filter(name=receiver, channel=Receiver.Channel.APPRISE, enabled=True).first()
+    try:
+        message = _proven(request, found)
+    except Unproven:
+        _refuse(actor)
+    return message.reply(_noted(actor, message))
+
+
+def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
+    """Raises Unproven, and Http404 for a receiver that is not there or takes no answers."""
+    secret = variables.secret_named(receiver.settings.get("answers_environment", "")) if receiver else ""
+    if receiver is None or not secret:
+        raise Http404("No receiver of this name takes answers; set the variable of its answers.")
+    message = chat_message.read(request.headers, request.body, secret, time.time())
+    if message.chat is not None and not set(message.chat) & apprise.targets_of(receiver):
+        raise Unproven
+    return message
+
+
+def _refuse(actor: Actor) -> NoReturn:
+    why = "the secret of this chat is another"
+    try:
+        token_failures.count(actor.address or "", actor.request_id, actor.name[:LONGEST_NAME], why)
+    except token_failures.TooManyFailures as error:
+        raise RefusedError(429, "authorization", str(error), error.seconds) from None
+    raise AuthenticationError(message=f"{why.capitalize()}.")
+
+
+def _noted(actor: Actor, message: ChatMessage) -> str:
+    """What is answered."""
+    number, words = message.alert()
+    if number is None or not words:
+        return HELP
+    text, now = f"{message.who}, in a chat: {words}", timezone.now()
+    before = AlertEvent.objects.filter(alert=number, kind=AlertEvent.Kind.NOTE, at__gt=now - AGAIN)
+    try:
+        if not before.filter(text=text).exists():
+            alerts.note(actor, number, text=text, now=now)
+    except BadInput as error:
+        return f"Not noted: {error.field} {error.message}"
+    return f"Noted beside alert {number}: {settings.WEIR_PUBLIC_URL}{reverse('alert', args=[number])}"
