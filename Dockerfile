@@ -5,7 +5,7 @@ ARG CADDY_IMAGE=caddy:2.10.0-alpine
 
 # The proxy that ends TLS. Its volumes take these owners when they are made.
 FROM ${CADDY_IMAGE} AS proxy
-COPY Caddyfile /etc/caddy/Caddyfile
+COPY --chmod=0644 Caddyfile /etc/caddy/Caddyfile
 # A copy has no file capabilities: with all capabilities dropped, the kernel would refuse to start the original.
 RUN cp "$(command -v caddy)" /usr/local/bin/caddy && mkdir -p /data && chown 10001:10001 /data
 USER 10001
@@ -21,6 +21,11 @@ COPY package.json package-lock.json /scripts/
 RUN apt-get update && apt-get install -y --no-install-recommends npm \
     && npm --prefix /scripts ci --omit=dev --ignore-scripts
 
+# Whoever checks out with a strict umask has files that only they can read; in the image its user has to.
+FROM ${PYTHON_IMAGE} AS sources
+COPY . /srv/weir
+RUN chmod -R u=rwX,go=rX /srv/weir
+
 FROM ${PYTHON_IMAGE}
 # Java for Spark, and the ps that Spark's scripts call. No pip: nothing is installed in a running container.
 RUN apt-get update \
@@ -30,7 +35,7 @@ RUN apt-get update \
     && useradd --create-home --uid 10001 weir
 COPY --from=packages /opt/weir /opt/weir
 WORKDIR /srv/weir
-COPY . .
+COPY --from=sources /srv/weir .
 COPY --from=packages /scripts/node_modules node_modules
 # Roots are read-only: what is not compiled here is compiled by each process, at each start.
 RUN python -m compileall -q console controllers queues workers

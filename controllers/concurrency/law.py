@@ -19,6 +19,8 @@ numbered: who begins one takes the next number, and who is steady and hears of a
 begins, too. Who explores already counts as the newest. While others explore, too, the explorer walks as TCC:
 points that are measured one after the other, each with the others elsewhere, lie on no curve (three pools
 rested with 13, 2 and 2 threads, where TCC has 5 each). Only who aims at the peak has nobody to consider.
+All begin alike, from what they have on average (`mean_threads`), as each grows by shares of what it has; and
+who rests with far less tries a step more at once, since it may have stopped because the others grew.
 
 A pool that is not steered (`steered` false: the loop advises, say) is only measured where it is; when an
 exploration would be due, its first step is the advice. As soon as it is steered, the law explores.
@@ -54,6 +56,11 @@ from queues.errors import BadInput
 CHANGE_Z = 3.3
 # A pool that has changed its size warms up and is measured anew: then its effect shows.
 EFFECT_SECONDS = 30.0
+# Where pools begin alike, none begins with more than so many times what it has, nor with less than one in so
+# many of it: it may be alone with what limits it.
+MOST_NEARER = 3.0
+# Where an observation does not say it.
+NOT_SEEN: Values = {"seconds": None, "epoch": None, "mean_threads": None, "steered": True, "trouble": None}
 
 
 class Concurrency:
@@ -110,7 +117,7 @@ class Concurrency:
         """The threads to run with, or none while more is to be measured."""
         memory, threads = memory_from(state), int(observation["threads"])
         parameters = _limited(parameters, memory.limit)
-        seen = {"seconds": None, "epoch": None, "steered": True, "trouble": None, **observation}
+        seen = {**NOT_SEEN, **observation}
         memory = _followed(parameters, memory, threads, seen["steered"])
         after, decision = _decided(parameters, memory, seen)
         return after.to_json(), decision
@@ -291,7 +298,7 @@ def _steady(
         return _exploring_again(parameters, memory, now, why, False, seen)
     assert now is not None
     if memory.trial.threads:
-        return _tried(parameters, memory, now)
+        return _tried(parameters, memory, now, seen)
     if memory.followed and seen["steered"]:
         return _exploring_again(parameters, memory, now, "the loop steers the pool from now on", True, seen)
     seconds = seen["seconds"]
@@ -304,13 +311,24 @@ def _steady(
     changed = differs and exploration.doubted
     if not changed and exploration.steady_seconds < parameters["steady_seconds"]:
         memory = replace(memory, exploration=replace(exploration, doubted=differs))
-        alone = seen["steered"] and not _shares(parameters, seen)
-        if alone and checked and not differs and trial.is_due(parameters, memory.trial, exploration):
-            return _trying(parameters, memory, now)
+        may_try = seen["steered"] and checked and not differs
+        if may_try and (cause := _cause_of_trial(parameters, memory, exploration, seen)):
+            return _trying(parameters, memory, now, cause)
         return _resting(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = f"throughput went {was:.4g} → {is_now:.4g}/s" if changed else "the next exploration is due"
     return _exploring_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
+
+
+def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen: Values) -> str | None:
+    """Why a step more is to be tried now, if it is."""
+    if not _shares(parameters, seen):
+        if trial.is_due(parameters, memory.trial, rest):
+            return "a step more is tried, as throughput alone does not show that there is more to be had"
+        return None
+    if trial.is_behind(parameters, memory.trial, rest, seen["mean_threads"]):
+        return f"hosts have {seen['mean_threads']:.3g} on average, so a step more is tried"
+    return None
 
 
 def _resting(memory: Memory, now: Measurement, checked: bool, differs: bool) -> tuple[Memory, Decision]:
@@ -322,18 +340,17 @@ def _resting(memory: Memory, now: Measurement, checked: bool, differs: bool) -> 
     return after, Decision(None, reason, _terms(after, now))
 
 
-def _trying(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
+def _trying(parameters: Values, memory: Memory, now: Measurement, cause: str) -> tuple[Memory, Decision]:
     """A step more, for as long as it takes to know what it brings."""
     tried = trial.begun(parameters, memory.trial, memory.exploration)
     after = replace(memory, trial=tried, sample=ThroughputSample())
-    cause = "a step more is tried, as throughput alone does not show that there is more to be had"
     reason = _set(
         tried.threads, cause, before=memory.exploration.threads, remarks=[_at(memory.exploration, now)]
     )
     return after, _act(after, "trial", reason, None, now)
 
 
-def _tried(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
+def _tried(parameters: Values, memory: Memory, now: Measurement, seen: Values) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
     needed = math.ceil(trial.needed_samples(parameters, rest, now))
     at = f"{now.throughput_per_second:.4g}/s with {counted(tried, 'thread')} that are tried"
@@ -346,12 +363,25 @@ def _tried(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory
     if not trial.is_worth(parameters, rest, now):
         after = replace(memory, trial=memory.trial.ended(grown=False), sample=ThroughputSample())
         return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
+    if _shares(parameters, seen):
+        return _caught_up(parameters, memory, now, brought)
     following = trial.upwards(parameters, rest, now)
     origin = Origin(rest.threads, rest.steady_per_second)
     fruitless = Trial(fruitless=memory.trial.fruitless)
     after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin)
     reason = _set(following.threads, brought, before=tried, remarks=[f"next phase: {following.phase}"])
     return after, _act(after, following.phase, reason, None, now)
+
+
+def _caught_up(parameters: Values, memory: Memory, now: Measurement, brought: str) -> tuple[Memory, Decision]:
+    """The step that was tried stays, and the next may follow; nobody is called to explore for it."""
+    rest = replace(
+        memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False
+    )
+    after = replace(memory, exploration=rest, sample=ThroughputSample(), trial=Trial())
+    return after, _act(
+        after, "steady", _set(now.threads, brought, before=memory.exploration.threads), None, now
+    )
 
 
 def _exploring_again(
@@ -377,12 +407,21 @@ def _exploring_again(
 
 def _begun_again(parameters: Values, exploration: Exploration, changed: bool, seen: Values) -> Exploration:
     if parameters["method"] == "tcc" or _shares(parameters, seen):
-        return tcc.exploring_from(parameters, exploration.threads, exploration.steps)
+        return tcc.exploring_from(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
     if isinstance(exploration, CurveSearch):
         return explorer.explored_again(parameters, exploration, changed)
     return explorer.explored_again(
         parameters, CurveSearch("steady", exploration.threads, steps=exploration.steps), True
     )
+
+
+def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> int:
+    """What a walk begins from: where others walk, too, all begin alike, since each grows by a share of what
+    it has, and what they differed by would stay."""
+    mean, own = seen["mean_threads"], exploration.threads
+    if mean is None:
+        return own
+    return _into_range(parameters, round(min(max(mean, own / MOST_NEARER), own * MOST_NEARER)))
 
 
 def _has_changed(parameters: Values, exploration: Exploration, now: Measurement) -> bool:

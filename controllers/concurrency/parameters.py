@@ -62,6 +62,9 @@ OBSERVATION = (
     Parameter(
         "epoch", "explorations", "The newest among pools that share what is scarce.", None, 0, 1e9, "integer"
     ),
+    Parameter(
+        "mean_threads", "threads", "Of those pools and this one; not given: unknown.", None, 0, 100_000
+    ),
     Parameter("trouble", "text", "Why the pool is not what it was set to, if known.", kind="text"),
     Parameter("steered", "flag", "False: nobody sets the pool to what is decided.", True, kind="flag"),
 )

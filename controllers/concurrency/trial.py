@@ -6,8 +6,9 @@ tried. Where they bring what a friendly step has to bring (Tang, condition 1), t
 there; else the pool goes back. Each search and each trial that ends with less than a step more than there was
 doubles the time to the next trial, up to `steady_seconds`, when everything is explored again anyway.
 
-Nothing is tried while other pools explore, too, that may use the same: a step of one takes from the others,
-and pays for that alone (one of three that adds a quarter gets 15 % more of what has not grown).
+Where other pools use the same, nothing is tried: a step of one takes from the others, and pays for that alone
+(one of three that adds a quarter gets 15 % more of what has not grown). Only a pool with far fewer threads than
+they have on average tries a step, and after one that was worth it the next.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 
 MOST_FRUITLESS = 1_000
+# A pool is behind where the mean is more than so many times its threads.
+BEHIND = 1.5
 TRIAL = (
     Parameter(
         "threads", "threads", "Tried now; 0: none are.", None, 0, MOST_THREADS, "integer", required=True
@@ -97,6 +100,22 @@ def is_due(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> bool:
         return False
     wait = min(every * 2.0 ** min(trial.fruitless, 30), float(parameters["steady_seconds"]))
     return rest.steady_seconds - trial.began_at >= wait
+
+
+def is_behind(
+    parameters: Values, trial: Trial, rest: Cycle | CurveSearch, mean_threads: float | None
+) -> bool:
+    """Whether a pool at rest is to try a step more because those that use the same have far more: it stopped
+    while they grew, and took what they took away for the end of its own growth. At once where nothing was
+    tried yet.
+    """
+    if mean_threads is None or BEHIND * rest.threads >= mean_threads or rest.doubted:
+        return False
+    if float(parameters["trial_seconds"]) <= 0 or rest.steady_per_second <= 0:
+        return False
+    step = step_from(parameters, rest.threads)
+    first = trial.began_at == 0.0
+    return step > rest.threads and (first or is_due(parameters, trial, rest))
 
 
 def begun(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> Trial:

@@ -69,7 +69,8 @@ def concurrency(chance: np.random.Generator, action: Mapping[str, Any] | None) -
     threads = 1 if action is None else action["threads"]
     mean = 1 / (min(threads, 8) - 0.4 * max(0, threads - 12)) if threads < 30 else 1.0
     times = (mean * chance.uniform(0.8, 1.2, 130)).tolist()
-    return {"threads": threads, "interdeparture_seconds": times, "epoch": 0, "steered": True, "seconds": 90.0}
+    seen = {"threads": threads, "interdeparture_seconds": times, "seconds": 90.0}
+    return {**seen, "epoch": 0, "mean_threads": 1.0, "steered": True}
 
 
 def queueing(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:

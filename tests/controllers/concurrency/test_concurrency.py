@@ -239,6 +239,47 @@ def test_who_is_steady_joins_an_exploration_with_a_greater_number_and_only_once(
     assert decision.action is None
 
 
+def test_pools_that_explore_together_begin_alike_but_none_far_from_what_it_has():
+    parameters = read(steady_seconds=1e6, maximum=40, w=0.39)
+    state, threads = at_rest(parameters)
+    begun = {}
+    for mean in (None, float(threads), 2.0 * threads, 100.0 * threads, 0.0):
+        more = {} if mean is None else {"mean_threads": mean}
+        after, _ = look(parameters, state, threads, [], epoch=state["epoch"] + 1, **more)
+        begun[mean] = after["machine"]["threads"]
+    assert begun[None] == begun[float(threads)] < begun[2.0 * threads] < begun[100.0 * threads] <= 40
+    assert begun[0.0] < begun[None]
+    assert begun[100.0 * threads] <= 3 * threads and begun[0.0] >= 1
+
+
+def test_a_pool_far_behind_the_others_tries_steps_until_one_brings_too_little_and_calls_nobody():
+    parameters = read(steady_seconds=1e6, trial_seconds=60.0, q=0.14)
+    state, threads = at_rest(parameters, epoch=0)
+    shared, sizes = {"epoch": state["epoch"], "mean_threads": 4.0 * threads, "seconds": 1.0}, []
+    size = threads
+    for _ in range(30):
+        # From twice its threads on it gets no more.
+        state, decision = look(parameters, state, size, [1 / min(size, 2 * threads)] * 60, **shared)
+        if decision.action:
+            size = int(decision.action["threads"])
+            sizes.append(size)
+    assert state["machine"]["phase"] == "steady" and state["epoch"] == shared["epoch"]
+    assert 1.5 * threads < state["machine"]["threads"] <= 1.25 * 2 * threads < max(sizes)
+    assert sizes == sorted(sizes[:-1]) + sizes[-1:]  # the last step is taken back
+
+
+@pytest.mark.parametrize("mean", [None, 0.0, 1.0, 1.4])
+def test_a_pool_that_is_not_far_behind_tries_nothing_beside_others(mean):
+    parameters = read(steady_seconds=1e6, trial_seconds=60.0)
+    state, threads = at_rest(parameters, epoch=0)
+    more = {} if mean is None else {"mean_threads": mean * threads}
+    for _ in range(20):
+        state, decision = look(
+            parameters, state, threads, [1 / threads] * 60, epoch=state["epoch"], seconds=30.0, **more
+        )
+        assert decision.action is None
+
+
 def test_who_explores_already_counts_for_the_newest_exploration():
     parameters = read(steady_seconds=1e6)
     state, _ = look(parameters, LAW.initial_state(parameters), 1, [1.0] * 60, epoch=5)

@@ -208,7 +208,20 @@ def test_a_host_that_explores_for_the_first_time_knows_of_the_others_that_do():
     here = {"at": 0.0, "hosts": {HOST: host_report()}, "loops": loops}
     assert sensor({"host": "jobs@a"}, snapshot_of(here), None, 0.0).observation["epoch"] == 0
     alone = {**here, "loops": {name: loop for name, loop in loops.items() if name.endswith("@a")}}
-    assert "epoch" not in sensor({"host": "jobs@a"}, snapshot_of(alone), None, 0.0).observation
+    assert not {"epoch", "mean_threads"} & {
+        *sensor({"host": "jobs@a"}, snapshot_of(alone), None, 0.0).observation
+    }
+
+
+def test_a_host_knows_what_the_hosts_that_are_steered_have_on_average():
+    loop = {"law": "concurrency", "mode": "auto", "terms": {"epoch": 0}}
+    loops = {name: {**loop, "target": {"host": f"jobs@{name}"}} for name in "abc"}
+    loops["c"] |= {"mode": "advise"}
+    slots = {"a": 4, "b": 8, "c": 30}
+    hosts = {f"jobs@{name}": {**host_report(), "slots": count} for name, count in slots.items()}
+    here = {"at": 0.0, "hosts": hosts, "loops": loops}
+    assert sensor({"host": "jobs@a"}, snapshot_of(here), None, 0.0).observation["mean_threads"] == 6.0
+    assert "mean_threads" not in sensor({"host": "jobs@c"}, snapshot_of(here), None, 0.0).observation
 
 
 def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):

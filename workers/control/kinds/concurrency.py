@@ -27,12 +27,12 @@ Document = Mapping[str, Any]
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
     """{threads, interdeparture_seconds, seconds, steered} of the host since the observation before, and where
-    they are known {`epoch`, `trouble`}.
+    they are known {`epoch`, `mean_threads`, `trouble`}.
 
     The times are of events, completed while all processes had work (`workers.pool.departures`); `seconds` is
     how long that was. They are numbered, so that none is taken twice; of another life of the host (another
     pid) all are new. `epoch` is the newest exploration of the other hosts of the role: they have nodes and
-    services in common.
+    services in common. `mean_threads` is of all of them that are steered.
     """
     row = snapshot.hosts.get(target.get("host", ""))
     done = (row.done if row else None) or PoolWork()
@@ -42,7 +42,11 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
         "threads": row.slots if row else 0,
         **_since(before, counters, done.recent_seconds),
         "steered": any(_is_of(loop, target) and loop.mode == Loop.Mode.AUTO for loop in loops),
-        **_if_known(epoch=_newest(loops, target), trouble=(row.trouble or None) if row else None),
+        **_if_known(
+            epoch=_newest(loops, target),
+            mean_threads=_mean_threads(loops, target, snapshot),
+            trouble=(row.trouble or None) if row else None,
+        ),
     }
     known = {key: value for key, value in counters.items() if value is not None}
     return Sensed(observation, measured(target, snapshot, row, now_seconds), known)
@@ -66,6 +70,14 @@ def _newest(loops: list[LoopStatus], target: Document) -> int | None:
     others = [loop for loop in loops if not _is_of(loop, target) and loop.mode == Loop.Mode.AUTO]
     epochs = [loop.terms.get("epoch") for loop in others]
     return max((each for each in epochs if each is not None), default=None)
+
+
+def _mean_threads(loops: list[LoopStatus], target: Document, snapshot: Snapshot) -> float | None:
+    """What steered hosts have on average, this one among them; None where it is the only one."""
+    steered = {loop.target.get("host", "") for loop in loops if loop.mode == Loop.Mode.AUTO}
+    rows = [snapshot.hosts[host] for host in steered if host in snapshot.hosts]
+    has_others = len(rows) > 1 and target.get("host") in steered
+    return sum(row.slots for row in rows) / len(rows) if has_others else None
 
 
 def _is_of(loop: LoopStatus, target: Document) -> bool:
