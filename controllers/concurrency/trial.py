@@ -7,8 +7,8 @@ there; else the pool goes back. Each search and each trial that ends with less t
 doubles the time to the next trial, up to `steady_seconds`, when everything is explored again anyway.
 
 Where other pools use the same, nothing is tried: a step of one takes from the others, and pays for that alone
-(one of three that adds a quarter gets 15 % more of what has not grown). Only a pool with far fewer threads than
-they have on average tries a step, and after one that was worth it the next.
+(one of three that adds a quarter gets 15 % more of what has not grown). Only a pool with far fewer threads
+than they have on average tries a step, and after one that was worth it the next.
 """
 
 from collections.abc import Mapping

@@ -9,6 +9,9 @@ within minimum and maximum. u(k-1) and u(k-2) are what was **really** admitted: 
 from what it had commanded floods the queue after a starvation (E6). kd buys speed where the plant answers a
 sample late (E5). What isn't admitted waits where it is; nothing is dropped.
 
+With `deadband` above 0 a limit stays as it is while fewer events come than it admits, the free space is above
+the setpoint, and the new limit would differ by no more than that share: an idle plant is left alone.
+
 A model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay), may be among the parameters. Gains
 that are unstable on it are refused. With `tuning` adaptive the model is followed
 (`controllers.design.recursive`), and the gains keep the closed loop's poles where the given gains put them on
@@ -32,7 +35,7 @@ from controllers.design.recursive import (
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because
+from controllers.framework.reason import because, no_action
 from queues.errors import BadInput
 
 PARAMETERS = (
@@ -68,6 +71,7 @@ PARAMETERS = (
     Parameter("forgetting", "factor", "adaptive: the weight of a sample falls by it.", 0.97, 0.5, 1.0),
     Parameter("resolution", "share of the setpoint", "adaptive: less than this is noise.", 0.01, 1e-6, 0.5),
     Parameter("interval_seconds", "s", "Time between two decisions.", 2.0, 0.1, 3_600.0),
+    Parameter("deadband", "share", "A limit that binds nothing stays while it is so near.", 0.0, 0.0, 1.0),
 )
 OBSERVATION = (
     Parameter("measured", "bytes", "Free bytes of the result queue.", None, -1e15, 1e15, required=True),
@@ -112,6 +116,7 @@ USUAL_SETTLING_SAMPLES = 12
 GOOD_RADIUS = 0.9
 WORTH_EXPECTING = 0.05
 STARVED_BELOW = 0.9  # of what was allowed
+STANDS = "admit"  # the term of a limit that is left as it is
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,12 @@ class Flow:
         gains, estimate = _tuned(parameters, memory)
         raw = _law(parameters, gains, memory)
         admit = min(max(raw, parameters["minimum"]), parameters["maximum"])
-        decision = _decision(parameters, gains, memory, raw, admit, estimate, _is_starved(before, memory))
+        starved = _is_starved(before, memory)
+        decision = _decision(parameters, gains, memory, raw, admit, estimate, starved)
+        if starved and _may_stand(parameters, before, memory, admit):
+            admit = before.admitted[0]
+            terms = {**decision.terms, STANDS: admit}
+            decision = Decision(None, _stands(parameters, memory, admit), terms, decision.limited_by)
         after = replace(
             memory,
             admitted=(admit, *memory.admitted)[:PAST],
@@ -233,6 +243,19 @@ def _noted(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
 def _is_starved(before: _Memory, memory: _Memory) -> bool:
     """Whether less came than was allowed: then admitting more changes nothing."""
     return bool(before.admitted) and memory.admitted[0] < STARVED_BELOW * before.admitted[0]
+
+
+def _may_stand(parameters: Values, before: _Memory, memory: _Memory, admit: float) -> bool:
+    """Whether the last limit, which bound nothing, does as well as the new one: there is room, and they
+    differ by no more than `deadband`."""
+    near = abs(admit - before.admitted[0]) <= parameters["deadband"] * before.admitted[0]
+    return bool(parameters["deadband"]) and near and memory.measured[0] >= parameters["setpoint"]
+
+
+def _stands(parameters: Values, memory: _Memory, limit: float) -> str:
+    return no_action(
+        f"fewer come than the {limit:,.0f} events that may", remarks=[_where(parameters, memory)]
+    )
 
 
 def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
@@ -310,14 +333,19 @@ def _decision(
 
 
 def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool) -> str:
-    y, u, error = memory.measured[0], memory.admitted[0], parameters["setpoint"] - memory.measured[0]
-    side = "below" if error > 0 else "above"
-    where = f"{_size(abs(error))} {side} the setpoint" if error else "at the setpoint"
-    cause = f"{_size(y)} are free, {where}"
+    u, cause = memory.admitted[0], _where(parameters, memory)
     causes = [cause, f"this is the {limited_by}"] if limited_by else [cause]
     change = "unchanged" if admit == u else f"before: {u:,.0f}"
     remarks = [change, "fewer came than were admitted, so no effect is expected"] if starved else [change]
     return because(f"Admit {admit:,.0f} events", *causes, remarks=remarks)
+
+
+def _where(parameters: Values, memory: _Memory) -> str:
+    """How much is free, and how far from the setpoint that is."""
+    y, error = memory.measured[0], parameters["setpoint"] - memory.measured[0]
+    side = "below" if error > 0 else "above"
+    where = f"{_size(abs(error))} {side} the setpoint" if error else "at the setpoint"
+    return f"{_size(y)} are free, {where}"
 
 
 def _size(size_bytes: float) -> str:

@@ -184,6 +184,7 @@ def _actuator(display: Display, entry: LedgerEntry | None) -> float | None:
     if entry is None:
         return None
     if display.lasting:
-        said = (entry.observation, entry.terms.get("manual"), entry.terms)
+        done = entry.action if entry.applied else None
+        said = (entry.observation, entry.terms.get("manual"), entry.terms, done)
         return next((each[display.lasting] for each in said if each and display.lasting in each), None)
     return display.size(entry.action) if entry.applied else 0

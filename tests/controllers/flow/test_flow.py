@@ -82,6 +82,42 @@ def test_where_fewer_come_than_are_allowed_nothing_is_expected_of_admitting_more
     assert full["expected"]["direction"] == "up", "a full queue empties all the same"
 
 
+DEADBAND = {"setpoint": 400, "kp": 0, "ki": -1, "minimum": 100.0, "deadband": 0.2}
+
+
+def test_a_limit_that_binds_nothing_stands_while_the_next_would_be_as_good():
+    first, *rest = decide(DEADBAND, [{"measured": 500.0}, *[{"measured": 510.0, "applied": 80.0}] * 5])[
+        "decisions"
+    ]
+    assert first["action"] == {"admit": 200.0}
+    assert [each["action"] for each in rest] == [None] * 5
+    assert {each["terms"]["admit"] for each in rest} == {200.0}
+    assert rest[0]["reason"].startswith("No action: fewer come than the 200 events that may")
+
+
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [
+        ({"measured": 510.0, "applied": 290.0}, "as many come as may"),
+        ({"measured": 390.0, "applied": 80.0}, "the queue fills"),
+        ({"measured": 510.0, "applied": 20.0}, "it would differ"),
+        ({"measured": 510.0}, "how many came is not known"),
+    ],
+)
+def test_a_limit_does_not_stand_where(seen, why):
+    after = decide(DEADBAND | {"minimum": 0.0}, [{"measured": 600.0}, {"measured": 500.0}, seen])
+    assert after["decisions"][-1]["action"] is not None, why
+
+
+def test_what_stands_is_what_less_is_compared_with():
+    """Not what was asked for meanwhile: it was never in force."""
+    calm = [{"measured": 500.0}, *[{"measured": 510.0, "applied": 80.0}] * 5]
+    state = decide(DEADBAND, calm)["state"]
+    assert state["admitted"][0] == 200.0
+    (busy,) = decide(DEADBAND, [{"measured": 500.0, "applied": 200.0}], state)["decisions"]
+    assert busy["action"] == {"admit": 300.0}
+
+
 def test_what_is_expected_is_the_way_back_to_the_reference_within_the_settling_time():
     gains = placement.place(Model(0.985, -134.0), [0.3, 0.3])
     parameters = MODEL | {"kp": gains.kp, "ki": gains.ki, "setpoint": 400, "interval_seconds": 2}

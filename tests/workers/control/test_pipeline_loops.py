@@ -84,6 +84,22 @@ def test_the_less_room_there_is_the_less_is_admitted_and_only_for_a_while(plant)
     assert plant.controls().admitted_per_second(plant.now.timestamp() + 21) is None
 
 
+def test_on_an_idle_application_the_limit_is_set_once_and_lasts_on(plant):
+    plant.row["admitted_events"] = 1_000
+    entries = []
+    for _ in range(12):
+        plant.row["admitted_events"] += 50
+        entries.append(plant.tick("flow"))
+    acted = [entry for entry in entries if entry.action is not None]
+    assert acted == entries[: len(acted)] and len(acted) <= 3
+    limit, now = acted[-1].action["admit"], plant.now.timestamp()
+    assert plant.controls().admitted_per_second(now + 19) == pytest.approx(limit / 2)
+    assert plant.controls().admitted_per_second(now + 21) is None
+    plant.snapshot["pipeline"]["age_seconds"] = 6.0  # nothing is known any more: it must hold nobody back
+    plant.tick("flow")
+    assert plant.controls().admitted_per_second(plant.now.timestamp() + 19) is None
+
+
 def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
     plant.row["in_per_second"] = 3_000.0
     plant.row["replicas"]["iap1"]["response_seconds"] = 2.0

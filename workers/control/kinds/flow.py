@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.design import placement
-from controllers.flow.admission import LAW
+from controllers.flow.admission import LAW, STANDS
 from controllers.flow.prediction import of_flow
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_queue
@@ -26,6 +26,7 @@ LASTING_INTERVALS = 10.0
 MODEL = placement.Model(1.0, -100.0, 1)
 POLES = (0.6, 0.6, 0.2)
 RESOLUTION = 0.05
+DEADBAND = 0.2
 GAINS = placement.place(MODEL, POLES)
 
 
@@ -56,12 +57,19 @@ def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Admit the entry's events per interval, as a rate. It ends by itself: should the loop die, the pipeline
     is not held back for ever.
     """
-    seconds = loop.interval_seconds
-    changes = {
-        "admit_events_per_second": entry.action["admit"] / seconds,
-        "admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * seconds,
-    }
-    plant.steer_pipeline(loop.target["application"], changes)
+    changes = {"admit_events_per_second": entry.action["admit"] / loop.interval_seconds}
+    plant.steer_pipeline(loop.target["application"], {**changes, **_lasting(entry, loop)})
+
+
+def keep_admission(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """A limit that stands lasts on. One of which nothing is known ends: it must hold nobody back."""
+    if STANDS not in entry.terms:
+        return
+    plant.steer_pipeline(loop.target["application"], _lasting(entry, loop))
+
+
+def _lasting(entry: LedgerEntry, loop: Loop) -> dict[str, float]:
+    return {"admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * loop.interval_seconds}
 
 
 def targets(present: Present) -> Targets:
@@ -84,6 +92,7 @@ KIND = LoopKind(
     sensor=sensor,
     readings=readings,
     actuator=admit,
+    keeper=keep_admission,
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     # Half of the result queue is kept free. A block is always admitted: event time goes on with what comes,
@@ -99,6 +108,7 @@ KIND = LoopKind(
         "delay": MODEL.delay,
         "tuning": "adaptive",
         "resolution": RESOLUTION,
+        "deadband": DEADBAND,
         "interval_seconds": float(INTERVAL_SECONDS),
     },
     display=Display(
@@ -109,13 +119,14 @@ KIND = LoopKind(
         ),
         main=("setpoint", "kp", "ki", "kd", "minimum"),
         topics=(
-            ("Form and limit", ("form", "maximum", "interval_seconds")),
+            ("Form and limit", ("form", "maximum", "deadband", "interval_seconds")),
             ("Model of the queue", ("a", "b", "delay")),
             ("Adaptive tuning", ("tuning", "forgetting", "resolution")),
         ),
         title="flow control",
         measured="observation.measured",
         setpoints=("setpoint",),
+        lasting=STANDS,
         is_news=False,
     ),
     promise=PromisedResponse("Free space after a new reference, share of the step", of_flow),

@@ -62,8 +62,8 @@ class Display:
     measured: where a ledger entry has what was measured, "observation.NAME" or "terms.NAME"; "": nowhere.
     setpoints: parameters; the first that is there is the setpoint.
     terms: of a decision's, those that a page follows each second.
-    lasting: of a law that sets a value which stays, the name under which it is observed, or said by each
-    decision; "" where nothing done is 0.
+    lasting: of a law that sets a value which stays, the name under which it is observed, said by each
+    decision, or else set; "" where nothing done is 0.
     is_news: False where the actuator is set at each tick, whatever happens: that it was is no news.
     amount: how much an action does, as one number.
     past: an action in the past tense. brief: an action in a few words; "" leaves its values to speak.
