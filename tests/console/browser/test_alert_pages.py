@@ -196,7 +196,8 @@ def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connect
 
 RECEIVERS = """
 from workers.alerts.delivery import receivers
-receivers.define("chat", "apprise", {"secret_environment": "WEIR_SECRET_CHAT"})
+names = {"secret_environment": "WEIR_SECRET_CHAT", "answers_environment": "WEIR_SECRET_ANSWERS"}
+receivers.define("chat", "apprise", names)
 """
 
 
@@ -223,6 +224,10 @@ def test_who_is_notified_and_why_not_is_read_on_every_screen(
         page = open_page(address, viewport=viewport, color_scheme=theme)
         live(page, observer)
         expect(page.locator("main")).to_contain_text(words)
+        if name == "receivers":
+            expect(page.locator("main")).to_contain_text("answers come to /api/v1/chat/chat")
+            page.get_by_label("Channel").select_option("apprise")
+            expect(page.get_by_label("what the chat proves its answers by")).to_be_visible()
         page.screenshot(path=tmp_path / f"{name}-{viewport['width']}-{theme}.png", full_page=True)
         assert violations(page) == [] and overhang(page) <= 0
         if name == "alert":
