@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -95,7 +96,7 @@ def arrow_stream() -> bytes:
 def pause(plant: RunningPlant) -> None:
     """No worker takes anything."""
     order = {"part": "consumption", "minutes": 60, "reason": "bench"}
-    with plant.signed_in() as person:
+    with closing(plant.signed_in()) as person:
         headers = {"X-CSRFToken": person.cookies["csrftoken"], "Referer": plant.url}
         person.post(f"/api/v1/queues/{QUEUE}/pause", json=order, headers=headers).raise_for_status()
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -144,7 +144,7 @@ def people(plant: RunningPlant) -> Iterator[list[float]]:
     stop, took = threading.Event(), list[float]()
 
     def run() -> None:
-        with plant.signed_in() as person:
+        with closing(plant.signed_in()) as person:
             while not stop.is_set():
                 for page in PAGES:
                     began = time.monotonic()
