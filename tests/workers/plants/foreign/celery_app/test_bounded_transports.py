@@ -1,17 +1,14 @@
 """Brokers whose messages do not end, or slowly, and messages that are as large as a broker lets them be."""
 
 import itertools
-import socket
 import struct
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
 
 from tests.waiting import until
+from tests.workers.plants.foreign.endless_server import answering, drops
 from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.broker import FAILURES, app_of
 from workers.plants.foreign.celery_app.listener import EventListener
@@ -20,29 +17,6 @@ from workers.plants.foreign.kind import PlantAddress
 
 START = b"\x01\x00\x00"
 HUGE_FRAME = START + struct.pack(">I", 2**32 - 1)
-
-
-@contextmanager
-def answering(scheme: str, answer: Iterator[bytes]) -> Iterator[str]:
-    """The address of a broker that answers with this, whatever it is asked, for as long as it is read."""
-
-    def serve() -> None:
-        with suppress(OSError):
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1_000)
-                for piece in answer:
-                    connection.sendall(piece)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"{scheme}://127.0.0.1:{listening.getsockname()[1]}/"
-
-
-def drops() -> Iterator[bytes]:
-    while True:
-        threading.Event().wait(0.1)
-        yield b"1"
 
 
 @pytest.fixture(autouse=True)

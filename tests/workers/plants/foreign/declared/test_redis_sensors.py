@@ -1,11 +1,7 @@
 """Sensors that read in Redis: real servers, and the programs whose queues lie there."""
 
 import itertools
-import socket
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 import dramatiq
 import httpx
@@ -18,6 +14,7 @@ from huey import RedisHuey
 
 from queues.errors import BadInput
 from tests.waiting import until
+from tests.workers.plants.foreign.endless_server import answering, drops
 from workers.plants.foreign import redis_line
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
@@ -127,30 +124,6 @@ def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(add
     assert isinstance(error, PlantConfused | PlantSilent) and "hunter2" not in str(error)
 
 
-@contextmanager
-def answering(answer: Iterator[bytes]) -> Iterator[str]:
-    """The address of a server that answers whatever it is asked with this, for as long as it is read."""
-
-    def serve() -> None:
-        with suppress(OSError):
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1_000)
-                for piece in answer:
-                    connection.sendall(piece)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
-
-
-def drops() -> Iterator[bytes]:
-    yield b"$1000\r\n"
-    while True:
-        threading.Event().wait(0.1)
-        yield b"1"
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -159,7 +132,7 @@ def drops() -> Iterator[bytes]:
             itertools.chain([b"*1000000000\r\n"], itertools.repeat(b":1\r\n" * 10_000)),
             "more than 1048576 bytes",
         ),
-        (drops(), "no whole answer within"),
+        (drops(b"$1000\r\n"), "no whole answer within"),
         (iter([b"what?\r\n"]), 'got "w" as reply type byte'),
         (iter([]), "can't be asked"),
     ],
@@ -167,7 +140,7 @@ def drops() -> Iterator[bytes]:
 def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, monkeypatch):
     monkeypatch.setattr(redis_line, "TIMEOUT_SECONDS", 0.5)
     before, began = psutil.Process().memory_info().rss, time.monotonic()
-    with answering(answer) as address:
+    with answering("redis", answer) as address:
         error = reading("LLEN list", address).error
     assert isinstance(error, PlantConfused | PlantSilent) and words in str(error)
     assert time.monotonic() - began < 5
