@@ -65,6 +65,18 @@ def test_a_message_to_an_address_of_apprise_says_what_is_wrong_and_links_to_what
         f"Silence: https://weir.example/alerts/silences/?alert={alert}",
     ):
         assert part in document["message"], part
+    assert "Begin an answer" not in document["message"]
+
+
+def test_a_message_to_a_chat_whose_answers_are_taken_says_how_to_answer(looks, posts, monkeypatch):
+    made = chat(monkeypatch, f"json://127.0.0.1:{posts.port}/alerts")
+    receivers.define("chat", "apprise", {**made.settings, "answers_environment": "WEIR_SECRET_ANSWERS"})
+    fire(looks)
+    assert deliver(looks) == 1, Message.objects.get().error
+    ((_, body),) = posts.posts
+    alert = Message.objects.get().content["alerts"][0]["id"]
+    said = f"Begin an answer with {alert}: it stands beside the alert then."
+    assert said in orjson.loads(body)["message"]
 
 
 def test_what_a_service_refuses_is_noted_without_the_address_and_tried_again(looks, posts, monkeypatch):

@@ -8,7 +8,7 @@ and is ended when its time is over.
 A chat knows no repetition by its key: a message that was taken while the alerter died may come twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -36,7 +36,7 @@ def send(message: Message, now_seconds: float) -> None:
         "address": address_of(message.receiver),
         "kind": _kind(message.content),
         "title": without_markup(subject(message.content)),
-        "body": without_markup("\n".join(lines(message.content)))[:LONGEST_BODY],
+        "body": without_markup("\n".join(_lines(message)))[:LONGEST_BODY],
         "allowed": settings.WEIR_EGRESS_ALLOW,
     }
     try:
@@ -45,6 +45,15 @@ def send(message: Message, now_seconds: float) -> None:
         raise Failed(f"The process that sends to the chat service {error}.") from None
     if not answer["sent"]:
         raise Failed(answer["error"])
+
+
+def _lines(message: Message) -> Iterator[str]:
+    """The text, and how to answer it where the chat's answers are taken."""
+    yield from lines(message.content)
+    if message.receiver.settings.get("answers_environment"):
+        numbers = [str(alert["id"]) for alert in message.content["alerts"]]
+        if numbers:
+            yield f"Begin an answer with {' or '.join(numbers)}: it stands beside the alert then."
 
 
 def _kind(content: Mapping[str, Any]) -> str:
