@@ -204,6 +204,11 @@ class Flow:
 LAW: Law = Flow()
 
 
+def limit_of(decision: Decision) -> float:
+    """Events that may come in the next interval: as decided, or as it stands."""
+    return float((decision.action or decision.terms)[STANDS])
+
+
 def model_of(parameters: Values) -> Model | None:
     """The plant's model, where the parameters have one."""
     if parameters["a"] is None or parameters["b"] is None:

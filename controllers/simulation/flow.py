@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from controllers.design import placement
 from controllers.design.placement import Model
-from controllers.flow.admission import Flow
+from controllers.flow.admission import Flow, limit_of
 from controllers.framework.parameter import Parameter
 from controllers.rivals.spark_pid import SparkPid
 from controllers.simulation.model import arrivals
@@ -98,7 +98,7 @@ class ShippedFlow:
         observation = {"measured": seen.free_kb, "applied": seen.applied}
         parameters = {**self.parameters, "setpoint": seen.setpoint_kb}
         self.state, decision = self.law.decide(parameters, self.state, observation)
-        return float((decision.action or {})["admit"])
+        return limit_of(decision)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from controllers.design.identify import identify
-from controllers.flow.admission import Flow, model_of
+from controllers.flow.admission import Flow, limit_of, model_of
 from controllers.framework.law import Values
 from controllers.simulation.model.scenario import Floats
 from queues.errors import BadInput
@@ -92,7 +92,7 @@ def replayed(values: Values, recorded: Floats, a: float, b: float, delay: int) -
         seen = {"measured": float(free[k]), "applied": float(admitted[k])}
         state, decision = LAW.decide(values, state, seen)
         queue += came[k + 1]
-        admitted[k + 1] = min(queue, (decision.action or {})["admit"])
+        admitted[k + 1] = min(queue, limit_of(decision))
         queue -= admitted[k + 1]
         free[k + 1] = min(max(0.0, a * free[k] + b * admitted[k + 1 - delay] + left[k]), most)
         waiting[k + 1] = queue

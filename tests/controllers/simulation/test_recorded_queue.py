@@ -60,6 +60,8 @@ def test_gains_that_are_unstable_on_the_model_are_never_the_cheapest():
 def test_a_queue_that_is_never_short_costs_nothing_however_little_is_admitted():
     idle = np.column_stack([np.full(100, CAPACITY), np.full(100, 10.0)])
     assert cost(values(**GOOD), [idle]) == pytest.approx(0.0, abs=0.01)
+    # Also where the limit stands, and most decisions are none.
+    assert cost(values(**GOOD, deadband=0.2), [idle]) == pytest.approx(0.0, abs=0.01)
 
 
 def test_ticks_that_are_missing_are_filled_in_and_no_event_is_lost():
