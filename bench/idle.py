@@ -9,7 +9,7 @@ has started. Nothing happens, so every alert is a false one.
                   are started for events that came (worker_rate) are its work, and counted by themselves
     imbalance     the greatest distance of a replica's share from an equal one, points (of 100)
     cores         CPU seconds of all its processes a second; what ends within the watch is counted
-    bytes         PSS: what is shared counts once
+    bytes         PSS: what is shared counts once; the median of samples, as batches take some for a while
 
 `--seconds 3600` is the hour of the promise.
 """
@@ -20,6 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
 import psutil
@@ -41,6 +42,7 @@ START_SECONDS = 300.0
 # They start a worker for events that wait: on an idle plant, those of its own telemetry.
 WORKING_LAWS = ("worker_rate",)
 LOOK_SECONDS = 1.0
+MEMORY_SECONDS = 30.0
 ROWS = 200
 
 
@@ -124,14 +126,18 @@ def run(seconds: float) -> dict[str, Any]:
     with RunningPlant() as plant:
         plant.until(lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started")
         since, began, before = datetime.now(UTC), time.monotonic(), busy_seconds(plant)
-        while time.monotonic() - began < seconds:
+        held, measured_at = list[float](), -MEMORY_SECONDS
+        while (passed := time.monotonic() - began) < seconds:
             if snapshot := plant.snapshot():
                 seen.look(snapshot)
                 imbalance = max(imbalance, imbalance_points(snapshot))
+            if passed - measured_at >= MEMORY_SECONDS:
+                held.append(memory_bytes(plant))
+                measured_at = passed
             time.sleep(LOOK_SECONDS)
         passed = time.monotonic() - began
         cores = cores_by_kind(before, busy_seconds(plant), passed)
-        held, processes = memory_bytes(plant), 1 + len(plant.processes())
+        processes = 1 + len(plant.processes())
         rows = decisions(plant, since)
     said, acted = repeated(rows), [row for row in rows if row["applied"]]
     work = [row for row in acted if row["law"] in WORKING_LAWS]
@@ -145,7 +151,9 @@ def run(seconds: float) -> dict[str, Any]:
         "workers_started": len(work),
         "imbalance_points": imbalance,
         "cores": sum(cores.values()),
-        "bytes": held,
+        "bytes": median(held),
+        "bytes_most": max(held),
+        "bytes_last": held[-1],
         "processes": processes,
         **{f"{kind}_cores": share for kind, share in sorted(cores.items())},
     }
