@@ -41,6 +41,7 @@ LIMITS = {
 START_SECONDS = 300.0
 # They start a worker for events that wait: on an idle plant, those of its own telemetry.
 WORKING_LAWS = ("worker_rate",)
+KEEPING = ("Keep ", "Would keep ")
 LOOK_SECONDS = 1.0
 MEMORY_SECONDS = 30.0
 ROWS = 200
@@ -104,9 +105,12 @@ def decisions(plant: RunningPlant, since: datetime) -> list[dict[str, Any]]:
 
 
 def repeated(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """What was proposed more than once and not done: the loop, its action and how often."""
+    """What was proposed more than once and not done: the loop, its action and how often. To keep what there is
+    is no proposal."""
     proposed = Counter(
-        (row["loop"], json.dumps(row["action"], sort_keys=True)) for row in rows if not row["applied"]
+        (row["loop"], json.dumps(row["action"], sort_keys=True))
+        for row in rows
+        if not row["applied"] and not row["reason"].startswith(KEEPING)
     )
     return [
         f"{loop}: {action}, {count} times" for (loop, action), count in sorted(proposed.items()) if count > 1
