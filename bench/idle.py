@@ -105,8 +105,8 @@ def decisions(plant: RunningPlant, since: datetime) -> list[dict[str, Any]]:
 
 
 def repeated(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """What was proposed more than once and not done: the loop, its action and how often. To keep what there is
-    is no proposal."""
+    """What was proposed more than once and not done: the loop, its action and how often. Keeping what there
+    is, is no proposal."""
     proposed = Counter(
         (row["loop"], json.dumps(row["action"], sort_keys=True))
         for row in rows
