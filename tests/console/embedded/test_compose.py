@@ -194,10 +194,12 @@ def test_every_image_has_an_exact_tag_and_can_be_pinned_by_digest(services):
 
 def test_the_image_has_no_development_packages_no_installer_and_no_secret_files():
     text = DOCKERFILE.read_text()
-    _proxy, packages, image = text.split("\nFROM ")[1:]
+    _proxy, packages, sources, image = text.split("\nFROM ")[1:]
     assert "--require-hashes -r /requirements-uv.lock" in packages
     assert re.search(r"uv pip install --no-cache .*--python /opt/weir/bin/python --require-hashes", packages)
     assert "--compile-bytecode" in packages and "compileall" in image
+    # Also of a checkout that only its owner reads.
+    assert "chmod -R u=rwX,go=rX /srv/weir" in sources and "COPY --from=sources /srv/weir ." in image
     assert "requirements-dev" not in text
     assert "uv" not in re.findall(r"\w+", image.split("COPY", 1)[0]) and "pip uninstall -y pip" in image
     ignored = (ROOT / ".dockerignore").read_text().split()
