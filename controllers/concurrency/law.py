@@ -58,7 +58,7 @@ CHANGE_Z = 3.3
 EFFECT_SECONDS = 30.0
 # Where pools begin alike, none begins with more than so many times what it has, nor with less than one in so
 # many of it: it may be alone with what limits it.
-MOST_NEARER = 3.0
+MOST_TIMES_OWN = 3.0
 # Where an observation does not say it.
 NOT_SEEN: Values = {"seconds": None, "epoch": None, "mean_threads": None, "steered": True, "trouble": None}
 
@@ -421,7 +421,7 @@ def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> 
     mean, own = seen["mean_threads"], exploration.threads
     if mean is None:
         return own
-    return _into_range(parameters, round(min(max(mean, own / MOST_NEARER), own * MOST_NEARER)))
+    return _into_range(parameters, round(min(max(mean, own / MOST_TIMES_OWN), own * MOST_TIMES_OWN)))
 
 
 def _has_changed(parameters: Values, exploration: Exploration, now: Measurement) -> bool:

@@ -116,7 +116,7 @@ USUAL_SETTLING_SAMPLES = 12
 GOOD_RADIUS = 0.9
 WORTH_EXPECTING = 0.05
 STARVED_BELOW = 0.9  # of what was allowed
-STANDS = "admit"  # the term of a limit that is left as it is
+ADMIT = "admit"  # in an action, the new limit; in the terms, one that is left as it is
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Flow:
         decision = _decision(parameters, gains, memory, raw, admit, estimate, starved)
         if starved and _may_stand(parameters, before, memory, admit):
             admit = before.admitted[0]
-            terms = {**decision.terms, STANDS: admit}
+            terms = {**decision.terms, ADMIT: admit}
             decision = Decision(None, _stands(parameters, memory, admit), terms, decision.limited_by)
         after = replace(
             memory,
@@ -206,7 +206,7 @@ LAW: Law = Flow()
 
 def limit_of(decision: Decision) -> float:
     """Events that may come in the next interval: as decided, or as it stands."""
-    return float((decision.action or decision.terms)[STANDS])
+    return float((decision.action or decision.terms)[ADMIT])
 
 
 def model_of(parameters: Values) -> Model | None:

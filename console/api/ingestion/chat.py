@@ -28,6 +28,8 @@ from workers.alerts.lifecycle.models import AlertEvent, Receiver
 router = Router(tags=["alerts"])
 # A service that saw no answer sends the same again.
 AGAIN = timedelta(minutes=10)
+# Of all chats in that time: whoever may write in one must not fill the database.
+MOST_NOTES = 120
 LONGEST_NAME = 80
 HELP = "Begin with the alert's number, such as: 12 n3 is restarted. Or answer the message of the alert."
 BODY = {
@@ -95,9 +97,11 @@ def _noted(actor: Actor, message: ChatMessage) -> str:
     if number is None or not words:
         return HELP
     text, now = f"{message.who}, in a chat: {words}", timezone.now()
-    before = AlertEvent.objects.filter(alert=number, kind=AlertEvent.Kind.NOTE, at__gt=now - AGAIN)
+    lately = AlertEvent.objects.filter(kind=AlertEvent.Kind.NOTE, by=None, at__gt=now - AGAIN)
     try:
-        if not before.filter(text=text).exists():
+        if not lately.filter(alert=number, text=text).exists():
+            if lately.count() >= MOST_NOTES:
+                return f"Not noted: {MOST_NOTES} answers came in ten minutes; write on the alert's page."
             alerts.note(actor, number, text=text, now=now)
     except BadInput as error:
         return f"Not noted: {error.field} {error.message}"

@@ -167,6 +167,20 @@ def test_guesses_are_counted(alert, control):
     assert post(mattermost(text=f"{alert.pk} on it")).status_code == 200  # the right secret is never refused
 
 
+def test_a_secret_that_is_no_base64_proves_nobody_to_teams(alert, monkeypatch):
+    for secret in ("a secret of this chat", "schlüssel", "===="):
+        monkeypatch.setenv("WEIR_SECRET_ANSWERS", secret)
+        assert post(teams(f"{alert.pk} no")).status_code == 401
+    assert notes() == []
+
+
+def test_who_may_write_in_a_chat_does_not_fill_the_database(alert, monkeypatch):
+    monkeypatch.setattr("console.api.ingestion.chat.MOST_NOTES", 5)
+    said = [post(mattermost(text=f"{alert.pk} word {number}")).json()["text"] for number in range(8)]
+    assert len(notes()) == 5 and all("answers came in ten minutes" in each for each in said[5:])
+    assert "Noted" in post(mattermost(text=f"{alert.pk} word 1")).json()["text"]  # it is there already
+
+
 def test_what_is_answered_may_do_nothing_else(alert):
     """Also not by words that look like an order."""
     post(mattermost(text=f"{alert.pk} acknowledge"))

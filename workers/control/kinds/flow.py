@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.design import placement
-from controllers.flow.admission import LAW, STANDS
+from controllers.flow.admission import ADMIT, LAW
 from controllers.flow.prediction import of_flow
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_queue
@@ -63,7 +63,7 @@ def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def keep_admission(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """A limit that stands lasts on. One of which nothing is known ends: it must hold nobody back."""
-    if STANDS not in entry.terms:
+    if ADMIT not in entry.terms:
         return
     plant.steer_pipeline(loop.target["application"], _lasting(entry, loop))
 
@@ -126,7 +126,7 @@ KIND = LoopKind(
         title="flow control",
         measured="observation.measured",
         setpoints=("setpoint",),
-        lasting=STANDS,
+        lasting=ADMIT,
         is_news=False,
     ),
     promise=PromisedResponse("Free space after a new reference, share of the step", of_flow),

@@ -17,7 +17,7 @@ SCHEMES = ("redis://", "rediss://", "unix://")
 
 
 class _BoundedSocket:
-    """A socket on which, what comes after each time that something was sent is limited."""
+    """A socket on which what comes is limited, from each time that something is sent."""
 
     def __init__(self, own: socket.socket, limit: AnswerLimit) -> None:
         self._own, self._limit = own, limit
