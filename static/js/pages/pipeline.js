@@ -1,6 +1,7 @@
 // The pipeline's map: queues → intra-event replicas → result queue → combiner → operators, level by level → sinks.
 import { bandMap } from "../charts/band_map.js";
 import { STATE_WORDS, UNKNOWN, formatted } from "../values/format.js";
+import { NOT_JUDGED } from "../values/bind.js";
 import { resolve, subscribe } from "../values/store.js";
 
 const host = document.getElementById("pipeline-map");
@@ -68,7 +69,7 @@ export function model(snapshot, name, row, chosen) {
     sinks(row),
   ];
   const state = snapshot.states?.[`application/${name}`], made = links(row, replicas, operators);
-  if (state?.sign && state.sign !== "NORMAL") markAs(state, boxes.slice(1).flat(), made);
+  if (state && state.sign !== "NORMAL") markAs(state, boxes.slice(1).flat(), made);
   return { boxes, links: made, levels };
 }
 
@@ -78,7 +79,7 @@ function markAs(state, boxes, made) {
   for (const box of boxes) {
     box.stale = state.stale;
     if (box.state) {
-      box.state = state.sign;
+      box.state = state.sign || "UNKNOWN";
       box.lines = [...box.lines.slice(0, -1), [state.word, ""]];
     }
   }
@@ -115,11 +116,14 @@ function links(row, replicas, operators) {
 if (host) {
   host.replaceChildren();
   const { application, operator } = host.dataset;
-  let drawMap = null, levelsDrawn = null;
+  let drawMap = null, levelsDrawn = null, last = null;
   subscribe((snapshot) => {
-    const row = resolve(snapshot, "pipeline.applications")?.[application];
+    // A process that begins anew says nothing of its applications at first: what they did last is old then.
+    const said = resolve(snapshot, "pipeline.applications")?.[application], row = said ?? last;
     if (!row || document.hidden) return;
-    const { levels, ...map } = model(snapshot, application, row, operator);
+    last = row;
+    const states = said ? snapshot.states : { ...snapshot.states, [`application/${application}`]: NOT_JUDGED };
+    const { levels, ...map } = model({ ...snapshot, states }, application, row, operator);
     if (levels !== levelsDrawn) {
       host.replaceChildren();
       drawMap = bandMap(host, { ...columns(levels), leastHeight: 260, fill: 0.5, name: `Operators of ${application}` });

@@ -126,6 +126,32 @@ def test_no_part_of_an_application_that_starts_is_idle(open_page, observer):
     expect(page.locator("#pipeline-map .hatch")).to_have_count(0)
 
 
+def test_what_an_application_did_before_its_process_began_anew_is_old(open_page, observer):
+    """A process that has begun anew says nothing of its applications yet."""
+    page, applications = open_page("/pipeline/"), {}
+    live(page, observer)
+
+    def gone(snapshot: Snapshot) -> None:
+        applications.update(snapshot["pipeline"]["applications"])
+        snapshot["pipeline"]["applications"] = {}
+        del snapshot["states"]["application/performance"]
+
+    def back(snapshot: Snapshot) -> None:
+        snapshot["pipeline"]["applications"] = applications
+
+    observer.publish(calm)
+    parts = page.locator("#pipeline-map")
+    expect(parts.locator(".at-NORMAL").first).to_be_visible()
+    observer.publish(gone)
+    expect(parts).to_contain_text("Not known yet")
+    expect(parts).not_to_contain_text("Normal")
+    expect(parts).not_to_contain_text("Idle")
+    assert parts.locator(".band:not(.old)").count() == 0
+    observer.publish(back)
+    expect(parts.locator(".at-NORMAL").first).to_be_visible()
+    expect(parts).not_to_contain_text("Not known yet")
+
+
 def test_a_part_that_the_server_writes_no_more_leaves_no_empty_frame(open_page, observer):
     page = open_page("/pipeline/")
     live(page, observer)

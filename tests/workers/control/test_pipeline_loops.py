@@ -18,6 +18,7 @@ from tests.console.pipeline_sample import DECLARATION
 from tests.workers.loops import PIPELINE, ensured
 from workers.control.engine import tick_law
 from workers.control.kinds import balance, flow
+from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import ApplicationStatus, PipelineStatus, ReplicaStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -27,6 +28,7 @@ from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 from workers.plants.published import PublishedPlant
+from workers.snapshot.control_record import control_record
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -233,6 +235,20 @@ def test_a_pipeline_that_starts_is_waited_for_and_one_that_is_stalled_is_not_ste
     assert plant.tick("flow").limited_by == "nothing to decide"
     plant.row["state"] = "stalled"
     assert plant.tick("flow").limited_by == "stale measurement"
+
+
+def test_what_an_application_that_starts_has_free_is_not_known(plant):
+    """It is not 0, as a chart would draw it."""
+    assert flow_status(plant).measured == plant.row["result_queue"]["free_bytes"]
+    plant.row["state"] = "starting"
+    plant.row["result_queue"]["free_bytes"] = None
+    assert flow_status(plant).measured is None
+
+
+def flow_status(plant) -> LoopStatus:
+    """What pages are shown of the loop after a tick."""
+    plant.tick("flow")
+    return control_record(plant.now).loops["flow/performance"]
 
 
 def test_admission_is_held_while_the_pipeline_is_silent(plant):

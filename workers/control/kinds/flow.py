@@ -124,7 +124,7 @@ KIND = LoopKind(
             ("Adaptive tuning", ("tuning", "forgetting", "resolution")),
         ),
         title="flow control",
-        measured="observation.measured",
+        measured="terms.measured",  # an application that starts has none: its free space is not 0
         setpoints=("setpoint",),
         lasting=ADMIT,
         is_news=False,
