@@ -10,12 +10,12 @@ const SHRUNK = 0.92, REGROWN = 1.6; // of the scale that fits: what is left free
 
 /**
  * Draws into `host`. columns: [{title, x, width, height}]. leastHeight: of the map; fill: share of it that the widest
- * column's bands take. Returns draw({boxes: one list a column, links: [{from, to, rate, state}], seq}).
+ * column's bands take. Returns draw({boxes: one list a column, links: [{from, to, rate, state}]}).
  * A box: {id, subject, name, rate | figure, lines: [[left, right]], state, stale, url, share (a bar of 0 … 1), mark (0 … 1)}.
  */
 export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }) {
   const drawn = new Map(), eased = new Map(); // elements by their key; rates as they are drawn
-  let scale = null, latest = null; // pixels for an event a second
+  let scale = null, latest = 0; // pixels for an event a second; which drawing it is
 
   function element(parent, key, tag, attributes) {
     let found = drawn.get(key);
@@ -112,8 +112,8 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     if (box.mark !== undefined) element(group, `mark ${key}`, "path", { class: "mark", d: `M${at(box.mark)} ${(y - 3).toFixed(1)}V${(y + 6).toFixed(1)}` });
   }
 
-  return function draw({ boxes, links, seq }) {
-    latest = seq;
+  return function draw({ boxes, links }) {
+    latest += 1; // not the number of the snapshot: one may be drawn twice
     const present = new Set(boxes.flat().map((box) => box.id));
     const shown = links.filter((link) => present.has(link.from) && present.has(link.to));
     host.classList.toggle("many", shown.length > MOST_GLIDING);

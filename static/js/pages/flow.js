@@ -17,7 +17,7 @@ if (host) {
   const draw = () => {
     const { boxes, links } = model(newest, shown);
     const lined = boxes.map((column) => column.map((box) => ({ ...box, lines: box.second ? [box.second] : [] })));
-    const { svg, label } = drawMap({ boxes: lined, links, seq: newest.seq });
+    const { svg, label } = drawMap({ boxes: lined, links });
     if (!boxes[0].length) label(svg, "no producers", 0, 60, "No producer publishes now.", { class: "second" });
   };
   subscribe((snapshot) => { newest = snapshot; if (!document.hidden) draw(); });

@@ -129,6 +129,6 @@ if (host) {
       drawMap = bandMap(host, { ...columns(levels), leastHeight: 260, fill: 0.5, name: `Operators of ${application}` });
       levelsDrawn = levels;
     }
-    drawMap({ ...map, seq: snapshot.seq });
+    drawMap(map);
   });
 }

@@ -64,3 +64,17 @@ def test_a_name_with_dots_is_found_in_the_snapshot(open_page, observer):
       return [resolve(document, "hosts.jobs@vm.local.busy"), resolve(document, "hosts.other.busy")];
     }"""
     assert page.evaluate(script, {"hosts": {"jobs@vm.local": {"busy": 2}}}) == [2, None]
+
+
+def test_what_a_map_does_not_draw_again_is_gone_also_where_one_snapshot_is_drawn_twice(open_page, observer):
+    script = """async () => {
+      const { bandMap } = await import("/static/js/charts/band_map.js");
+      const host = document.body.appendChild(document.createElement("div"));
+      const columns = [{ title: "", x: 0, width: 100, height: 60 }];
+      const draw = bandMap(host, { columns, width: 100, leastHeight: 100, name: "a map" });
+      return [true, false].map((stale) => {
+        draw({ boxes: [[{ id: "a", name: "a", rate: 1, lines: [], stale }]], links: [] });
+        return host.querySelectorAll(".hatch").length;
+      });
+    }"""
+    assert open_page("/").evaluate(script) == [1, 0]
