@@ -147,7 +147,7 @@ def _bounded(covariance: Floats, noise: float) -> Floats:
     """P with no variance above that of the start or below 0, and as positive as before."""
     covariance[np.diag_indices(3)] = np.maximum(np.diag(covariance), 0.0)
     greatest = np.array([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2])
-    shrunk = np.sqrt(np.minimum(1.0, greatest / np.maximum(np.diag(covariance), 1e-300)))
+    shrunk = np.sqrt(greatest / np.maximum(np.diag(covariance), np.maximum(greatest, 1e-300)))
     return np.asarray(covariance * np.outer(shrunk, shrunk))
 
 

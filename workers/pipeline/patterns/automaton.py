@@ -87,27 +87,34 @@ def _concealed(move: Transition) -> Transition:
 
 
 def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
-    """What follows an item that may end follows each of its endings alike: it is worked out for the first
-    only, so that items that may all be left out cost their number, not a power of it.
+    """What follows an item that may end follows each of its endings alike: it is worked out once, so that items
+    that may all be left out cost their number, not a power of it. Only an end is another behind each of them:
+    behind an item that ends late, for a NOT at its end, the whole ends late, too.
     """
     if not items:
         yield Option(Ending.NOW)
         return
     first, rest = items[0], items[1:]
     if isinstance(first, Absent):
-        for what, choices in _options(sequence(rest)):
-            yield Option(what if isinstance(what, Transition) else Ending.LATE, choices)
+        yield from _behind(Ending.LATE, _options(sequence(rest)))
         return
+    following: list[Option] = []
     ended: set[Ending] = set()
     for what, choices in _options(first):
         if isinstance(what, Transition):
             yield Option(Transition(what.symbol, what.hidden, sequence((what.rest, *rest))), choices)
-        elif rest and not ended:
-            yield from (Option(after, (*choices, *more)) for after, more in _options(sequence(rest)))
-        elif not rest and what not in ended:
-            yield Option(what, choices)
-        if isinstance(what, Ending):
+        elif what not in ended:
+            following = following or list(_options(sequence(rest)))
+            for after, more in _behind(what, following):
+                if isinstance(after, Ending) or not ended:
+                    yield Option(after, (*choices, *more))
             ended.add(what)
+
+
+def _behind(ending: Ending, following: Iterable[Option]) -> Iterator[Option]:
+    """What follows an item that ends so."""
+    for what, choices in following:
+        yield Option(Ending.LATE if ending is Ending.LATE and isinstance(what, Ending) else what, choices)
 
 
 def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:

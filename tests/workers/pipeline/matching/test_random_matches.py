@@ -176,6 +176,36 @@ def check(document: Document) -> None:
     assert matches == expected(document)
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "SEQ(SEQ(A{0,}?; NOT A); B{0,})",
+        "SEQ(SEQ(A{0,}?; A{0,}?; NOT B); C{0,})",
+        "SEQ(OR(SEQ(A{0,}?; NOT C), B); B{0,})",
+        "SEQ(OR(B{0,1}, SEQ(A{0,}; NOT C)); C{0,})",
+    ],
+)
+@pytest.mark.parametrize("consume", ["once", "skip-past-last"])
+def test_a_not_at_the_end_of_an_inner_part_holds_up_to_the_next_step(pattern, consume):
+    for length in (1, 2, 3):
+        for types in itertools.product("ABC", repeat=length):
+            events = [
+                {"id": f"e{at}", "time": float(at), "type": type_, "n": 1, "user": "u"}
+                for at, type_ in enumerate(types)
+            ]
+            check(
+                {
+                    "pattern": pattern,
+                    "define": {},
+                    "contiguity": "relaxed",
+                    "consume": consume,
+                    "within_seconds": 4,
+                    "key": None,
+                    "events": events,
+                }
+            )
+
+
 FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 
