@@ -29,6 +29,7 @@ BENCHES = (
     "page",
     "first_minutes",
     "idle",
+    "causes",
     "jobs",
     "burst",
     "timeline",

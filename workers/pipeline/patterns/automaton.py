@@ -87,9 +87,9 @@ def _concealed(move: Transition) -> Transition:
 
 
 def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
-    """What follows an item that may end follows each of its endings alike: it is worked out once, so that items
-    that may all be left out cost their number, not a power of it. Only an end is another behind each of them:
-    behind an item that ends late, for a NOT at its end, the whole ends late, too.
+    """What follows an item that may end follows each of its endings alike: it is worked out once, so that
+    items that may all be left out cost their number, not a power of it. Only an end is another behind each of
+    them: behind an item that ends late, for a NOT at its end, the whole ends late, too.
     """
     if not items:
         yield Option(Ending.NOW)
