@@ -53,7 +53,7 @@ BY_THEMSELVES = (
     SCENARIOS,
     "tests/protocols/",
     "tests/controllers/test_unseen_documents.py",
-    "tests/security/test_fuzz.py",
+    "tests/security/requests/test_fuzz.py",
     "tests/workers/pipeline/matching/",
     "tests/workers/placement/test_moving.py",
 )
@@ -71,10 +71,10 @@ BESIDE_OTHERS = (
 SERVED = (
     "tests/console/browser/",
     "tests/console/api/test_wire.py",
-    "tests/security/test_http_surface.py",
-    "tests/security/test_proxies.py",
-    "tests/security/test_request_cost.py",
-    "tests/security/test_sockets.py",
+    "tests/security/requests/test_http_surface.py",
+    "tests/security/requests/test_proxies.py",
+    "tests/security/requests/test_request_cost.py",
+    "tests/security/requests/test_sockets.py",
 )
 TOGETHER = {"plant": ("tests/plant/",), "served": SERVED, "rules": ("tests/workers/pipeline/rules/",)}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.node_servers import node_servers
+from bench.queues.node_servers import node_servers
 from queues.nodes.server import free_port
 
 START_SECONDS = 90.0

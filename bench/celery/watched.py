@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from bench.ledger import manage
-from bench.node_servers import node_servers
-from bench.running_plant import ROOT, clean_environment
+from bench.console.ledger import manage
+from bench.plant.running_plant import ROOT, clean_environment
+from bench.queues.node_servers import node_servers
 
 SEEN_SECONDS = 60.0
 

@@ -17,7 +17,7 @@ import psutil
 import redis
 
 from bench.faults.preloaded import CLOCK, DISK, Preloaded, write_number
-from bench.running_plant import RunningPlant
+from bench.plant.running_plant import RunningPlant
 from console.connections.supervisor import supervisor_at
 from console.embedded.local import EmbeddedServers
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bench.running_plant import RunningPlant, clean_environment
+from bench.plant.running_plant import RunningPlant, clean_environment
 from console import release
 from tests.waiting import until
 

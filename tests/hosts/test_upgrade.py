@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.running_plant import ROOT
+from bench.plant.running_plant import ROOT
 from tests.hosts.flow import Flow
 from tests.hosts.whole_plant import is_whole, whole_plant
 from tests.production.engine import CACHE, checkout

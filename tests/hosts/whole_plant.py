@@ -16,7 +16,7 @@ import psycopg
 import pytest
 import redis
 
-from bench.running_plant import ROOT, clean_environment
+from bench.plant.running_plant import ROOT, clean_environment
 from console.embedded.processes import WEB_OPTIONS, WORKER_OPTIONS
 from queues import keys
 from queues.nodes.server import ServerConfig, command

@@ -14,18 +14,18 @@ from tests.house import sources
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("queues", "controllers", "workers", "console")
 MOST_MODULES = 16  # of a folder; about a dozen is better
-# Their tests lie together: they share a running plant, a browser, or how they explore.
-TOGETHER = (
+# A table keeps its name; and handlers that others wrote name what they are given.
+SHARED = {"Delivery"}
+# Tests of the whole, by what they share: a running plant, a browser, a network, or how they explore.
+NOT_OF_THE_CODE = (
     "tests/plant",
     "tests/hosts",
     "tests/production",
     "tests/protocols",
     "tests/security",
     "tests/console/browser",
+    "tests/house",
 )
-# A table keeps its name; and handlers that others wrote name what they are given.
-SHARED = {"Delivery"}
-NOT_OF_THE_CODE = (*TOGETHER, "tests/house")
 
 
 def rooms(*roots: str) -> list[Path]:
@@ -63,8 +63,8 @@ def test_a_room_has_so_few_modules_that_one_reads_them_at_a_glance(room):
     assert len(modules(room)) <= MOST_MODULES
 
 
-@pytest.mark.parametrize("room", [each for each in rooms("tests") if named(each) not in TOGETHER], ids=named)
-def test_a_folder_of_tests_has_as_few(room):
+@pytest.mark.parametrize("room", rooms("tests", "bench"), ids=named)
+def test_a_folder_of_tests_or_of_benches_has_as_few(room):
     assert len(modules(room)) <= MOST_MODULES
 
 
@@ -114,7 +114,7 @@ def test_a_class_has_a_name_of_its_own():
     } == {}
 
 
-@pytest.mark.parametrize("room", rooms(*PACKAGES), ids=named)
+@pytest.mark.parametrize("room", rooms(*PACKAGES, "bench"), ids=named)
 def test_imports_between_the_rooms_of_a_room_run_one_way(room):
     inner = [path for path in rooms(named(room)) if path.parent == room]
     graph = {each.name: rooms_imported(each, inner) for each in inner}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from bench.browser import EXECUTABLE, MISSING, chromium
-from bench.page import sign_in
-from bench.running_plant import RunningPlant
+from bench.console.browser import EXECUTABLE, MISSING, chromium
+from bench.console.page import sign_in
+from bench.plant.running_plant import RunningPlant
 
 
 @pytest.fixture(scope="package")

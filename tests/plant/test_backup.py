@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.running_plant import RunningPlant
+from bench.plant.running_plant import RunningPlant
 from tests.plant.test_stranger import PATIENCE, handled_jobs, jobs_in, trace_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]

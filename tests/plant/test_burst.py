@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from bench.burst import LIMITS, SLOW_HANDLER, burst, handled_by
-from bench.running_plant import RunningPlant
+from bench.plant.burst import LIMITS, SLOW_HANDLER, burst, handled_by
+from bench.plant.running_plant import RunningPlant
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1200)]

@@ -7,7 +7,7 @@ other tests go on, and test_workday_end.py looks at the same open page again.
 import pytest
 from playwright.sync_api import Page, expect
 
-from bench.running_plant import RunningPlant
+from bench.plant.running_plant import RunningPlant
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import redis
 
-from bench.running_plant import ROOT, RunningPlant
+from bench.plant.running_plant import ROOT, RunningPlant
 from queues import keys
 from queues.publishing.client import Client
 from queues.topology import Topology

@@ -18,8 +18,8 @@ import pytest
 import redis
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page
 
-from bench.page import sign_in
-from bench.running_plant import RunningPlant
+from bench.console.page import sign_in
+from bench.plant.running_plant import RunningPlant
 from queues.publishing.client import Client
 from tests.console.browser.screen import BROWSER, overhang
 from tests.console.browser.seen import CUT_OFF, OVERLAPPING, SAID, is_true

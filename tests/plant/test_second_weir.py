@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 import redis
 
-from bench.running_plant import RunningPlant
+from bench.plant.running_plant import RunningPlant
 from queues.topology import Topology
 from tests.waiting import until
 from tests.workers.loops import PARALLELISM, ensured

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.running_plant import RunningPlant
+from bench.plant.running_plant import RunningPlant
 
 pytestmark = [pytest.mark.faults, pytest.mark.spark, pytest.mark.timeout(1200)]
 PATIENCE = 600.0  # seconds; how long a start takes is a figure of the bench, and no verdict on a busy machine

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from bench.running_plant import RunningPlant
+from bench.plant.running_plant import RunningPlant
 
 # Slow by waiting: what it shows of an hour is shown of an instant by the forms' tests.
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.spark, pytest.mark.timeout(1200)]

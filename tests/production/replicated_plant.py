@@ -19,7 +19,7 @@ import httpx
 import psycopg
 import pytest
 
-from bench.running_plant import ROOT, clean_environment
+from bench.plant.running_plant import ROOT, clean_environment
 from console.embedded.processes import WEB_OPTIONS, WORKER_OPTIONS
 from queues import keys
 from queues.control.connection import connect

@@ -101,7 +101,7 @@ def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack: S
 
 
 def test_the_first_administrator_signs_in_in_a_browser(stack: Stack):
-    from bench.browser import chromium
+    from bench.console.browser import chromium
 
     secrets = dict(
         line.split("=", 1) for line in (stack.folder / ".env").read_text().splitlines() if "=" in line

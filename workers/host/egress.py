@@ -294,7 +294,7 @@ class Transport(httpx.HTTPTransport):
         super().__init__(trust_env=False, **more)
         self._total_seconds, self._monotonic = total_seconds, monotonic
         self._local = threading.local()
-        # httpx offers no argument for it; tests/security/test_egress.py holds that it is in place.
+        # httpx offers no argument for it; tests/security/host/test_egress.py holds that it is in place.
         self._pool._network_backend = _Backend(resolve, self._left)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:

@@ -12,31 +12,32 @@ from django.core.management.base import CommandParser
 from console.management.document import JsonCommand
 from queues.errors import BadInput
 
-BENCHES = (
-    "splitter",
-    "segment",
-    "pipeline",
-    "matcher",
-    "shedding",
-    "lqr",
-    "rebalancing",
-    "parallelism",
-    "celery",
-    "fanout",
-    "overload",
-    "soak",
-    "tick",
-    "page",
-    "first_minutes",
-    "idle",
-    "causes",
-    "jobs",
-    "burst",
-    "timeline",
-    "ledger",
-    "ingest",
-    "snapshot",
-)
+# Each with the folder of `bench` that has it; "" where it is a folder itself.
+BENCHES = {
+    "splitter": "queues",
+    "segment": "queues",
+    "pipeline": "pipeline",
+    "matcher": "pipeline",
+    "shedding": "laws",
+    "lqr": "laws",
+    "rebalancing": "laws",
+    "parallelism": "laws",
+    "tick": "laws",
+    "celery": "",
+    "fanout": "console",
+    "page": "console",
+    "timeline": "console",
+    "ledger": "console",
+    "snapshot": "console",
+    "overload": "plant",
+    "soak": "plant",
+    "first_minutes": "plant",
+    "idle": "plant",
+    "jobs": "plant",
+    "burst": "plant",
+    "ingest": "plant",
+    "causes": "",
+}
 
 MOST_SECONDS = 43_200  # a night
 # What is installed has none: they are measured in a checkout.
@@ -53,8 +54,13 @@ def machine() -> dict[str, Any]:
     }
 
 
+def module_of(name: str) -> str:
+    """Where a bench is."""
+    return ".".join(filter(None, ("bench", BENCHES[name], name)))
+
+
 def is_built(name: str) -> bool:
-    return HAS_BENCHES and importlib.util.find_spec(f"bench.{name}") is not None
+    return HAS_BENCHES and name in BENCHES and importlib.util.find_spec(module_of(name)) is not None
 
 
 def run_bench(name: str, seconds: float) -> dict[str, Any]:
@@ -64,7 +70,7 @@ def run_bench(name: str, seconds: float) -> dict[str, Any]:
         raise BadInput(
             "NAME", f"bench {name} is not yet built; there are {', '.join(filter(is_built, BENCHES))}"
         )
-    measured = importlib.import_module(f"bench.{name}").run(seconds)
+    measured = importlib.import_module(module_of(name)).run(seconds)
     return {"name": name, **measured, "machine": machine()}
 
 

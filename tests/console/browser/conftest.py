@@ -10,7 +10,7 @@ import pytest
 import redis
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from bench import browser
+from bench.console import browser
 from console.accounts.access import CONFIRMED_SECONDS
 from tests.console.browser.screen import DESKTOP, Observer, whole_snapshot
 from tests.console.served import PASSWORD, Served

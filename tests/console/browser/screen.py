@@ -11,7 +11,7 @@ import redis
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from bench.browser import EXECUTABLE, MISSING
+from bench.console.browser import EXECUTABLE, MISSING
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.waiting import until

@@ -15,7 +15,7 @@ import rotel
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from bench.running_plant import RunningPlant
+from bench.plant.running_plant import RunningPlant
 from queues.nodes.server import free_port
 from tests.waiting import until
 

@@ -1,0 +1,1 @@
+"""What control laws decide beside their peers, and what a tick of a loop costs."""

@@ -1,0 +1,1 @@
+"""Rules and patterns over streams, in Spark and by the matcher alone."""

@@ -1,0 +1,224 @@
+"""A plant under a steady load with people at its pages: does anything grow, and does it stay as quick?
+
+A real plant (./run) and its own telemetry. 20,000 events/s go to `alert` from one producer; two people open
+one page after the other. Each SAMPLE_SECONDS the memory of each kind of process (PSS: what is shared counts
+once, over all of its processes) and the bytes of each folder of the plant's data are noted.
+
+    slope       Theil-Sen over the samples after WARM_UP of the time, as a share of their median, %/h
+    growth      bytes an hour, of each folder, likewise
+    latency     publish to acknowledge, of all events after the warm-up, by the workers' own histogram
+
+A slope says little in less than an hour: `--seconds 3600`, and `--seconds 28800` at night.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import psutil
+from scipy.stats import theilslopes
+
+from bench.plant.burst import QUEUE, Watch, events_of
+from bench.plant.overload import PAGES
+from bench.plant.running_plant import RunningPlant
+from queues import keys
+from queues.publishing.client import Client
+from queues.redis_types import Fields
+from workers.consumer.latency import Latencies
+
+RATE_PER_SECOND, BLOCK_EVENTS = 20_000, 2_000
+LIMITS = {"worst_slope_percent_an_hour": 1.0, "p99_seconds": 2.5, "events_lost": 0}
+SAMPLE_SECONDS, WARM_UP, PEOPLE = 5.0, 1 / 3, 2
+START_SECONDS, DRAIN_SECONDS = 300.0, 60.0
+# By words of its command line; what none of them says belongs to what started it.
+KINDS = {
+    "web": "console.asgi",
+    "observer": "observe",
+    "alerter": "alert",
+    "beat": "celery beat",
+    "worker-control": "control@",
+    "worker-jobs": "jobs@",
+    "worker-spark": "spark@",
+    "telemetry": "queues.publishing.telemetry",
+    "agents": "queues.nodes.agent",
+    "servers": "valkey-server",
+    "pipeline-jvm": "java",
+    "pipeline": "workers.pipeline.runtime.application",
+}
+FOLDERS = ("archive", "metrics", "snapshots", "effects", "servers", "pipeline", "logs", "database")
+
+
+@dataclass
+class Samples:
+    """Of each name a value a sample; `at` are their instants, in seconds."""
+
+    at: list[float] = field(default_factory=list)
+    values: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, at_seconds: float, seen: dict[str, float]) -> None:
+        """One sample: what is not seen any more, or not yet, is 0."""
+        for name in seen.keys() | self.values.keys():
+            series = self.values[name]
+            series += [0.0] * (len(self.at) - len(series)) + [seen.get(name, 0.0)]
+        self.at.append(at_seconds)
+
+    def per_hour(self, name: str) -> float:
+        """Theil-Sen's slope after the warm-up."""
+        first = round(len(self.at) * WARM_UP)
+        return float(theilslopes(self.values[name][first:], self.at[first:])[0]) * 3_600
+
+    def median(self, name: str) -> float:
+        """After the warm-up."""
+        return float(np.median(self.values[name][round(len(self.at) * WARM_UP) :]))
+
+
+def kind_of(process: psutil.Process) -> str:
+    """Of a process, or of what started it: workers of a pool have no name of their own."""
+    while True:
+        line = " ".join(process.cmdline())
+        for kind, words in KINDS.items():
+            if words in line:
+                return kind
+        parent = process.parent()
+        if parent is None or "console.embedded.launch" in line:
+            return "launcher"
+        process = parent
+
+
+def memory(plant: RunningPlant) -> dict[str, float]:
+    """PSS in bytes of each kind of process."""
+    found: dict[str, float] = defaultdict(float)
+    for process in plant.processes():
+        try:
+            found[f"{kind_of(process)}_bytes"] += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return found
+
+
+def folder_bytes(data: Path) -> dict[str, float]:
+    """What each folder of the plant's data takes, and its database with what belongs to that."""
+    found = dict.fromkeys((f"folder_{name}" for name in FOLDERS), 0.0)
+    for path in data.rglob("*"):
+        top = path.relative_to(data).parts[0]
+        name = "database" if top.startswith("weir.sqlite3") else top
+        try:
+            if path.is_file() and name in FOLDERS:
+                found[f"folder_{name}"] += path.stat().st_size
+        except OSError:
+            continue
+    return found
+
+
+@contextmanager
+def published(plant: RunningPlant) -> Iterator[list[int]]:
+    """Events at the rate, until the end; how many were acknowledged."""
+    stop, acknowledged = threading.Event(), [0]
+
+    def run() -> None:
+        began, blocks = time.monotonic(), 0
+        with Client(plant.control_url(), producer="soak") as client:
+            while not stop.is_set():
+                acknowledged[0] += client.publish(QUEUE, events_of(BLOCK_EVENTS)).events
+                blocks += 1
+                stop.wait(max(0.0, began + blocks * BLOCK_EVENTS / RATE_PER_SECOND - time.monotonic()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def people(plant: RunningPlant) -> Iterator[list[float]]:
+    """Who open one page after the other; how long each took, in seconds."""
+    stop, took = threading.Event(), list[float]()
+
+    def run() -> None:
+        with closing(plant.signed_in()) as person:
+            while not stop.is_set():
+                for page in PAGES:
+                    began = time.monotonic()
+                    person.get(page, timeout=60).raise_for_status()
+                    took.append(time.monotonic() - began)
+                    if stop.wait(1.0):
+                        return
+
+    threads = [threading.Thread(target=run) for _ in range(PEOPLE)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield took
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def latencies(plant: RunningPlant) -> Latencies:
+    """Of all events of the queue so far."""
+    return Latencies.from_hash(cast(Fields, plant.control.hgetall(keys.LATENCY.of(QUEUE))))
+
+
+def since(now: Latencies, before: Latencies) -> Latencies:
+    """Of the events after an instant."""
+    return Latencies({bucket: count - before.events.get(bucket, 0) for bucket, count in now.events.items()})
+
+
+def run(seconds: float) -> dict[str, Any]:
+    """The whole of it, with some minutes more for the plant to start and to empty its queue."""
+    samples = Samples()
+    with RunningPlant() as plant:
+        plant.until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
+        watch = Watch(plant)
+        with published(plant) as acknowledged, people(plant) as took:
+            began, before = time.monotonic(), latencies(plant)
+            while (passed := time.monotonic() - began) < seconds:
+                if passed < seconds * WARM_UP:
+                    before = latencies(plant)
+                samples.add(passed, {**memory(plant), **folder_bytes(plant.data)})
+                time.sleep(SAMPLE_SECONDS)
+        plant.until(lambda _: watch.waiting_events() == 0, DRAIN_SECONDS, "the queue is empty")
+        handled = since(latencies(plant), before)
+        inserted = _inserted(watch)
+        watch.close()
+    slopes = {
+        name: 100 * samples.per_hour(name) / samples.median(name)
+        for name in samples.values
+        if name.endswith("_bytes") and samples.median(name)
+    }
+    figures: dict[str, Any] = {
+        "events_acknowledged": float(acknowledged[0]),
+        "events_lost": float(max(0, acknowledged[0] - inserted)),
+        "p50_seconds": handled.quantile(0.5),
+        "p99_seconds": handled.quantile(0.99),
+        "page_p95_seconds": float(np.quantile(took, 0.95)),
+        "worst_slope_percent_an_hour": max(slopes.values()),
+        **{f"{name.removesuffix('_bytes')}_slope_percent_an_hour": slope for name, slope in slopes.items()},
+        **{name: samples.median(name) for name in samples.values if name.endswith("_bytes")},
+        **{
+            f"{name}_bytes_an_hour": samples.per_hour(name)
+            for name in samples.values
+            if name[:7] == "folder_"
+        },
+    }
+    return {
+        "figures": figures,
+        "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
+        "ratio": {name: figures[name] / limit for name, limit in LIMITS.items() if limit},
+    }
+
+
+def _inserted(watch: Watch) -> int:
+    """Events that the nodes have taken in, all of which are handled once nothing waits."""
+    counts = (client.hget(keys.COUNTERS.of(QUEUE), "inserted_events") for client in watch.segments.values())
+    return sum(int(count or 0) for count in counts)

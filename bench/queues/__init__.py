@@ -1,0 +1,1 @@
+"""The queue layer: the splitter, and segments on real servers."""

@@ -1,0 +1,1 @@
+"""The pages of loops, and of what is learned about them."""

@@ -1,0 +1,1 @@
+"""The console's pages, each as people see it."""

@@ -1,0 +1,1 @@
+"""Texts and documents from outside that are never code."""

@@ -1,0 +1,1 @@
+"""Processes, servers, files and addresses of the host."""

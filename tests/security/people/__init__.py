@@ -1,0 +1,1 @@
+"""Who one is, what one may, and what is noted of it."""

@@ -1,0 +1,1 @@
+"""What is sent to the console, and what it answers."""
