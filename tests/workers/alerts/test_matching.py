@@ -77,6 +77,24 @@ def test_what_makes_the_loops_of_an_attached_plant_hold_explains_them_and_no_oth
     assert causes([unreached, blind, held, others, ours]) == explained
 
 
+def waiting(number, queue, condition="queue_wait", **touches):
+    return Party(number, condition, "warning", {"queue": queue}, {"kind": "jobs", **touches})
+
+
+def test_a_queue_whose_workers_fill_the_pool_explains_those_that_wait_for_it():
+    slow, others = waiting(1, "mail"), [waiting(2, "orders", crowded_by="mail"), waiting(3, "video")]
+    saturated = Party(4, "workers_saturated", "notice", {}, {"crowded_by": "mail"})
+    assert causes([slow, *others, saturated]) == {2: 1, 4: 1}
+    assert causes([waiting(1, "mail", "queue_latency"), *others]) == {2: 1}
+    missing = Party(9, "workers_missing", "critical", {})
+    assert causes([slow, *others, missing]) == {1: 9, 2: 9, 3: 9}, "whatever stops the workers comes first"
+
+
+def test_a_queue_that_falls_behind_is_slow_too_and_that_is_one_incident():
+    behind, slow = waiting(1, "mail"), waiting(2, "mail", "queue_latency")
+    assert causes([slow, behind, waiting(3, "video", "queue_latency")]) == {2: 1}
+
+
 def test_a_cause_that_is_over_explains_a_while_longer():
     queue = Party(3, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n1"]})
     for seconds, explains in ((1.0, True), (LINGER_SECONDS + 1, False)):
@@ -95,7 +113,8 @@ parties = st.lists(
             {
                 "nodes": st.lists(st.sampled_from(["a", "b"])),
                 "kind": st.sampled_from(["jobs", "pipeline", None]),
-            }
+            },
+            optional={"crowded_by": st.sampled_from(["a", "b"])},
         ),
         ended_seconds=st.none() | st.floats(0, 300),
     ),

@@ -19,6 +19,7 @@ from controllers.framework import guard
 from queues import keys
 from queues.errors import BadInput
 from queues.redis_types import Fields
+from workers.alerts.conditions.crowding import Crowd, Crowding
 from workers.alerts.lifecycle.models import Message
 from workers.coordination.freshness import Freshness
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -106,6 +107,7 @@ class Evidence:
     `unheard`: how long nodes have been expected that nobody has heard since the watch began;
     `started_seconds`: since the watch began on a plant that nobody had observed lately, which starts, too.
     `load_per_core`: of the last minute, of the host that looks: above 1 processes wait for a core.
+    `crowd`: the queue whose workers fill the pool, if one does.
     """
 
     now: float
@@ -121,6 +123,7 @@ class Evidence:
     failing: Sequence[Failing] = ()
     audit: AuditFacts | None = None
     load_per_core: float | None = None
+    crowd: Crowd | None = None
 
     @property
     def plant(self) -> Snapshot:
@@ -134,6 +137,7 @@ class Gatherer:
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
         self._freshness = Freshness()
+        self._crowding = Crowding()
         self._ticks: dict[int, deque[LedgerTick]] = {}
         self._last = 0
         self._began_seconds: float | None = None
@@ -164,6 +168,7 @@ class Gatherer:
             failing=failing_receivers(since),
             audit=self._audit(now, monotonic_seconds),
             load_per_core=os.getloadavg()[0] / (os.cpu_count() or 1),
+            crowd=self._crowding.follow(fresh, monotonic_seconds),
         )
 
     def _audit(self, now: float, monotonic_seconds: float) -> AuditFacts:

@@ -8,7 +8,6 @@ from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.quality import HOST, most_nodes_are_late
-from workers.documents.queues import QueueStatus
 from workers.plants.reached import why_wrong
 
 KNOWN_DAYS = 1.0
@@ -18,18 +17,22 @@ def _seconds(value: float | None) -> str:
     return "an unknown time" if value is None else f"{value:,.0f} s"
 
 
-def _touched(queue: QueueStatus) -> dict[str, Any]:
-    """The nodes that hold the queue's points or what is left of its events, and who consumes it."""
+def _touched(evidence: Evidence, name: str) -> dict[str, Any]:
+    """The nodes that hold the queue's points or what is left of its events, who consumes it, and the queue
+    because of whose workers it waits.
+    """
+    queue, crowd = evidence.plant.queues[name], evidence.crowd
     rows = queue.containers
-    nodes = sorted(name for name, row in rows.items() if row.points or row.waiting_events)
-    return {"nodes": nodes, "kind": queue.kind}
+    nodes = sorted(node for node, row in rows.items() if row.points or row.waiting_events)
+    crowded = {"crowded_by": crowd.queue} if crowd is not None and name in crowd.crowded else {}
+    return {"nodes": nodes, "kind": queue.kind, **crowded}
 
 
 def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         wait = queue.wait_seconds
         said = f"Queue {name}: its oldest event has waited {_seconds(wait)}."
-        yield Reading({"queue": name}, wait, said, _touched(queue))
+        yield Reading({"queue": name}, wait, said, _touched(evidence, name))
 
 
 def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -39,7 +42,7 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         if latency is None and not queue.waiting_events:
             continue
         said = f"Queue {name}: 5 % of the events take longer than {_seconds(latency)} (95th percentile)."
-        yield Reading({"queue": name}, latency, said, _touched(queue))
+        yield Reading({"queue": name}, latency, said, _touched(evidence, name))
 
 
 def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -60,7 +63,7 @@ def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading
     for name, queue in evidence.plant.queues.items():
         count = queue.dead_letters
         said = f"Queue {name}: {count or 0:,.0f} dead letters wait for a person."
-        yield Reading({"queue": name}, count, said, _touched(queue))
+        yield Reading({"queue": name}, count, said, _touched(evidence, name))
 
 
 def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -112,7 +115,8 @@ def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Re
     totals = evidence.plant.totals
     busy, slots = totals.workers_busy, totals.worker_slots
     if slots and busy is not None:
-        yield Reading({}, 100 * busy / slots, f"{busy:.0f} of {slots:.0f} worker slots are busy.")
+        touches = {"crowded_by": evidence.crowd.queue} if evidence.crowd is not None else {}
+        yield Reading({}, 100 * busy / slots, f"{busy:.0f} of {slots:.0f} worker slots are busy.", touches)
 
 
 def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

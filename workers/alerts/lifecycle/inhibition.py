@@ -21,8 +21,10 @@ OF_PARTS = frozenset(
     | {"pipeline_down", "pipeline_stalled", "pipeline_lag", "producer_silent"}
 )
 
-# cause → what it explains, and how they belong together: on the same node, of the same attached plant, by a
-# cause that the alert itself names (`touches`), by the queue's consumers, or in any case.
+CROWD = "crowd"
+# cause → what it explains, and how they belong together: on the same node, of the same queue, because the
+# cause's queue crowds the pool, of the same attached plant, by a cause that the alert itself names
+# (`touches`), by the queue's consumers, or in any case.
 EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "host_overloaded": (
         (QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"),
@@ -37,6 +39,8 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "node_toobusy": ((QUEUES | LOOPS, "node"),),
     "sensor_silent": ((LOOPS, "plant"),),
     "order_unreached": ((LOOPS | {"loop_held"}, "plant"),),
+    "queue_wait": ((QUEUES | {"workers_saturated"}, CROWD), (frozenset({"queue_latency"}), "queue")),
+    "queue_latency": ((QUEUES | {"workers_saturated"}, CROWD),),
 }
 RANK = {name: at for at, name in enumerate(EXPLAINS)}
 
@@ -44,7 +48,8 @@ RANK = {name: at for at, name in enumerate(EXPLAINS)}
 @dataclass(frozen=True)
 class Party:
     """What an alert is about, as far as causes matter. `ended_seconds`: how long it has been over, None while
-    it is open. touches: {"nodes": names, "kind": the queue's consumers}.
+    it is open. touches: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue because of
+    whose workers it waits}.
     """
 
     id: int
@@ -65,7 +70,7 @@ def causes(parties: Iterable[Party]) -> dict[int, int]:
 
 
 def _root(cause: int, direct: Mapping[int, int]) -> int:
-    # It ends: a cause always stands before what it explains in the table.
+    # It ends: a cause stands before what it explains in the table, or crowds it, and is not crowded itself.
     while cause in direct:
         cause = direct[cause]
     return cause
@@ -77,14 +82,15 @@ def _cause(party: Party, able: list[Party]) -> int | None:
 
 
 def _explains(cause: Party, party: Party) -> bool:
-    if cause.condition not in RANK or RANK[cause.condition] >= RANK.get(party.condition, len(RANK)):
+    if cause.condition not in RANK:
         return False
     if cause.ended_seconds is not None and cause.ended_seconds > LINGER_SECONDS:
         return False
     if GRAVITY[cause.severity] < GRAVITY[party.severity]:
         return False
+    before = RANK[cause.condition] < RANK.get(party.condition, len(RANK))
     return any(
-        party.condition in conditions and _belong(how, cause, party)
+        party.condition in conditions and (before or how == CROWD) and _belong(how, cause, party)
         for conditions, how in EXPLAINS[cause.condition]
     )
 
@@ -94,6 +100,12 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
         return True
     if how.startswith("cause "):
         return party.touches.get("cause") == how.removeprefix("cause ")
+    if how == CROWD:
+        return _crowding(cause) is None and _crowding(party) is not None and _crowding(party) == _queue(cause)
+    if how == "queue":
+        same = _queue(cause) is not None and _queue(cause) == _queue(party)
+        # What was noted of one may be older than of the other: no circle of queues that crowd one another.
+        return same and (_crowding(cause) is None or _crowding(party) is not None)
     if how == "plant":
         plant = cause.labels.get("plant")
         return plant is not None and party.labels.get("plant") == plant
@@ -103,3 +115,12 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
             party.labels.get("node") == node or node in party.touches.get("nodes", ())
         )
     return party.touches.get("kind") == how
+
+
+def _crowding(party: Party) -> str | None:
+    crowding: str | None = party.touches.get("crowded_by")
+    return crowding
+
+
+def _queue(party: Party) -> str | None:
+    return party.labels.get("queue")

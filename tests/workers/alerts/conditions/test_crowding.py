@@ -1,0 +1,60 @@
+"""Who fills the pool is known within some seconds, and does not change with each worker that ends."""
+
+import pytest
+
+from tests.workers.snapshots import snapshot_of
+from workers.alerts.conditions.crowding import Crowd, Crowding
+
+QUEUES = ("mail", "orders", "video")
+
+
+def pool(slots=4, **busy):
+    """A snapshot with so many workers of each queue."""
+    queues = {
+        name: {"kind": "jobs", "containers": {"n1": {"workers_busy": busy.get(name, 0)}}} for name in QUEUES
+    }
+    queues["clicks"] = {"kind": "pipeline", "containers": {}}
+    return snapshot_of(
+        {"totals": {"worker_slots": slots, "workers_busy": sum(busy.values())}, "queues": queues}
+    )
+
+
+def followed(*snapshots, crowding=None, every=2.0):
+    """What is known at last."""
+    crowding = crowding or Crowding()
+    found = None
+    for number, snapshot in enumerate(snapshots):
+        found = crowding.follow(snapshot, number * every)
+    return found
+
+
+def test_the_queue_with_most_workers_of_a_full_pool_crowds_the_others():
+    assert followed(*[pool(mail=4)] * 20) == Crowd("mail", frozenset({"orders", "video"}))
+
+
+@pytest.mark.parametrize(
+    "busy", [{}, {"mail": 2}, {"mail": 1, "orders": 1, "video": 2}, {"mail": 2, "orders": 1}], ids=str
+)
+def test_nobody_crowds_a_pool_that_is_not_full_or_fairly_shared(busy):
+    found = followed(*[pool(**busy)] * 30)
+    assert found is None or found.queue == "video"
+
+
+def test_two_that_are_slow_do_not_explain_each_other():
+    found = followed(*[pool(mail=2, orders=2)] * 30)
+    assert found is not None and found.crowded == {"video"}
+
+
+def test_a_full_second_is_no_crowd_and_an_empty_one_ends_none():
+    crowding = Crowding()
+    assert followed(pool(), pool(mail=4), crowding=crowding) is None
+    assert followed(*[pool(mail=4)] * 20, crowding=crowding) is not None
+    assert crowding.follow(pool(), 40.0) is not None
+
+
+def test_it_ends_when_its_workers_are_done_and_when_nothing_is_known():
+    crowding = Crowding()
+    assert followed(*[pool(mail=4)] * 20, *[pool(mail=1)] * 20, crowding=crowding) is None
+    assert followed(*[pool(mail=4)] * 20) is not None
+    assert crowding.follow(None, 100.0) is None
+    assert crowding.follow(pool(slots=0), 101.0) is None
