@@ -3,58 +3,71 @@
 share of a queue = the slots that its workers have / all slots, averaged over about MEMORY_SECONDS
 it crowds        when all queues together have FULL of the slots, and it at least CROWDS of them; until
                  it has less than CROWDED of them
-it is crowded    a queue with less than LIGHT of them while another one crowds
+it is crowded    a queue with less than LIGHT of them while another one crowds; and for CATCH_UP_SECONDS after
+                 that, as what has piled up keeps its own workers busy then
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workers.documents.snapshot import Snapshot
 
-MEMORY_SECONDS = 10.0
+MEMORY_SECONDS, CATCH_UP_SECONDS = 10.0, 120.0
 FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """queue: the one that crowds; crowded: those that wait because of it."""
+    """queue: the one that crowds, or did last; crowded: each queue that waits for one, with that one."""
 
     queue: str
-    crowded: frozenset[str]
+    crowded: Mapping[str, str]
 
 
 class Crowding:
     """Follows snapshots, one after another."""
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._shares: dict[str, float] = {}
         self._seconds: float | None = None
         self._crowding = ""
+        self._crowded: dict[str, tuple[str, float]] = {}  # queue → because of which one, when last
 
     def follow(self, snapshot: Snapshot | None, monotonic_seconds: float) -> Crowd | None:
         """What is known with this snapshot; None while no queue crowds, or nothing is known."""
         slots = snapshot.totals.worker_slots if snapshot else None
         if snapshot is None or not slots:
-            self._shares, self._seconds, self._crowding = {}, None, ""
+            self._forget()
             return None
+        self._average(snapshot, slots, monotonic_seconds)
+        self._crowding = self._now_crowding()
+        if self._crowding:
+            self._crowded.pop(self._crowding, None)
+            light = {name for name, share in self._shares.items() if share < LIGHT} - {self._crowding}
+            self._crowded |= dict.fromkeys(light, (self._crowding, monotonic_seconds))
+        self._crowded = {
+            name: (queue, at)
+            for name, (queue, at) in self._crowded.items()
+            if name in self._shares and monotonic_seconds - at <= CATCH_UP_SECONDS
+        }
+        last = max(self._crowded.values(), key=lambda each: each[1], default=("", 0.0))[0]
+        if not (self._crowding or last):
+            return None
+        return Crowd(self._crowding or last, {name: queue for name, (queue, _) in self._crowded.items()})
+
+    def _average(self, snapshot: Snapshot, slots: float, monotonic_seconds: float) -> None:
         elapsed = 0.0 if self._seconds is None else monotonic_seconds - self._seconds
         self._seconds = monotonic_seconds
         weight = 1 - math.exp(-elapsed / MEMORY_SECONDS)
-        busy = {
-            name: sum(row.workers_busy or 0 for row in queue.containers.values()) / slots
-            for name, queue in snapshot.queues.items()
-            if queue.kind == "jobs"
-        }
-        before = self._shares
-        self._shares = {
-            name: before.get(name, 0.0) + weight * (share - before.get(name, 0.0))
-            for name, share in busy.items()
-        }
-        self._crowding = self._now_crowding()
-        if not self._crowding:
-            return None
-        light = {name for name, share in self._shares.items() if share < LIGHT}
-        return Crowd(self._crowding, frozenset(light - {self._crowding}))
+        before, self._shares = self._shares, {}
+        for name, queue in snapshot.queues.items():
+            if queue.kind == "jobs":
+                share = sum(row.workers_busy or 0 for row in queue.containers.values()) / slots
+                self._shares[name] = before.get(name, 0.0) + weight * (share - before.get(name, 0.0))
 
     def _now_crowding(self) -> str:
         if self._shares.get(self._crowding, 0.0) >= CROWDED:

@@ -24,7 +24,7 @@ def _touched(evidence: Evidence, name: str) -> dict[str, Any]:
     queue, crowd = evidence.plant.queues[name], evidence.crowd
     rows = queue.containers
     nodes = sorted(node for node, row in rows.items() if row.points or row.waiting_events)
-    crowded = {"crowded_by": crowd.queue} if crowd is not None and name in crowd.crowded else {}
+    crowded = {"crowded_by": crowd.crowded[name]} if crowd is not None and name in crowd.crowded else {}
     return {"nodes": nodes, "kind": queue.kind, **crowded}
 
 

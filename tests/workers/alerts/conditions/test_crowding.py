@@ -19,17 +19,20 @@ def pool(slots=4, **busy):
     )
 
 
-def followed(*snapshots, crowding=None, every=2.0):
-    """What is known at last."""
-    crowding = crowding or Crowding()
+def followed_from(seconds, *snapshots, crowding):
+    """What is known at last, of snapshots every two seconds."""
     found = None
     for number, snapshot in enumerate(snapshots):
-        found = crowding.follow(snapshot, number * every)
+        found = crowding.follow(snapshot, seconds + 2.0 * number)
     return found
 
 
+def followed(*snapshots, crowding=None):
+    return followed_from(0.0, *snapshots, crowding=crowding or Crowding())
+
+
 def test_the_queue_with_most_workers_of_a_full_pool_crowds_the_others():
-    assert followed(*[pool(mail=4)] * 20) == Crowd("mail", frozenset({"orders", "video"}))
+    assert followed(*[pool(mail=4)] * 20) == Crowd("mail", {"orders": "mail", "video": "mail"})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def test_nobody_crowds_a_pool_that_is_not_full_or_fairly_shared(busy):
 
 def test_two_that_are_slow_do_not_explain_each_other():
     found = followed(*[pool(mail=2, orders=2)] * 30)
-    assert found is not None and found.crowded == {"video"}
+    assert found is not None and set(found.crowded) == {"video"}
 
 
 def test_a_full_second_is_no_crowd_and_an_empty_one_ends_none():
@@ -52,9 +55,23 @@ def test_a_full_second_is_no_crowd_and_an_empty_one_ends_none():
     assert crowding.follow(pool(), 40.0) is not None
 
 
-def test_it_ends_when_its_workers_are_done_and_when_nothing_is_known():
+def test_it_ends_when_its_workers_are_done_and_the_others_have_had_time_to_catch_up():
     crowding = Crowding()
-    assert followed(*[pool(mail=4)] * 20, *[pool(mail=1)] * 20, crowding=crowding) is None
-    assert followed(*[pool(mail=4)] * 20) is not None
+    followed(*[pool(mail=4)] * 20, crowding=crowding)
+    catching_up = followed_from(40.0, *[pool(orders=4)] * 3, crowding=crowding)
+    assert catching_up is not None and catching_up.crowded["orders"] == "mail"
+    assert followed_from(46.0, *[pool(mail=1)] * 80, crowding=crowding) is None
+
+
+def test_who_crowds_now_waits_for_nobody():
+    crowding = Crowding()
+    followed(*[pool(mail=4)] * 20, crowding=crowding)
+    found = followed_from(40.0, *[pool(orders=4)] * 30, crowding=crowding)
+    assert found == Crowd("orders", {"mail": "orders", "video": "orders"})
+
+
+def test_where_nothing_is_known_nobody_is_named():
+    crowding = Crowding()
+    assert followed(*[pool(mail=4)] * 20, crowding=crowding) is not None
     assert crowding.follow(None, 100.0) is None
     assert crowding.follow(pool(slots=0), 101.0) is None
