@@ -7,7 +7,7 @@ condition.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange
 from controllers.diagnosis.influence import distances
 from queues.stored_document import BadDocument
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.lifecycle.models import Alert, Incident
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Incident
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
@@ -101,11 +101,24 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
 
 
 def onset_of(alert: Alert) -> datetime:
-    """When it really began: of a silence a threshold before its condition was true."""
+    """When it really began, the last time if it came back: of a silence a threshold before its condition was
+    true.
+    """
+    began = alert.began_at
+    if (again := _came_back_at(alert)) is not None:
+        began = max(began, again - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
     condition = CONDITIONS.get(alert.condition)
     if condition is None or not condition.elapses:
-        return alert.began_at
-    return alert.began_at - timedelta(seconds=alert.threshold)
+        return began
+    return began - timedelta(seconds=alert.threshold)
+
+
+def _came_back_at(alert: Alert) -> datetime | None:
+    if not alert.came_back:
+        return None
+    returns = alert.events.filter(kind=AlertEvent.Kind.CAME_BACK).order_by("-at")
+    found: datetime | None = returns.values_list("at", flat=True).first()
+    return found
 
 
 def is_the_incident(change: FoundChange, alert: Alert) -> bool:
@@ -134,14 +147,25 @@ def kind_records(condition: str, kinds: set[str], but: int, onset: datetime) -> 
         .order_by("-alert__began_at")
         .values_list("changes", flat=True)[:MOST_INCIDENTS]
     )
-    incidents = list(kept)
-    before = Counter(
-        kind for rows in incidents for kind in {row["kind"] for row in rows if row["steps"] is not None}
-    )
+    incidents = list(kept)[::-1]
+    before = _counted_once(incidents)
     chances = _chances(onset)
     return {
         kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _assumed(kind)) for kind in kinds
     }
+
+
+def _counted_once(incidents: Iterable[list[dict[str, Any]]]) -> Counter[str]:
+    """Kind → how many incidents had a change of it upstream, the oldest incident first. One change counts for
+    the first that it came before: of five incidents in one night it is not five times the cause.
+    """
+    before: Counter[str] = Counter()
+    counted: set[tuple[str, str, str]] = set()
+    for rows in incidents:
+        upstream = {(row["kind"], row["at"], row["ref"]) for row in rows if row["steps"] is not None}
+        before.update({kind for kind, _, _ in upstream - counted})
+        counted |= upstream
+    return before
 
 
 def _assumed(kind: str) -> float:
@@ -221,5 +245,6 @@ def is_due(alert: Alert, now: datetime) -> bool:
         return True
     if alert.resolved_at is not None:
         return searched_at < alert.resolved_at
-    young = alert.fired_at is not None and now - alert.fired_at < YOUNG
+    fired_at = _came_back_at(alert) or alert.fired_at
+    young = fired_at is not None and now - fired_at < YOUNG
     return young and now - searched_at >= SEARCH_EVERY

@@ -246,7 +246,7 @@ def earlier_incidents(world: World, condition: str, kind: str) -> None:
             kinds.add(kind)
         began = ONSET - timedelta(days=at + 1)
         made = an_alert(condition, {"queue": "orders"}, began, resolved=began + timedelta(minutes=9))
-        kept = [{"kind": each, "steps": 1} for each in sorted(kinds)]
+        kept = [{"kind": each, "steps": 1, "at": began.isoformat(), "ref": ""} for each in sorted(kinds)]
         Incident.objects.create(alert=made, changes=kept, changes_at=began)
 
 

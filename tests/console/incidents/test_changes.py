@@ -15,7 +15,7 @@ from console.incidents.keeper import ChangeKeeper
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.lifecycle.models import Alert, Incident
+from workers.alerts.lifecycle.models import Alert, AlertRule, Incident
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import influences_of, parts_of_labels
@@ -167,12 +167,32 @@ def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_bef
 def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: Path):
     an_override(people["operator"], loop, 3 * MINUTE)
     first = an_alert(2 * MINUTE, state="resolved", resolved_at=NOW)
-    Incident.objects.create(
-        alert=first, changes_at=NOW, changes=[{"kind": "override upper_limit", "steps": 1}]
-    )
+    kept = [{"kind": "override upper_limit", "steps": 1, "at": NOW.isoformat(), "ref": "override:0"}]
+    Incident.objects.create(alert=first, changes_at=NOW, changes=kept)
     rows = changes.keep_changes(an_alert(), tmp_path, NOW)
     assert [(row.before, row.incidents) for row in rows] == [(1, 1)]
     assert changes.changes_of(Alert.objects.order_by("pk").last()) == rows
+
+
+def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop, tmp_path: Path):
+    """A deploy at eight in the evening has not caused each of the incidents until eleven."""
+    deploy = {"kind": "deploy", "steps": 1, "at": NOW.isoformat(), "ref": "mark:1"}
+    for minutes in (50, 40, 30):
+        ended = an_alert(minutes * MINUTE, state="resolved", resolved_at=NOW)
+        Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
+    records = changes.kind_records(an_alert().condition, {"deploy"}, 0, NOW)
+    assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
+
+
+def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, loop, tmp_path: Path):
+    rule = AlertRule.objects.create(
+        name="queue-behind", condition="queue_wait", title="t", threshold=30.0, clear_threshold=15.0
+    )
+    alert = an_alert(9 * MINUTE, rule=rule, came_back=1)
+    assert changes.search_changes(alert, tmp_path) == []
+    an_override(people["operator"], loop, 3 * MINUTE)
+    alert.events.create(kind="came back", at=NOW - MINUTE)
+    assert [row.kind for row in changes.search_changes(alert, tmp_path)] == ["override upper_limit"]
 
 
 def test_the_keeper_looks_soon_again_while_young_and_at_the_end(tmp_path: Path):
