@@ -16,7 +16,7 @@ from typing import Any
 from django.db.models import Count
 
 from console.incidents.change_sources import FoundChange, audited, found_changes
-from console.models import Mark
+from console.models import AuditEntry, Mark
 from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
 from controllers.diagnosis.influence import distances
 from queues.stored_document import BadDocument
@@ -202,7 +202,9 @@ def _snapshot(data: Path, at: datetime) -> Snapshot:
 
 
 def _chances(onset: datetime) -> dict[str, float]:
-    """Kind → the probability that any REACH holds such a change, from what was recorded before the onset."""
+    """Kind → the probability that any REACH holds such a change, from what was recorded before the onset: in
+    RECORD_DAYS, or since the plant's first audited act.
+    """
     since = onset - RECORD_DAYS
     counts: Counter[str] = Counter()
     for name, count in _counted(Override.objects.filter(created_at__range=(since, onset)), "name"):
@@ -215,6 +217,9 @@ def _chances(onset: datetime) -> dict[str, float]:
     marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)
     counts.update(dict(_counted(marks, "kind")))
     window, observed = REACH.total_seconds(), RECORD_DAYS.total_seconds()
+    first = AuditEntry.objects.order_by("pk").values_list("at", flat=True).first()
+    if first is not None:
+        observed = min(observed, max((onset - first).total_seconds(), window))
     chances = {kind: chance_of(count, window, observed) for kind, count in counts.items()}
     return {**chances, **_loop_chances(onset)}
 

@@ -12,6 +12,7 @@ from console.audit import audit_log
 from console.incidents import changes
 from console.incidents.change_sources import found_changes
 from console.incidents.keeper import ChangeKeeper
+from console.models import AuditEntry, Mark
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of
@@ -182,6 +183,17 @@ def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop
         Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
     records = changes.kind_records(an_alert().condition, {"deploy"}, 0, NOW)
     assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
+
+
+@pytest.mark.parametrize(("hours", "least", "most"), [(4, 0.9, 1.0), (24 * 40, 0.0, 0.05)])
+def test_four_deploys_say_more_of_a_plant_that_is_old(hours, least, most):
+    """Of one that has begun this night nobody knows how seldom it is changed."""
+    first = {"sequence": 1, "actor": "admin", "action": "task.run", "target": "x"}
+    AuditEntry.objects.create(at=NOW - timedelta(hours=hours), **first)
+    for minutes in (10, 20, 30, 40):
+        Mark.objects.create(kind="deploy", title="a", at=NOW - minutes * MINUTE, author="ci")
+    chance = changes.kind_records("queue_wait", {"deploy"}, 0, NOW)["deploy"].chance
+    assert least <= chance <= most
 
 
 def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, loop, tmp_path: Path):

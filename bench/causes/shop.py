@@ -1,0 +1,195 @@
+"""A plant with a small shop in it, and a webhook that is called for its alerts."""
+
+import json
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+import httpx
+
+from bench.causes.producers import Producers
+from bench.plant.burst import SET_HANDLER
+from bench.plant.running_plant import RunningPlant
+
+QUEUES = ("orders", "mail", "video")
+PIPELINE_QUEUE, APPLICATION = "clicks", "visits"
+START_SECONDS, CALM_SECONDS = 300.0, 240.0
+SERVICE = {"seconds": 0.002}  # of an event
+SHORT_SECONDS = 6.0  # to wait: workers begin when they have enough to do
+RECEIVER = "scenario"
+# rule → (threshold, clear_threshold, for_seconds)
+RULES = {
+    "queue-behind": (8.0, 6.0, 2.0),
+    "node-lost": (5.0, 3.0, 0.0),
+    "dead-letters": (1.0, 1.0, 0.0),
+    "workers-missing": (0.0, 0.0, 5.0),
+}
+DECLARATION = """
+name: {application}
+queues: [{queue}]
+sink: mail
+rules:
+  - name: robots
+    discard: "{discard}"
+patterns:
+  - name: visit
+    pattern: SEQ(any)
+    define:
+      any: 'type == "click"'
+    key: key
+    within_seconds: 1
+    emits: visit
+"""
+AN_HOUR_AGO = """
+from datetime import timedelta
+from django.db.models import F
+from workers.alerts.lifecycle.models import Alert
+Alert.objects.exclude(resolved_at=None).update(resolved_at=F("resolved_at") - timedelta(hours=1))
+"""
+ALL, NONE = "value < 1000", "value < 0"  # what the rule discards: values are 0 to 1
+
+
+@dataclass
+class Calls:
+    """Of the webhook: (instant by `time.time`, what it was called with), the oldest first."""
+
+    port: int = 0
+    seen: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+
+    def first_after(self, at: float) -> tuple[float, dict[str, Any]] | None:
+        """The first with an alert that fired since."""
+        return next(((when, said) for when, said in list(self.seen) if when >= at and _has_fired(said)), None)
+
+
+def is_worked_off(snapshot: dict[str, Any]) -> bool:
+    """Nothing waits longer than work takes."""
+    waits = [snapshot["queues"].get(queue, {}).get("oldest_seconds") or 0.0 for queue in QUEUES]
+    return max(waits) < SHORT_SECONDS
+
+
+def _has_fired(said: dict[str, Any]) -> bool:
+    return any(each["resolved_at"] is None for each in said["alerts"])
+
+
+class _Hook(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        calls: Calls = self.server.calls  # type: ignore[attr-defined]
+        calls.seen.append((time.time(), json.loads(body)))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+class Shop(RunningPlant):
+    """Use as a context, then `open` it."""
+
+    desk: httpx.Client
+    producers: Producers
+
+    def __enter__(self) -> Self:
+        self.calls = Calls()
+        self.hook = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
+        self.hook.calls = self.calls  # type: ignore[attr-defined]
+        self.calls.port = self.hook.server_address[1]
+        threading.Thread(target=self.hook.serve_forever, daemon=True).start()
+        return super().__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        with suppress(AttributeError):  # it was never opened
+            self.producers.close()
+            self.desk.close()
+        self.hook.shutdown()
+        self.hook.server_close()
+        super().__exit__(*raised)
+
+    def environment_of_run(self) -> dict[str, str]:
+        return {**super().environment_of_run(), "WEIR_EGRESS_ALLOW": "127.0.0.0/8"}
+
+    def open(self) -> None:
+        """Its queues, its application, its rules and who is notified; then producers begin."""
+        self.until(lambda snapshot: not snapshot["parts"].get("starting"), START_SECONDS, "all has started")
+        self.sign_in()
+        for queue in QUEUES:
+            self.ask(f"queues/{queue}/create", kind="jobs", handler="emulate", handler_options=SERVICE)
+        self.ask(f"queues/{PIPELINE_QUEUE}/create", kind="pipeline")
+        self.declare(ALL)
+        address = {"url": f"http://127.0.0.1:{self.calls.port}/"}
+        self.ask(f"receivers/{RECEIVER}", channel="webhook", settings=address)
+        for rule, (threshold, clear, for_seconds) in RULES.items():
+            fields = {
+                "threshold": threshold,
+                "clear_threshold": clear,
+                "for_seconds": for_seconds,
+                "escalation": [{"after_minutes": 0, "receivers": [RECEIVER]}],
+            }
+            self.ask(f"alert-rules/{rule}", fields=fields)
+        self.producers = Producers(self.control_url(), QUEUES, PIPELINE_QUEUE)
+        self.until(self.is_calm, START_SECONDS, "the shop is open")
+
+    def sign_in(self) -> None:
+        """Anew: acts of consequence take a login of the last ten minutes."""
+        with suppress(AttributeError):
+            self.desk.close()
+        self.desk = self.signed_in()
+
+    def ask(self, path: str, **body: Any) -> Any:
+        """POST to the API as its administrator."""
+        headers = {"X-CSRFToken": self.desk.cookies["csrftoken"], "Referer": self.url}
+        content = {"reason": "A scenario.", **body}
+        answer = self.desk.post(f"/api/v1/{path}", json=content, headers=headers)
+        if answer.is_error:
+            raise httpx.HTTPStatusError(f"{path}: {answer.text}", request=answer.request, response=answer)
+        return answer.json()
+
+    def answer(self, path: str, **asked: Any) -> Any:
+        """GET of the API."""
+        return self.desk.get(f"/api/v1/{path}", params=asked).raise_for_status().json()
+
+    def declare(self, discard: str) -> None:
+        """The application, with what its rule discards."""
+        text = DECLARATION.format(application=APPLICATION, queue=PIPELINE_QUEUE, discard=discard)
+        self.ask("applications", text=text)
+
+    def define(self, queue: str, **fields: Any) -> None:
+        """Change a queue as people do."""
+        digest = self.answer(f"queues/{queue}/definition")["digest"]
+        self.ask(f"queues/{queue}/definition", digest=digest, **fields)
+
+    def set_handler(self, queue: str, handler: str, **options: Any) -> None:
+        """Change it behind the console's back, as a deploy of the handler's own code would."""
+        lines = SET_HANDLER.format(queue=queue, handler=handler)
+        more = f"handler={handler!r}, handler_options={options!r}"
+        self.manage("shell", "-c", lines.replace(f"handler={handler!r}", more)).check_returncode()
+
+    def is_calm(self, snapshot: dict[str, Any]) -> bool:
+        """Nothing waits long, all runs, and no alert that somebody is called for is open."""
+        running = (snapshot["pipeline"] or {}).get("state") == "running"
+        open_alerts = [each for each in snapshot["alerts"] if each["severity"] != "notice"]
+        return running and is_worked_off(snapshot) and not open_alerts
+
+    def work_off(self) -> None:
+        """What has piled up goes at once, and the handlers are as they were."""
+        for queue in QUEUES:
+            self.set_handler(queue, "noop")
+        self.until(is_worked_off, CALM_SECONDS, "the backlog is gone")
+        for queue in QUEUES:
+            self.set_handler(queue, "emulate", **SERVICE)
+            self.discard(queue)
+
+    def discard(self, queue: str) -> None:
+        """Its dead letters, until there are none."""
+        while (found := self.answer("dead-letters", queue=queue))["count"]:
+            shown = {name: found[name] for name in ("through", "digest", "count")}
+            self.ask("dead-letters/discard", filter={"queue": queue}, confirm=queue, **shown)
+
+    def until_calm(self) -> None:
+        """As if an hour had passed: what comes back soon would be the same alert, with an onset long ago."""
+        self.until(self.is_calm, CALM_SECONDS, "no alert is open")
+        self.manage("shell", "-c", AN_HOUR_AGO).check_returncode()
