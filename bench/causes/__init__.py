@@ -22,6 +22,8 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from bench.causes.kinds import KINDS
 from bench.causes.scenario import Outcome, play
 from bench.causes.shop import Shop
@@ -41,14 +43,9 @@ def chosen(count: int, chance: Random) -> list[list[str]]:
         while len(kinds) < (2 if number % 5 == 4 else 1):
             bag = bag or chance.sample(sorted(KINDS), len(KINDS))
             kinds.append(bag.pop())
-        # What stops the same workers is one cause.
+        # The last of one bag and the first of the next may be the same.
         found.append(list(dict.fromkeys(kinds)))
     return found
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The smallest value that so many are at most; infinite where somebody was never notified."""
-    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 def figures_of(outcomes: list[Outcome]) -> dict[str, float]:
@@ -60,8 +57,8 @@ def figures_of(outcomes: list[Outcome]) -> dict[str, float]:
         "found_share": sum(sum(each.found) for each in outcomes) / causes,
         "incidents_a_cause": max(len(each.incidents) / len(each.kinds) for each in outcomes),
         "mean_incidents_a_cause": fmean(len(each.incidents) / len(each.kinds) for each in outcomes),
-        "notified_p95_seconds": percentile(waits, 0.95),
-        "notified_p50_seconds": percentile(waits, 0.5),
+        "notified_p95_seconds": float(np.quantile(waits, 0.95, method="inverted_cdf")),
+        "notified_p50_seconds": float(np.quantile(waits, 0.5, method="inverted_cdf")),
     }
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from bench.causes.producers import HOT_KEY
 from bench.causes.shop import ALL, NONE, PIPELINE_QUEUE, QUEUES, SERVICE, Shop
-from console.embedded.local import EmbeddedServers
 
 WILD_PER_SECOND, SLOW_SECONDS = 3_000.0, 0.08
 NODES = ("n1", "n2", "n3")
@@ -32,7 +31,7 @@ Strike = Callable[[Shop, str, Random], AbstractContextManager[Named]]
 
 
 def changed(kind: str, *words: str) -> Callable[[Row], bool]:
-    """A change of that kind whose sentence has the words, made since now."""
+    """A change of that kind whose sentence has the words, from now on (snapshots are seconds old)."""
     since = time.time() - 5.0
 
     def is_it(row: Row) -> bool:
@@ -130,8 +129,7 @@ def drained_host(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 def lost_node(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """Its server stands still."""
     node = chance.choice(NODES)
-    port = EmbeddedServers(shop.data).ports[node]
-    server = shop.process_matching("valkey-server", str(port))
+    server = shop.node_server(node)
     server.send_signal(signal.SIGSTOP)
     try:
         yield Named(labels={"node": node})

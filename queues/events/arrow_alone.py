@@ -1,6 +1,6 @@
 """PyArrow without pandas: 37 MB of each process, and a third of a second of its start.
 
-Given its first list, PyArrow imports pandas to ask whether the list is one of its. Asked once while there is
+Given its first list, PyArrow imports pandas to ask whether that is one of its own. Asked once while there is
 none to be found, it doesn't look again. Who imports pandas has it as before, and `to_pandas` works.
 """
 

@@ -3,7 +3,7 @@
 share of a queue = the slots that its workers have / all slots, averaged over about MEMORY_SECONDS
 it crowds        when all queues together have FULL of the slots, and it at least CROWDS of them; until
                  it has less than CROWDED of them
-it is crowded    a queue with less than LIGHT of them while another one crowds; and for CATCH_UP_SECONDS after
+it is crowded    a queue with less than LIGHT of them while another one crowds; and for LINGER_SECONDS after
                  that, as what has piled up keeps its own workers busy then
 """
 
@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from workers.alerts.lifecycle.inhibition import LINGER_SECONDS
 from workers.documents.snapshot import Snapshot
 
-MEMORY_SECONDS, CATCH_UP_SECONDS = 10.0, 120.0
+MEMORY_SECONDS = 10.0
 FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
 
 
@@ -52,7 +53,7 @@ class Crowding:
         self._crowded = {
             name: (queue, at)
             for name, (queue, at) in self._crowded.items()
-            if name in self._shares and monotonic_seconds - at <= CATCH_UP_SECONDS
+            if name in self._shares and monotonic_seconds - at <= LINGER_SECONDS
         }
         last = max(self._crowded.values(), key=lambda each: each[1], default=("", 0.0))[0]
         if not (self._crowding or last):
