@@ -107,6 +107,13 @@ export const derived = {
     const alert = alertOf(alerts, element);
     if (alert) set(element, formatted(alert.value ?? null, "rate"));
   },
+  alert_worst(element, { alerts = [] }) {
+    const value = alertOf(alerts, element)?.value ?? null;
+    if (value === null) return;
+    const { worst, above } = element.dataset; // what is stored comes later than what is measured
+    element.dataset.worst = String((above === "yes" ? Math.max : Math.min)(Number(worst), value));
+    set(element, formatted(Number(element.dataset.worst), "rate"));
+  },
   alert_sentence(element, { alerts = [] }) {
     const alert = alertOf(alerts, element);
     if (alert) set(element, alert.sentence);

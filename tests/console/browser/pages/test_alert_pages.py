@@ -122,6 +122,16 @@ def test_the_key_a_acknowledges_and_a_note_stays_what_it_is(open_page, observer,
     assert violations(page) == []
 
 
+def test_the_worst_value_is_never_better_than_the_present_one_beside_it(open_page, observer, alert):
+    page = open_page(f"/alerts/{alert['id']}/")
+    live(page, observer)
+    worst = page.locator("[data-derived=alert_worst]")
+    for value, present in ((987.0, "987"), (20.0, "20.0")):
+        observer.publish(lambda snapshot, value=value: snapshot.update(alerts=[{**alert, "value": value}]))
+        expect(page.locator("[data-derived=alert_value]")).to_have_text(present)
+        expect(worst).to_have_text("987")
+
+
 def test_a_silence_says_what_it_would_hide_before_it_is_set(open_page, observer, alert):
     page = open_page(f"/alerts/silences/?alert={alert['id']}")
     live(page, observer)
