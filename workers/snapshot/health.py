@@ -40,7 +40,8 @@ OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
 def health(snapshot: Snapshot) -> PlantHealth:
     """Of a snapshot whose states are evaluated."""
     found = [*_findings(snapshot.states, snapshot.alerts), *_of_alerts(snapshot.alerts)]
-    findings = sorted(found, key=badness, reverse=True)
+    place = _place_in_incidents(snapshot.alerts)
+    findings = sorted(found, key=lambda each: (badness(each), place.get(each.subject, 0)), reverse=True)
     names = list(unready(snapshot.parts))
     if names and not any(_is_of_no_start(each, names) for each in findings):
         said = f"The plant is starting: {listed(names)} {are(names)} not ready yet."
@@ -50,6 +51,17 @@ def health(snapshot: Snapshot) -> PlantHealth:
     worst = findings[0]
     sign = worst.sign or NORMAL
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings)
+
+
+def _place_in_incidents(alerts: Iterable[AlertStatus]) -> dict[str, int]:
+    """{"kind/name": 1 where an alert of it explains others, -1 where each one of its alerts is explained}: of
+    findings as bad as each other, the headline is that of the incident.
+    """
+    rows = [(f"{kind}/{name}", each) for each in alerts for kind, name in each.labels.items()]
+    explaining = {each.under for each in alerts}
+    place = {subject: -1 for subject, each in rows if each.under is not None}
+    place |= {subject: 0 for subject, each in rows if each.under is None}
+    return place | {subject: 1 for subject, each in rows if each.under is None and each.id in explaining}
 
 
 def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:

@@ -81,6 +81,17 @@ def test_the_headline_is_one_finding_and_the_others_are_its_list():
     assert "n1 is busy" not in found.sentence
 
 
+def test_of_queues_that_are_as_late_the_headline_is_the_one_that_explains_the_others():
+    late = {name: queue(waiting_events=9_000, wait_seconds=40.0) for name in ("alert", "report", "rollup")}
+    slow = {"id": 1, "severity": "warning", "condition": "queue_wait", "labels": {"queue": "rollup"}}
+    also_slow = {**slow, "id": 2, "condition": "queue_latency", "under": 1, "quiet": "explained"}
+    waits = {**slow, "id": 3, "labels": {"queue": "alert"}, "under": 1, "quiet": "explained"}
+    found = health(plant(queues=late, alerts=[slow, also_slow, waits]))
+    assert found.sentence.startswith("Queue rollup falls behind")
+    # The alert of one that has just fallen behind as well has not fired yet.
+    assert [each.subject for each in found.findings] == ["queue/rollup", "queue/report", "queue/alert"]
+
+
 def test_nine_loops_of_one_trouble_are_one_finding():
     loop = {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0}
     found = health(plant(at=200.0, loops={f"rebalancing/{number}": loop for number in range(9)}))
