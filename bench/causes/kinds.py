@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from bench.causes.producers import HOT_KEY
-from bench.causes.shop import ALL, NONE, PIPELINE_QUEUE, QUEUES, SERVICE, Shop
+from bench.causes.shop import ALL, APPLICATION, NONE, QUEUES, SERVICE, Shop
 
 WILD_PER_SECOND, SLOW_SECONDS = 3_000.0, 0.08
 NODES = ("n1", "n2", "n3")
@@ -140,7 +140,7 @@ def lost_node(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
 @contextmanager
 def bad_declaration(shop: Shop, queue: str, chance: Random) -> Iterator[Named]:
     """A version that discards nothing: each click becomes a letter."""
-    named = Named(changed("declaration", PIPELINE_QUEUE))
+    named = Named(changed("declaration", APPLICATION))
     shop.declare(NONE)
     yield named
     shop.declare(ALL)

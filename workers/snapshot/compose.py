@@ -303,7 +303,8 @@ def _totals(
     latencies = Latencies()
     for each in inputs.recent.values():
         latencies = latencies.merge(each)
-    jobs = [host for host in hosts.values() if host.role == "jobs"]
+    # A drained host finishes what it has, and takes nothing: its slots are nobody's.
+    jobs = [host for host in hosts.values() if host.role == "jobs" and not host.drained]
     in_use = [n for n in nodes.values() if n.state not in SILENT and n.points and not n.drained]
     return PlantTotals(
         in_per_second=total(row.in_per_second for row in rows),

@@ -37,6 +37,15 @@ def _status(row: OverrideStatus) -> PauseStatus:
     )
 
 
+def why_no_slots(snapshot: Snapshot) -> str:
+    """Why there is no slot for the jobs queues, while there is none, as a sentence ends."""
+    hosts = {name: row.draining for name, row in snapshot.hosts.items() if row.role == "jobs"}
+    drained = [f"{name} is drained ({found.by}: {found.reason})" for name, found in hosts.items() if found]
+    if not drained:
+        return "no worker host of role jobs reports"
+    return f"worker host {', '.join(drained)}, and no other takes events"
+
+
 def paused(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
     """The pause of one part of a queue."""
     row = snapshot.queues.get(queue)

@@ -578,6 +578,22 @@ def test_a_pool_that_refuses_to_grow_is_told_with_what_it_says_until_it_grows(lo
     assert not Alert.objects.filter(state="firing").exists()
 
 
+def test_a_plant_whose_last_worker_host_is_drained_calls_once_and_says_who_did_it(looks):
+    missing = {"title": "No worker", "threshold": 0, "clear_threshold": 0, "severity": "critical"}
+    rule("workers-missing", condition="workers_missing", **missing)
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    draining = {"part": "work", "override": 1, "by": "ada", "reason": "a disk is changed"}
+    late = {"a": {**queue(99), "kind": "jobs"}, "b": {**queue(99), "kind": "jobs"}}
+    host = {"role": "jobs", "slots": 2, "drained": True, "draining": draining}
+    looks.snapshot = plant(queues=late, hosts={"jobs@a": host})
+    looks.snapshot["totals"]["worker_slots"] = 0
+    looks.pass_seconds(6)
+    alert = the_alert(condition="workers_missing")
+    words = "Worker host jobs@a is drained (ada: a disk is changed), and no other takes events."
+    assert (alert.sentence, alert.explanation) == (words, "")
+    assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"No worker"}
+
+
 def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
     rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
     pause = {"part": "consumption", "override": 1, "by": "ada", "reason": "a disk is changed"}

@@ -10,6 +10,8 @@ from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.snapshot.compose import clearing_seconds, longest, wait_seconds
 from workers.snapshot.health import JUDGED, OF_ALL_LOOPS
 
+DRAIN = {"part": "work", "override": 1, "by": "ada", "reason": "a disk"}
+
 
 def node(**changed: Any) -> dict[str, Any]:
     calm = {"state": "NORMAL", "age_seconds": 0.4, "points": 334, "utilisation": 0.2}
@@ -150,6 +152,11 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "OFFLINE", "12 s"),
         ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "TOOBUSY", "boom"),
         ({"totals": {"worker_slots": 0}}, "TOOBUSY", "No worker host"),
+        (
+            {"totals": {"worker_slots": 0}, "hosts": {"jobs@here": {"role": "jobs", "draining": DRAIN}}},
+            "TOOBUSY",
+            "Worker host jobs@here is drained (ada: a disk), and no other takes events",
+        ),
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},
             "TOOBUSY",

@@ -85,11 +85,20 @@ def beat_all(control: redis.Redis, seq: int, **counts: int) -> None:
         beat(control, node, seq, **counts)
 
 
+HOST = {
+    "role": "jobs",
+    "slots": 2,
+    "pid": 1,
+    "at": NOW,
+    "resizable": True,
+    "started_with": 2,
+    "trouble": "",
+    "done": {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None},
+}
+
+
 def host(control: redis.Redis, at: float = NOW, busy: int = 1) -> None:
-    done = {"seq": 0, "recent_seconds": [], "full_seconds": 0.0, "per_second": None}
-    pool = {"resizable": True, "started_with": 2, "trouble": "", "done": done}
-    document = {"role": "jobs", "slots": 2, "busy": busy, "pid": 1, "at": at, **pool}
-    control.hset("weir:hosts", "jobs@here", json.dumps(document))
+    control.hset("weir:hosts", "jobs@here", json.dumps({**HOST, "busy": busy, "at": at}))
 
 
 def pipeline(control: redis.Redis, at: float = NOW, **more: Any) -> None:
@@ -320,6 +329,13 @@ def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
 
 
 # Workers
+
+
+def test_a_drained_host_has_no_slot_for_anybody(control: redis.Redis, plant: LocalPlant) -> None:
+    host(control)
+    control.hset("weir:hosts", "jobs@there", json.dumps({**HOST, "busy": 2, "drained": True}))
+    totals = plain(plant.observe())["totals"]
+    assert (totals["worker_slots"], totals["workers_busy"]) == (2, 1)
 
 
 def test_a_submission_that_nobody_took_counts_no_more(

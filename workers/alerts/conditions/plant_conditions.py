@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from controllers.design.expected_band import ForecastBand
+from controllers.framework.reason import capitalised
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.quality import HOST, most_nodes_are_late
 from workers.plants.reached import why_wrong
+from workers.steering import stopped
 
 KNOWN_DAYS = 1.0
 
@@ -108,7 +110,9 @@ def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Read
         return
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
-        yield Reading({}, slots, f"{slots or 0:.0f} worker slots are available for the jobs queues.")
+        free = f"{slots or 0:.0f} worker slots are available for the jobs queues."
+        none = f"{capitalised(stopped.why_no_slots(evidence.snapshot))}."
+        yield Reading({}, slots, free if slots else none)
 
 
 def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

@@ -115,7 +115,7 @@ FIRST_STEPS = {
     "rate_unexpected": "See which producer or key differs (What is different), and ask its owner.",
     "dead_letters": "Open one: its error says whether the event or the handler is at fault.",
     "producer_silent": "Ask its owner. Check whether it reaches the console or the control server.",
-    "workers_missing": "Start a worker host of role jobs.",
+    "workers_missing": "Start a worker host of role jobs, or let one that is drained work again.",
     "pool_refuses": "Check the host's memory and its limit of processes. Lower the loop's maximum.",
     "pipeline_down": "Read the pipeline's log. It resumes from its checkpoint when it starts.",
     "pipeline_stalled": "The sentence names the stall reason. A stuck part is restarted automatically.",

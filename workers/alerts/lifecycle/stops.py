@@ -1,6 +1,7 @@
 """Which pause or drain explains an alert: what a person has stopped for a time is expected to stand still.
 
-It explains what follows from it and no more: a node that is lost while a queue is paused still calls.
+It explains what follows from it and no more: a node that is lost while a queue is paused still calls, and so
+does a plant whose last worker host is drained.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from workers.steering import stopped
 
 OF_CONSUMPTION = frozenset({"queue_wait", "queue_latency", "pipeline_stalled", "pipeline_lag"})
 OF_INTAKE = frozenset({"producer_silent", "throttled", "rate_unexpected"})
-OF_HOSTS = frozenset({"workers_missing", "workers_saturated", "pool_refuses"})
+OF_HOSTS = frozenset({"workers_saturated", "pool_refuses"})
 OF_LOOPS = frozenset(
     {
         "loop_stale",

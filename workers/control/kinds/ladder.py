@@ -32,6 +32,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
+from workers.steering import stopped
 
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9
@@ -171,9 +172,8 @@ def _measured(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: floa
     if row.kind == "jobs" and row.out_per_second is None:
         return Measured(age, f"what {name} handles is not measured yet")
     if row.kind == "jobs" and not snapshot.totals.worker_slots:
-        return Measured(
-            age, idle=f"no worker host of role jobs reports: what {name} could handle is not known"
-        )
+        why = stopped.why_no_slots(snapshot)
+        return Measured(age, idle=f"{why}: what {name} could handle is not known")
     return Measured(age)
 
 

@@ -12,6 +12,7 @@ from workers.snapshot.states.loop import loop_state
 from workers.snapshot.states.node import node_state
 from workers.snapshot.states.pipeline import pipeline_states
 from workers.snapshot.states.queue import queue_state
+from workers.steering import stopped
 
 NOTHING_BEFORE: Mapping[str, SubjectState] = {}
 
@@ -52,7 +53,7 @@ def _plant(watched: Watched) -> Iterator[SubjectState]:
         yield watched.state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
-        missing = "No worker host of role jobs reports; events of the jobs queues are not handled."
+        missing = f"{stopped.why_no_slots(snapshot)}; events of the jobs queues are not handled."
         yield watched.state(
             "plant", "workers", watched.fault("plant", "workers", "workers_missing", slots, missing, {})
         )
