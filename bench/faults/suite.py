@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
 
+import httpx
+import psutil
 import redis
 
 from bench.faults.account import Account, account
@@ -107,12 +109,24 @@ def _strike(plant: BrokenPlant, seed: int, kinds: Sequence[Kind]) -> Iterator[St
     chance = Random(seed)
     for kind in kinds:
         time.sleep(chance.uniform(*PAUSE_SECONDS))
+        found = _struck(plant, seed, kind, chance)
+        log.warning("%s", found)
+        yield found
+
+
+def _struck(plant: BrokenPlant, seed: int, kind: Kind, chance: Random) -> Struck:
+    """A fault in whose own steps the plant does not answer counts as not recovered; the next one comes."""
+    wrong = ""
+    try:
         with kind.strike(plant, chance):
             log.warning("seed %d: %s", seed, kind.name)
-        load = os.getloadavg()[0]
-        seconds, why, waited_for = until_whole(plant, MOST_SECONDS)
-        log.warning("seed %d: %s: whole after %s s %s, %s", seed, kind.name, seconds, why, waited_for)
-        yield Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for, round(load, 1))
+    except (TimeoutError, httpx.HTTPError, redis.RedisError, psutil.Error) as error:
+        wrong = f"in the fault: {error}"
+    load = os.getloadavg()[0]
+    seconds, why, waited_for = until_whole(plant, MOST_SECONDS)
+    if wrong:
+        seconds, why = None, [wrong, *why]
+    return Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for, round(load, 1))
 
 
 def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str], dict[str, float]]:

@@ -11,15 +11,17 @@ once, over all of its processes) and the bytes of each folder of the plant's dat
 A slope says little in less than an hour: `--seconds 3600`, and `--seconds 28800` at night.
 """
 
+import math
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import numpy as np
 import psutil
 from scipy.stats import theilslopes
@@ -28,6 +30,7 @@ from bench.plant.burst import QUEUE, Watch, events_of
 from bench.plant.overload import PAGES
 from bench.plant.running_plant import RunningPlant
 from queues import keys
+from queues.errors import WeirError
 from queues.publishing.client import Client
 from queues.redis_types import Fields
 from workers.consumer.latency import Latencies
@@ -117,22 +120,25 @@ def folder_bytes(data: Path) -> dict[str, float]:
 
 
 @contextmanager
-def published(plant: RunningPlant) -> Iterator[list[int]]:
-    """Events at the rate, until the end; how many were acknowledged."""
-    stop, acknowledged = threading.Event(), [0]
+def published(plant: RunningPlant) -> Iterator[Counter[str]]:
+    """Events at the rate, until the end; how many were acknowledged and refused."""
+    stop, found = threading.Event(), Counter[str]()
 
     def run() -> None:
         began, blocks = time.monotonic(), 0
         with Client(plant.control_url(), producer="soak") as client:
             while not stop.is_set():
-                acknowledged[0] += client.publish(QUEUE, events_of(BLOCK_EVENTS)).events
+                try:
+                    found["acknowledged"] += client.publish(QUEUE, events_of(BLOCK_EVENTS)).events
+                except WeirError:
+                    found["refused"] += BLOCK_EVENTS
                 blocks += 1
                 stop.wait(max(0.0, began + blocks * BLOCK_EVENTS / RATE_PER_SECOND - time.monotonic()))
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield acknowledged
+        yield found
     finally:
         stop.set()
         thread.join()
@@ -140,16 +146,22 @@ def published(plant: RunningPlant) -> Iterator[list[int]]:
 
 @contextmanager
 def people(plant: RunningPlant) -> Iterator[list[float]]:
-    """Who open one page after the other; how long each took, in seconds."""
+    """Who open one page after the other; how long each took, in seconds: for ever where it did not come."""
     stop, took = threading.Event(), list[float]()
+
+    def open_page(person: httpx.Client, page: str) -> float:
+        began = time.monotonic()
+        try:
+            person.get(page, timeout=60).raise_for_status()
+        except httpx.HTTPError:
+            return math.inf
+        return time.monotonic() - began
 
     def run() -> None:
         with closing(plant.signed_in()) as person:
             while not stop.is_set():
                 for page in PAGES:
-                    began = time.monotonic()
-                    person.get(page, timeout=60).raise_for_status()
-                    took.append(time.monotonic() - began)
+                    took.append(open_page(person, page))
                     if stop.wait(1.0):
                         return
 
@@ -180,7 +192,7 @@ def run(seconds: float) -> dict[str, Any]:
     with RunningPlant() as plant:
         plant.until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
         watch = Watch(plant)
-        with published(plant) as acknowledged, people(plant) as took:
+        with published(plant) as events, people(plant) as took:
             began, before = time.monotonic(), latencies(plant)
             while (passed := time.monotonic() - began) < seconds:
                 if passed < seconds * WARM_UP:
@@ -197,11 +209,13 @@ def run(seconds: float) -> dict[str, Any]:
         if name.endswith("_bytes") and samples.median(name)
     }
     figures: dict[str, Any] = {
-        "events_acknowledged": float(acknowledged[0]),
-        "events_lost": float(max(0, acknowledged[0] - inserted)),
+        "events_per_second": events["acknowledged"] / seconds,
+        "events_refused": float(events["refused"]),
+        "events_lost": float(max(0, events["acknowledged"] - inserted)),
         "p50_seconds": handled.quantile(0.5),
         "p99_seconds": handled.quantile(0.99),
-        "page_p95_seconds": float(np.quantile(took, 0.95)),
+        "page_p95_seconds": float(np.quantile(took, 0.95, method="inverted_cdf")),
+        "pages_failed": float(sum(map(math.isinf, took))),
         "worst_slope_percent_an_hour": max(slopes.values()),
         **{f"{name.removesuffix('_bytes')}_slope_percent_an_hour": slope for name, slope in slopes.items()},
         **{name: samples.median(name) for name in samples.values if name.endswith("_bytes")},
