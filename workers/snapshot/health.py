@@ -7,7 +7,7 @@ from itertools import groupby
 
 from controllers.framework.reason import are, counted, listed
 from queues.nodes.node_state import BUSY, NORMAL, STATES
-from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.alerts.evaluation.impact import first_step
 from workers.documents.alerts import AlertStatus
 from workers.documents.parts import unready
 from workers.documents.snapshot import PlantHealth, Snapshot
@@ -110,7 +110,7 @@ def _of_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
             severity=severity,
             sign=SIGNS[severity],
             sentence=each.sentence or f"{each.title}.",
-            step=FIRST_STEPS.get(each.condition, ""),
+            step=first_step(each.condition),
             since=each.since,
         )
 

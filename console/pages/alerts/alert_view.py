@@ -167,7 +167,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         above=condition.above if condition else True,
         chart=_chart(alert),
         impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
-        first_steps=impact.FIRST_STEPS.get(alert.condition, ""),
+        first_steps=impact.first_step(alert.condition, alert.touches.get("kind", "")),
         response=history.response(alert),
         is_incident=is_incident(alert),
         changes=changes[:MOST_CHANGES],

@@ -137,3 +137,13 @@ FIRST_STEPS = {
     "run_failed": "Read the run's error. Resume the run when the cause is gone.",
     "plan_failed": "Read the plan's note. Propose it again when the cause is gone.",
 }
+STEPS_OF_PIPELINE = {
+    "queue_wait": "Check under Pipeline whether the application that reads it runs and keeps up.",
+    "queue_latency": "See under Pipeline which operator is slow, and how long its batches take.",
+}
+
+
+def first_step(condition: str, consumers: str = "") -> str:
+    """What to do first. consumers: of the queue that it is about, jobs or pipeline."""
+    own = STEPS_OF_PIPELINE.get(condition) if consumers == "pipeline" else None
+    return own or FIRST_STEPS.get(condition, "")

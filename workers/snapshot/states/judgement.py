@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from controllers.framework.reason import capitalised
 from queues.nodes.node_state import BUSY, NORMAL, STATES, TOOBUSY
-from workers.alerts.evaluation.impact import FIRST_STEPS
+from workers.alerts.evaluation.impact import first_step
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
 from workers.snapshot.states.limits import Limits, RuleLimit
@@ -80,7 +80,8 @@ class Watched:
             return []
         severity = max((each.severity for each in found), key=SEVERITIES.index)
         rules = tuple(each.rule for each in found)
-        return [Fault(severity, sentence, FIRST_STEPS.get(condition, ""), rules)]
+        queue = self.snapshot.queues.get(name) if kind == "queue" else None
+        return [Fault(severity, sentence, first_step(condition, queue.kind if queue else ""), rules)]
 
     def since(self, kind: str, name: str, severity: Severity) -> float:
         """Since when it is as severe as now."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
-from controllers.framework.reason import counted
+from controllers.framework.reason import are, capitalised, counted, listed
+from queues.pausing import CONSUMPTION
 from workers.documents.queues import QueueStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
+from workers.steering.stopped import pause_in_words
 
 FILLS_SECONDS = 30.0  # of arrivals: what waits beyond is more than a consumer takes at once
 
@@ -17,19 +19,38 @@ def queue_state(watched: Watched, name: str, queue: QueueStatus) -> SubjectState
 
 
 def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
-    wait, dead = queue.wait_seconds, queue.dead_letters
-    late = "how long its oldest event has waited is not known now"
-    if wait is not None:
-        late = f"its oldest event has waited {wait:,.0f} s"
-    behind = watched.fault("queue", name, "queue_wait", wait, f"Queue {name} falls behind: {late}.")
-    yield from behind
-    yield from _slow(watched, name, queue)
+    dead = queue.dead_letters
+    behind = watched.fault("queue", name, "queue_wait", queue.wait_seconds, _behind(watched, name, queue))
+    late = [*behind, *_slow(watched, name, queue)]
+    pause = next((each for each in queue.pauses if each.part == CONSUMPTION), None)
+    if pause is None:
+        yield from late
+    elif late:
+        # Somebody wants it to stand still: that it does is no fault, and there is nothing to be done first.
+        rules = tuple(rule for fault in late for rule in fault.rules)
+        yield Fault("notice", f"{pause_in_words(name, pause)} {capitalised(_waited(queue))}.", rules=rules)
     held = f"Queue {name} holds {counted(dead or 0, 'dead letter')}."
     yield from watched.fault("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
     if not behind and _fills(queue):
         yield Fault("notice", f"Queue {name} fills: {counted(queue.waiting_events or 0, 'event')} wait.")
+
+
+def _behind(watched: Watched, name: str, queue: QueueStatus) -> str:
+    said = f"Queue {name} falls behind: {_waited(queue)}"
+    applications = watched.snapshot.pipeline.applications.items()
+    readers = {each: row.state for each, row in applications if name in row.queues}
+    if set(readers.values()) == {"stopped"}:
+        names = list(readers)
+        said += f"; its application{'s' if len(names) > 1 else ''} {listed(names)} {are(names)} stopped"
+    return f"{said}."
+
+
+def _waited(queue: QueueStatus) -> str:
+    if queue.wait_seconds is None:
+        return "how long its oldest event has waited is not known now"
+    return f"its oldest event has waited {queue.wait_seconds:,.0f} s"
 
 
 def _slow(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:

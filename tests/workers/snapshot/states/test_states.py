@@ -64,6 +64,33 @@ def test_what_is_not_known_any_more_is_said_as_that_and_never_as_0_s():
     assert said == [slow, unknown, slow, ""]
 
 
+PAUSE = {"part": "consumption", "override": 1, "by": "ada", "reason": "a disk is changed"}
+
+
+def test_a_queue_that_somebody_has_paused_stands_still_on_purpose_and_is_no_warning():
+    states: dict[str, Any] = {}
+    said = []
+    for second, pauses in enumerate([[PAUSE], [PAUSE], []]):
+        row = queue(99.0, latency_p95_seconds=80.0, pauses=pauses)
+        seen = judged(changed(plant(at=1_000.0 + second, queues=row), states=states))
+        states = dict(seen.states)
+        said.append((seen.health.severity, seen.health.sentence))
+    paused = "Consumption of alert is paused until somebody ends it (ada: a disk is changed). "
+    assert said[:2] == [("notice", f"{paused}Its oldest event has waited 99 s.")] * 2
+    assert said[2] == ("warning", "Queue alert falls behind: its oldest event has waited 99 s.")
+    intake = queue(99.0, pauses=[{**PAUSE, "part": "intake"}])
+    assert judged(plant(queues=intake)).health.severity == "warning", "what waits is still to be handled"
+
+
+def test_a_queue_of_the_pipeline_has_a_first_step_of_its_own_and_says_that_nobody_reads_it():
+    row = {"clicks": {"kind": "pipeline", "wait_seconds": 50.0, "waiting_events": 5}}
+    for state, more in (("running", ""), ("stopped", "; its application visits is stopped")):
+        reads = {"state": "running", "applications": {"visits": {"state": state, "queues": ["clicks"]}}}
+        found = evaluated(plant(queues=row, pipeline=reads))["queue/clicks"]
+        assert found.finding == f"Queue clicks falls behind: its oldest event has waited 50 s{more}."
+        assert "Pipeline" in found.step and "workers" not in found.step
+
+
 def test_since_is_when_it_became_so_severe():
     assert after(31.0, 32.0, 33.0).since == 1_000.0
     assert after(31.0, 10.0, 9.0).since == 1_001.0
