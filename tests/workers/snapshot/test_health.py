@@ -6,6 +6,8 @@ import pytest
 
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.evaluation.impact import GENERAL, first_step
+from workers.alerts.rules.shipped import FIRST_RULES
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.snapshot.compose import clearing_seconds, longest, wait_seconds
 from workers.snapshot.health import JUDGED, OF_ALL_LOOPS
@@ -180,3 +182,10 @@ def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points(
 
 def test_what_the_states_judge_are_conditions_that_there_are():
     assert set(CONDITIONS) >= {*JUDGED, *OF_ALL_LOOPS}
+
+
+def test_whatever_calls_somebody_says_what_to_do_first_and_what_it_means():
+    shipped = {rule["condition"] for rule in FIRST_RULES.values()}
+    assert {each for each in shipped if not first_step(each)} == set()
+    of_a_subject = {"node_lost", "node_toobusy", "node_memory", "queue_wait", "queue_latency", "dead_letters"}
+    assert {each for each in shipped if each not in GENERAL} == of_a_subject, "these say which queues wait"

@@ -105,6 +105,11 @@ GENERAL = {
     "budget_spent": "What was promised is not kept. Loops shed or throttle no more on this budget.",
     "rate_unexpected": "Loops follow what comes; limits and plans were made for the usual rate.",
     "producer_silent": "Either its source has no events, or they do not reach the plant.",
+    "throttled": "Producers over HTTP are asked to wait. Their events stay with them; none is lost.",
+    "sensor_silent": "Loops that need the sensor take no action and keep their last value.",
+    "consumer_lag": "Events of the group take effect late. What its topic's retention takes before is lost.",
+    "audit_altered": "What the audit says can't be relied on until somebody knows why.",
+    "audit_unchecked": "If the audit were altered now, nobody would notice.",
 }
 FIRST_STEPS = {
     "node_lost": "Check its host and its agent. Its points are restored on other nodes after 10 s.",
@@ -136,6 +141,16 @@ FIRST_STEPS = {
     "budget_spent": "Find what used it up. Then make that better, or promise less.",
     "run_failed": "Read the run's error. Resume the run when the cause is gone.",
     "plan_failed": "Read the plan's note. Propose it again when the cause is gone.",
+    "throttled": "On the queue's page find the cheaper remedy that is held or at its limit, and free it.",
+    "shedding": "On the shedding loop's page find the bottleneck, and give that operator more capacity.",
+    "sensor_silent": "The sentence quotes the source. Ask it by hand with the same query.",
+    "consumer_lag": "See on the plant's page if the group has members, and if one partition alone is late.",
+    "loop_silent": "Read the loop's last entry. Search the log of the control worker for its name.",
+    "loop_held": "Let it act again when the reason is gone.",
+    "override_ending": "Extend it where its reason still holds.",
+    "workers_saturated": "See whether queues fall behind. If none does, nothing is wrong.",
+    "audit_altered": "Run manage.py audit verify on the host: it names the entries.",
+    "audit_unchecked": "Check whether the alerter runs, and whether the database answers.",
 }
 STEPS_OF_PIPELINE = {
     "queue_wait": "Check under Pipeline whether the application that reads it runs and keeps up.",
