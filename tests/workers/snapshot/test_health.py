@@ -178,6 +178,8 @@ def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points(
     nodes = {"n1": node(state="BUSY"), "n2": node(state="OFFLINE", age_seconds=5.0), "n3": node()}
     sentence = health(plant(nodes=nodes)).sentence
     assert sentence.startswith("Node n2 has not reported for 5 s; its 334 points are served by n1 and n3.")
+    nodes["n1"] = node(drained=True)
+    assert health(plant(nodes=nodes)).sentence.endswith("served by n3.")
 
 
 def test_what_the_states_judge_are_conditions_that_there_are():

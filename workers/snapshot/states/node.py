@@ -81,7 +81,7 @@ def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
 
 def _served(watched: Watched) -> str:
     nodes = watched.snapshot.nodes
-    serving = [name for name, node in nodes.items() if node.state not in SILENT]
+    serving = [name for name, node in nodes.items() if node.state not in SILENT and not node.drained]
     return f"served by {_list(serving)}" if serving else "not served by any node"
 
 
