@@ -48,6 +48,8 @@ def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Itera
     labels = alert.labels
     if "pipeline" in labels:
         yield from _restarts(snapshot)
+    if alert.condition == "workers_missing":
+        yield from _let_work(snapshot)
     if alert.condition == "override_ending" and labels.get("override", "").isdecimal():
         url = reverse("override-end", args=[int(labels["override"])])
         yield QuickAction("End the override now", url, "end", "now", "override.end")
@@ -65,6 +67,13 @@ def _pause(queue: str, part: str, snapshot: Snapshot) -> Iterator[QuickAction]:
     if part not in {pause.part for pause in snapshot.queues[queue].pauses}:
         url = reverse("queue-pause", args=[queue])
         yield QuickAction(f"Pause its {part} for {MINUTES} min", url, "part", part, "queue.pause")
+
+
+def _let_work(snapshot: Snapshot) -> Iterator[QuickAction]:
+    for name, host in sorted(snapshot.hosts.items()):
+        if host.role == "jobs" and host.draining is not None:
+            url = reverse("override-end", args=[host.draining.override])
+            yield QuickAction(f"Let {name} work again", url, "end", "now", "override.end")
 
 
 def _restarts(snapshot: Snapshot) -> Iterator[QuickAction]:

@@ -273,6 +273,21 @@ def test_why_an_override_was_ended_stands_in_the_audit(operator, people, alert):
     assert AuditEntry.objects.get(action="override.end").reason == "it swings no more"
 
 
+def test_a_host_that_was_the_last_to_work_is_let_work_again_from_the_alert(operator, people, alert, control):
+    of_host = {"name": "work", "value": "draining", "host": "jobs@a", "reason": "x"}
+    end = timezone.now() + timedelta(minutes=20)
+    drain = Override.objects.create(expires_at=end, owner=people["operator"], **of_host)
+    draining = {"part": "work", "override": drain.pk, "by": "operator", "reason": "x"}
+    hosts = {"jobs@a": {"role": "jobs", "draining": draining}, "jobs@b": {"role": "jobs"}}
+    control.set(keys.SNAPSHOT, snapshot_of({**lost(), "hosts": hosts}).to_json())
+    found = opened("workers_missing")
+    [end] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
+    assert end.words == "Let jobs@a work again"
+    assert fetch(operator, end.url, {end.name: end.value, **REASON}).status_code == 200
+    drain.refresh_from_db()
+    assert drain.ended_at is not None
+
+
 def test_processes_are_named_to_who_may_see_them(browsers, alert):
     found = opened("workers_missing")
     roles = ("operator", "administrator")
