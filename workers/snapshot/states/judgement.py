@@ -81,7 +81,8 @@ class Watched:
         severity = max((each.severity for each in found), key=SEVERITIES.index)
         rules = tuple(each.rule for each in found)
         queue = self.snapshot.queues.get(name) if kind == "queue" else None
-        return [Fault(severity, sentence, first_step(condition, queue.kind if queue else ""), rules)]
+        consumers = (queue.kind or "") if queue else ""
+        return [Fault(severity, sentence, first_step(condition, consumers), rules)]
 
     def since(self, kind: str, name: str, severity: Severity) -> float:
         """Since when it is as severe as now."""

@@ -1,6 +1,7 @@
 """An alert that the real alerter raised, in a browser: on a phone in three taps, by key, as a notice."""
 
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,8 +34,25 @@ window.Notification = class extends (Notification.permission === "granted" ? Not
 """
 
 
+OF_NO_LOOPS = "UPDATE workers_alertrule SET enabled = ? WHERE name = 'loops-stopped'"
+
+
 @pytest.fixture(scope="module")
-def alerter(served: Served) -> Iterator[None]:
+def no_loops_missed(served: Served) -> Iterator[None]:
+    """No loop ticks here. Its alert, 20 s after the start, would come before those that tests wait for."""
+
+    def enable(enabled: bool) -> None:
+        database = served.log.parent / "weir.sqlite3"
+        with closing(sqlite3.connect(database, timeout=20)) as connection, connection:
+            assert connection.execute(OF_NO_LOOPS, (enabled,)).rowcount == 1
+
+    enable(False)
+    yield
+    enable(True)
+
+
+@pytest.fixture(scope="module")
+def alerter(served: Served, no_loops_missed: None) -> Iterator[None]:
     """`manage.py alert` on the console's database."""
     process = subprocess.Popen(
         [sys.executable, "manage.py", "alert"],
