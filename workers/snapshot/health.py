@@ -49,7 +49,8 @@ def health(snapshot: Snapshot) -> PlantHealth:
     if not findings:
         return PlantHealth(NORMAL, _all_well(snapshot))
     worst = findings[0]
-    sign = worst.sign or NORMAL
+    # A notice is no fault: a node that was emptied and taken away is drawn as offline, and the plant as well.
+    sign = NORMAL if worst.severity == "notice" else worst.sign or NORMAL
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings)
 
 

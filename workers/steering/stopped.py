@@ -46,6 +46,12 @@ def why_no_slots(snapshot: Snapshot) -> str:
     return f"worker host {', '.join(drained)}, and no other takes events"
 
 
+def is_emptied(node: str, snapshot: Snapshot) -> bool:
+    """Whether a node is drained, and nothing of any queue was left there when it was last heard of."""
+    row = snapshot.nodes.get(node)
+    return bool(row and row.drained) and not any(node in each.containers for each in snapshot.queues.values())
+
+
 def paused(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
     """The pause of one part of a queue."""
     row = snapshot.queues.get(queue)

@@ -594,6 +594,19 @@ def test_a_plant_whose_last_worker_host_is_drained_calls_once_and_says_who_did_i
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"No worker"}
 
 
+def test_a_drained_node_that_is_taken_away_calls_nobody_unless_events_wait_there(looks):
+    rule()
+    looks.snapshot = lost("n1")
+    looks.snapshot["nodes"]["n1"] |= {"drained": True, "points": 0}
+    looks.snapshot["queues"] = {}
+    looks.pass_seconds(4)
+    assert the_alert().explanation == "Node n1 is drained and empty."
+    assert not Delivery.objects.exists()
+    looks.snapshot["queues"] = {"a": {**queue(1), "containers": {"n1": {"waiting_events": 7}}}}
+    looks.pass_seconds(4)
+    assert the_alert().explanation == "" and Delivery.objects.exists()
+
+
 def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
     rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
     pause = {"part": "consumption", "override": 1, "by": "ada", "reason": "a disk is changed"}

@@ -182,6 +182,16 @@ def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points(
     assert health(plant(nodes=nodes)).sentence.endswith("served by n3.")
 
 
+def test_a_node_that_was_emptied_may_be_taken_away_and_one_that_holds_events_may_not():
+    nodes = {"n1": node(state="OFFLINE", age_seconds=40.0, points=0, drained=True), "n2": node()}
+    found = health(plant(nodes=nodes))
+    assert (found.state, found.severity) == ("NORMAL", "notice")
+    assert found.sentence == "Node n1 is drained and empty, and has not reported for 40 s."
+    left = {"alert": queue(containers={"n1": {"points": 0, "waiting_events": 7}})}
+    found = health(plant(nodes=nodes, queues=left))
+    assert (found.state, found.severity) == ("OFFLINE", "critical")
+
+
 def test_what_the_states_judge_are_conditions_that_there_are():
     assert set(CONDITIONS) >= {*JUDGED, *OF_ALL_LOOPS}
 

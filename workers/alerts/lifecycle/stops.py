@@ -14,6 +14,7 @@ from workers.steering import stopped
 OF_CONSUMPTION = frozenset({"queue_wait", "queue_latency", "pipeline_stalled", "pipeline_lag"})
 OF_INTAKE = frozenset({"producer_silent", "throttled", "rate_unexpected"})
 OF_HOSTS = frozenset({"workers_saturated", "pool_refuses"})
+OF_NODES = frozenset({"node_lost"})
 OF_LOOPS = frozenset(
     {
         "loop_stale",
@@ -37,6 +38,9 @@ def explanation(condition: str, labels: Mapping[str, str], snapshot: Snapshot | 
         return f"The loop holds: {why}." if why else ""
     if condition in OF_HOSTS:
         return _drained(labels, snapshot)
+    if condition in OF_NODES:
+        node = labels.get("node", "")
+        return f"Node {node} is drained and empty." if stopped.is_emptied(node, snapshot) else ""
     part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
     queues = _queues_of(condition, labels, snapshot) if condition in OF_CONSUMPTION | OF_INTAKE else []
     found = [(queue, stopped.paused(queue, part, snapshot)) for queue in queues]

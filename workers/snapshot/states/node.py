@@ -13,6 +13,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
+from workers.steering.stopped import is_emptied
 
 WORDS: Mapping[str, str] = {
     IDLE: "Idle",
@@ -71,6 +72,8 @@ def _overloaded(watched: Watched, name: str, node: NodeStatus) -> Fault:
 def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
     age = node.age_seconds
     silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
+    if is_emptied(name, watched.snapshot):
+        return Fault("notice", f"Node {name} is drained and empty, and {silent}.")
     held = "it has no points; its waiting events are handled when it returns"
     if node.points:
         held = f"its {counted(node.points, 'point')} are {_served(watched)}"
