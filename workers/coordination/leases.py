@@ -27,8 +27,9 @@ class Lease:
         self._token = secrets.token_hex(16)
 
     def acquire(self, at_least: int = 0) -> int | None:
-        """The fencing number, greater than all before and than `at_least`; None while another holds the
-        lease. Whoever holds it already, and may not have heard of it, is given its number again.
+        """The fencing number, greater than all before, also those that the server has forgotten, and than
+        `at_least`; None while another holds the lease. Whoever holds it already, and may not have heard of
+        it, is given its number again.
         """
         places = (self._key, self._fence_key)
         passed = max(self._at_least, at_least)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from controllers.framework.reason import are, counted, listed
-from queues.nodes.node_state import BUSY, NORMAL, STATES
+from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, STATES
 from workers.alerts.evaluation.impact import first_step
 from workers.documents.alerts import AlertStatus
 from workers.documents.parts import unready
@@ -49,8 +49,9 @@ def health(snapshot: Snapshot) -> PlantHealth:
     if not findings:
         return PlantHealth(NORMAL, _all_well(snapshot))
     worst = findings[0]
-    # A notice is no fault: a node that was emptied and taken away is drawn as offline, and the plant as well.
-    sign = NORMAL if worst.severity == "notice" else worst.sign or NORMAL
+    # A node that was emptied and taken away is offline, and the plant is not.
+    emptied = worst.severity == "notice" and worst.sign == OFFLINE
+    sign = NORMAL if emptied else worst.sign or NORMAL
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings)
 
 
