@@ -17,6 +17,7 @@ from django.db.models import Count
 
 from console.incidents.change_sources import FoundChange, audited, found_changes
 from console.models import AuditEntry, Mark
+from console.timeline.restarts import restarts
 from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
 from controllers.diagnosis.influence import distances
 from queues.stored_document import BadDocument
@@ -94,7 +95,7 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     found = [each for each in around if not is_the_incident(each, alert)]
     snapshot = _snapshot(data, onset)
     steps = steps_upstream(alert, snapshot)
-    records = kind_records(alert.condition, {each.kind for each in found}, alert.pk, onset)
+    records = kind_records(alert.condition, {each.kind for each in found}, alert.pk, onset, data)
     plain = [PlantChange(each.kind, each.at.timestamp(), each.parts) for each in found]
     rows = ranked(plain, onset.timestamp(), steps, records)
     return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
@@ -139,7 +140,9 @@ def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
     return distances(influences, [*subjects, f"rule/{alert.rule_name}"])
 
 
-def kind_records(condition: str, kinds: set[str], but: int, onset: datetime) -> dict[str, KindRecord]:
+def kind_records(
+    condition: str, kinds: set[str], but: int, onset: datetime, data: Path
+) -> dict[str, KindRecord]:
     """Kind → how often such changes came before incidents of this condition, and by chance."""
     kept = (
         Incident.objects.filter(alert__condition=condition, changes_at__isnull=False)
@@ -149,7 +152,7 @@ def kind_records(condition: str, kinds: set[str], but: int, onset: datetime) -> 
     )
     incidents = list(kept)[::-1]
     before = _counted_once(incidents)
-    chances = _chances(onset)
+    chances = _chances(onset, data)
     return {
         kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _assumed(kind)) for kind in kinds
     }
@@ -201,10 +204,8 @@ def _snapshot(data: Path, at: datetime) -> Snapshot:
         return NOTHING_SEEN
 
 
-def _chances(onset: datetime) -> dict[str, float]:
-    """Kind → the probability that any REACH holds such a change, from what was recorded before the onset: in
-    RECORD_DAYS, or since the plant's first audited act.
-    """
+def _chances(onset: datetime, data: Path) -> dict[str, float]:
+    """Kind → the probability that any REACH holds such a change, from what was recorded before the onset."""
     since = onset - RECORD_DAYS
     counts: Counter[str] = Counter()
     for name, count in _counted(Override.objects.filter(created_at__range=(since, onset)), "name"):
@@ -216,19 +217,25 @@ def _chances(onset: datetime) -> dict[str, float]:
     counts.update(dict(_counted(audited(since, onset), "action")))
     marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)
     counts.update(dict(_counted(marks, "kind")))
-    window, observed = REACH.total_seconds(), RECORD_DAYS.total_seconds()
-    first = AuditEntry.objects.order_by("pk").values_list("at", flat=True).first()
-    if first is not None:
-        observed = min(observed, max((onset - first).total_seconds(), window))
+    counts["restart"] = len(restarts(data, since, onset))
+    window, observed = REACH.total_seconds(), _observed_seconds(onset, RECORD_DAYS)
     chances = {kind: chance_of(count, window, observed) for kind, count in counts.items()}
     return {**chances, **_loop_chances(onset)}
+
+
+def _observed_seconds(onset: datetime, most: timedelta) -> float:
+    """How long a record is: since the plant's first audited act. On a young plant nothing is seldom."""
+    first = AuditEntry.objects.order_by("pk").values_list("at", flat=True).first()
+    if first is None:
+        return most.total_seconds()
+    return min(most.total_seconds(), max((onset - first).total_seconds(), REACH.total_seconds()))
 
 
 def _loop_chances(onset: datetime) -> dict[str, float]:
     done = LedgerEntry.objects.filter(
         at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING
     )
-    window, observed = REACH.total_seconds(), LOOPS_RECORD.total_seconds()
+    window, observed = REACH.total_seconds(), _observed_seconds(onset, LOOPS_RECORD)
     found: dict[str, float] = {}
     for row in done.order_by().values("loop__law", "verdict").annotate(count=Count("pk")):
         harmful = row["verdict"] == LedgerEntry.Verdict.HARMFUL

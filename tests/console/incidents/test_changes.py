@@ -181,19 +181,37 @@ def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop
     for minutes in (50, 40, 30):
         ended = an_alert(minutes * MINUTE, state="resolved", resolved_at=NOW)
         Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
-    records = changes.kind_records(an_alert().condition, {"deploy"}, 0, NOW)
+    records = changes.kind_records(an_alert().condition, {"deploy"}, 0, NOW, tmp_path)
     assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
 
 
 @pytest.mark.parametrize(("hours", "least", "most"), [(4, 0.9, 1.0), (24 * 40, 0.0, 0.05)])
-def test_four_deploys_say_more_of_a_plant_that_is_old(hours, least, most):
+def test_four_deploys_say_more_of_a_plant_that_is_old(hours, least, most, tmp_path: Path):
     """Of one that has begun this night nobody knows how seldom it is changed."""
     first = {"sequence": 1, "actor": "admin", "action": "task.run", "target": "x"}
     AuditEntry.objects.create(at=NOW - timedelta(hours=hours), **first)
     for minutes in (10, 20, 30, 40):
         Mark.objects.create(kind="deploy", title="a", at=NOW - minutes * MINUTE, author="ci")
-    chance = changes.kind_records("queue_wait", {"deploy"}, 0, NOW)["deploy"].chance
+    chance = changes.kind_records("queue_wait", {"deploy"}, 0, NOW, tmp_path)["deploy"].chance
     assert least <= chance <= most
+
+
+def test_on_a_plant_of_this_hour_its_own_start_and_what_its_loops_do_come_after_what_people_change(
+    loop, tmp_path: Path
+):
+    for sequence, (action, ago) in enumerate([("queue.create", 9), ("queue.change", 2)], start=1):
+        entry = {"sequence": sequence, "actor": "ada", "action": action, "target": "alert"}
+        AuditEntry.objects.create(at=NOW - ago * MINUTE, **entry)
+    LedgerEntry.objects.create(
+        loop=loop, at=NOW - 1.5 * MINUTE, mode="auto", parameters={}, action={"start": 1}, acted=True,
+        reason="Start 1 worker",
+    )  # fmt: skip
+    (tmp_path / "logs").mkdir()
+    started = f"{(NOW - 9 * MINUTE).astimezone():%Y-%m-%d %H:%M:%S},000 INFO supervisord started with pid 7"
+    (tmp_path / "logs" / "supervisor.log").write_text(f"{started}\n", encoding="utf-8")
+    rows = changes.search_changes(an_alert(), tmp_path)
+    assert {row.kind for row in rows} == {"queue.change", "queue.create", "restart", "loop worker_rate"}
+    assert rows[0].kind == "queue.change"
 
 
 def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, loop, tmp_path: Path):

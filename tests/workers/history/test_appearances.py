@@ -70,3 +70,19 @@ def test_what_wavers_has_not_jumped(rate, how):
         return snapshot_of({"producers": {"app": {"in_per_second": per_second}}})
 
     assert [each.how for each in found_in(read, SINCE, UNTIL)] == how
+
+
+def test_what_is_first_seen_while_a_plant_starts_is_no_news_and_what_comes_later_is():
+    """Its first snapshot is 20 minutes old; the tenth minute has a new producer."""
+
+    def read(at: float) -> Snapshot | None:
+        if at < UNTIL - 1_200:
+            return None
+        came = {"app": -1_195.0, "host": -1_100.0, "wild": -300.0}
+        return snapshot_of(
+            {"producers": {name: {"in_per_second": 50.0} for name, ago in came.items() if at >= UNTIL + ago}}
+        )
+
+    assert [(each.part, each.how) for each in found_in(read, SINCE, UNTIL)] == [("producer/wild", "came")]
+    young = [(each.part, each.how) for each in found_in(read, SINCE, UNTIL - 1_000)]
+    assert young == [], "nobody had looked before"
