@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from pathlib import Path
 from statistics import median
 
@@ -18,10 +19,11 @@ logger = logging.getLogger(__name__)
 TRACE = Path(__file__).resolve().parents[4] / "shared/data/events/google2011_job_events_parts_000_039.csv.gz"
 BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 50.0
 MORE_THAN_ENOUGH = 18_000.0  # events/s
+WARM, MOST_ROUNDS = 1.1, 4
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1_200),
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(not TRACE.exists(), reason=f"the trace is not here: {TRACE}"),
 ]
@@ -47,15 +49,25 @@ def plant(tmp_path, control_server, control, nodes, plant_topology):
 
 def capacity_of(plant: Overload) -> float:
     """Events/s that it works of what waits, dropping none, while nobody publishes: who publishes more than
-    enough takes a part of the processor, most of it on a slow machine.
+    enough takes a part of the processor, most of it on a slow machine. Again, until it gets no quicker: twice
+    what it did cold is little for it later.
     """
     Loop.objects.filter(law="shedding").update(mode=Loop.Mode.HOLD)
     plant.warm_up(300)
     plant.drain(plant.publish(MORE_THAN_ENOUGH / 3, 10), 120)
+    capacity, before = 0.0, -math.inf
+    for _ in range(MOST_ROUNDS):
+        capacity, before = _worked_per_second(plant), capacity
+        if capacity < WARM * before:
+            break
+    Loop.objects.filter(law="shedding").update(mode=Loop.Mode.AUTO)
+    return max(capacity, before)
+
+
+def _worked_per_second(plant: Overload) -> float:
     phase = plant.publish(MORE_THAN_ENOUGH, 10)
     before = len(plant.log)
     plant.drain(phase, 120)
-    Loop.objects.filter(law="shedding").update(mode=Loop.Mode.AUTO)
     worked = [each["operator_in"] for each in plant.log[before:] if each["waiting"]]
     assert len(worked) >= 5, f"{MORE_THAN_ENOUGH:,.0f} events/s are not more than enough: {worked}"
     return median(worked)
