@@ -89,7 +89,7 @@ def found_in(read: Read, since: float, until: float) -> list[Appearance]:
 
 
 def _settled_at(known: list[tuple[float, ShownParts]], since: float) -> float:
-    """Until then what is seen for the first time is no news: nobody had looked before."""
+    """Until then what is seen for the first time is no news: nobody had watched before."""
     oldest_at = known[-1][0] if known else since
     return oldest_at + SETTLING_SECONDS if oldest_at > since else since
 
