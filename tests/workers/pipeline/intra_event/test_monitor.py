@@ -33,7 +33,8 @@ def test_the_criterion_is_near_the_quantile_of_all_tasks_of_the_window(control):
     for number, part in enumerate(np.split(values, 8)):
         seen(control, part, f"task{number}", 1_000.0 + number)
     seen(control, [1e9] * 500, "other", 1_000.0, types="another type")
-    shown = Monitor(control, "app", (SLOW,), {"slow": 5.0}, lambda: 1_010.0).step()
+    # What is declared is far off: a sketch differs by chance, and what is near is not worth changing.
+    shown = Monitor(control, "app", (SLOW,), {"slow": 50.0}, lambda: 1_010.0).step()
     rank = (values <= shown["slow"].value).mean()
     assert abs(rank - 0.99) < 0.015
     assert shown["slow"].events == 40_000
