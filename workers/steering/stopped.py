@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from queues import pausing
+from workers.documents.hosts import HostStatus
 from workers.documents.loops import OverrideStatus
 from workers.documents.queues import PauseStatus
 from workers.documents.snapshot import Snapshot
@@ -39,11 +40,17 @@ def _status(row: OverrideStatus) -> PauseStatus:
 
 def why_no_slots(snapshot: Snapshot) -> str:
     """Why there is no slot for the jobs queues, while there is none, as a sentence ends."""
-    hosts = {name: row.draining for name, row in snapshot.hosts.items() if row.role == "jobs"}
-    drained = [f"{name} is drained ({found.by}: {found.reason})" for name, found in hosts.items() if found]
-    if not drained:
-        return "no worker host of role jobs reports"
-    return f"worker host {', '.join(drained)}, and no other takes events"
+    hosts = {name: row for name, row in snapshot.hosts.items() if row.role == "jobs"}
+    drained = [_drained(name, row) for name, row in hosts.items() if row.draining or row.drained]
+    if drained:
+        return f"worker host {', '.join(drained)}, and no other takes events"
+    return f"no worker host of role jobs {'has a slot' if hosts else 'reports'}"
+
+
+def _drained(name: str, row: HostStatus) -> str:
+    """Once its drain has ended a host is drained until it follows, for a second."""
+    by = f" ({row.draining.by}: {row.draining.reason})" if row.draining else ""
+    return f"{name} is drained{by}"
 
 
 def is_emptied(node: str, snapshot: Snapshot) -> bool:

@@ -152,3 +152,19 @@ def test_a_pause_is_no_value_of_a_loop(stop):
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert"})
     stop()
     assert overrides.on(loop, START) == []
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ({}, "no worker host of role jobs reports"),
+        ({"spark@a": {"role": "spark"}}, "no worker host of role jobs reports"),
+        ({HOST: {"role": "jobs", "slots": 0}}, "no worker host of role jobs has a slot"),
+        (
+            {HOST: {"role": "jobs", "drained": True}},
+            f"worker host {HOST} is drained, and no other takes events",
+        ),
+    ],
+)
+def test_why_nobody_works_is_said_as_it_is(hosts, words):
+    assert stopped.why_no_slots(snapshot_of({"hosts": hosts})) == words

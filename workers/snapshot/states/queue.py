@@ -7,7 +7,7 @@ from queues.pausing import CONSUMPTION
 from workers.documents.queues import QueueStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
-from workers.steering.stopped import pause_in_words
+from workers.steering.stopped import pause_in_words, paused
 
 FILLS_SECONDS = 30.0  # of arrivals: what waits beyond is more than a consumer takes at once
 
@@ -22,7 +22,7 @@ def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
     dead = queue.dead_letters
     behind = watched.fault("queue", name, "queue_wait", queue.wait_seconds, _behind(watched, name, queue))
     late = [*behind, *_slow(watched, name, queue)]
-    pause = next((each for each in queue.pauses if each.part == CONSUMPTION), None)
+    pause = paused(name, CONSUMPTION, watched.snapshot)
     if pause is None:
         yield from late
     elif late:
