@@ -49,8 +49,12 @@ def why_no_slots(snapshot: Snapshot) -> str:
 
 def _drained(name: str, row: HostStatus) -> str:
     """Once its drain has ended a host is drained until it follows, for a second."""
-    by = f" ({row.draining.by}: {row.draining.reason})" if row.draining else ""
-    return f"{name} is drained{by}"
+    return f"{name} is drained{f' ({who_and_why(row.draining)})' if row.draining else ''}"
+
+
+def who_and_why(stop: PauseStatus) -> str:
+    """Who stopped it, and the reason, to stand in brackets within a sentence."""
+    return f"{stop.by}: {stop.reason.rstrip('.')}"
 
 
 def is_emptied(node: str, snapshot: Snapshot) -> bool:
@@ -108,4 +112,4 @@ def _until(pause: PauseStatus | None) -> str:
 
 def pause_in_words(queue: str, pause: PauseStatus) -> str:
     """One pause as a sentence."""
-    return f"{pause.part.capitalize()} of {queue} is paused {_until(pause)} ({pause.by}: {pause.reason})."
+    return f"{pause.part.capitalize()} of {queue} is paused {_until(pause)} ({who_and_why(pause)})."

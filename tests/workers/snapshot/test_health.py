@@ -12,7 +12,7 @@ from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.snapshot.compose import clearing_seconds, longest, wait_seconds
 from workers.snapshot.health import JUDGED, OF_ALL_LOOPS
 
-DRAIN = {"part": "work", "override": 1, "by": "ada", "reason": "a disk"}
+DRAIN = {"part": "work", "override": 1, "by": "ada", "reason": "a disk."}
 
 
 def node(**changed: Any) -> dict[str, Any]:

@@ -64,4 +64,4 @@ def _drained(labels: Mapping[str, str], snapshot: Snapshot) -> str:
     hosts: dict[str, Any] = {name: row.draining for name, row in snapshot.hosts.items() if row.draining}
     name = labels.get("host") or next(iter(hosts), "")
     found = hosts.get(name)
-    return f"Worker host {name} is drained ({found.by}: {found.reason})." if found else ""
+    return f"Worker host {name} is drained ({stopped.who_and_why(found)})." if found else ""
