@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from queues import pausing
-from workers.documents.hosts import HostStatus
 from workers.documents.loops import OverrideStatus
 from workers.documents.queues import PauseStatus
 from workers.documents.snapshot import Snapshot
@@ -40,16 +39,21 @@ def _status(row: OverrideStatus) -> PauseStatus:
 
 def why_no_slots(snapshot: Snapshot) -> str:
     """Why there is no slot for the jobs queues, while there is none, as a sentence ends."""
+    reports = any(row.role == "jobs" for row in snapshot.hosts.values())
+    return (
+        why_all_drained(snapshot) or f"no worker host of role jobs {'has a slot' if reports else 'reports'}"
+    )
+
+
+def why_all_drained(snapshot: Snapshot) -> str:
+    """Which worker hosts of role jobs are drained, where all are, as a sentence ends; else "". Once its drain
+    has ended a host is drained until it follows, for a second.
+    """
     hosts = {name: row for name, row in snapshot.hosts.items() if row.role == "jobs"}
-    drained = [_drained(name, row) for name, row in hosts.items() if row.draining or row.drained]
-    if drained:
-        return f"worker host {', '.join(drained)}, and no other takes events"
-    return f"no worker host of role jobs {'has a slot' if hosts else 'reports'}"
-
-
-def _drained(name: str, row: HostStatus) -> str:
-    """Once its drain has ended a host is drained until it follows, for a second."""
-    return f"{name} is drained{f' ({who_and_why(row.draining)})' if row.draining else ''}"
+    if not all(row.draining or row.drained for row in hosts.values()):
+        return ""
+    by = {name: f" ({who_and_why(row.draining)})" if row.draining else "" for name, row in hosts.items()}
+    return ", ".join(f"host {name} is drained{words}" for name, words in by.items())
 
 
 def who_and_why(stop: PauseStatus) -> str:

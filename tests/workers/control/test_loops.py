@@ -8,7 +8,9 @@ import pytest
 from queues.stored_document import changed
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.workers.loops import JOBS, ensured
+from tests.workers.snapshots import snapshot_of
 from workers.control import engine
+from workers.control.kinds import worker_rate
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.ledger import ledger
 from workers.coordination.leases import Lease
@@ -152,6 +154,18 @@ def test_no_loop_acts_on_a_node_that_is_not_heard(loop, plant, clock, control, r
     assert why in entry.reason
     assert submitted(plant) == 0
     assert fresh(loop).state["law"]["history"] == []
+
+
+@pytest.mark.parametrize(
+    ("drained", "idle"), [(["a", "b"], "host a is drained, host b is drained"), (["a"], None)]
+)
+def test_no_worker_is_started_while_every_worker_host_is_drained(drained, idle):
+    """What nobody takes expires, and each start would be judged as one without effect."""
+    hosts = {name: {"role": "jobs", "drained": name in drained} for name in ("a", "b")}
+    queues = {"alert": {"kind": "jobs", "containers": {"n1": {"waiting_events": 1_200}}}}
+    nodes = {"n1": {"state": "NORMAL", "age_seconds": 0.1}}
+    seen = snapshot_of({"at": 10.0, "hosts": hosts, "queues": queues, "nodes": nodes})
+    assert worker_rate.sensor({"queue": "alert", "node": "n1"}, seen, None, 10.0).measured.idle == idle
 
 
 def test_no_loop_acts_on_a_snapshot_older_than_three_seconds(loop, plant, clock, control):

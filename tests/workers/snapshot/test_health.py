@@ -153,11 +153,11 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         ({"pipeline": {"state": "stalled", "age_seconds": 1.0, "hindrance": "n1"}}, "TOOBUSY", "stalled: n1"),
         ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "OFFLINE", "12 s"),
         ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "TOOBUSY", "boom"),
-        ({"totals": {"worker_slots": 0}}, "TOOBUSY", "No worker host"),
+        ({"totals": {"worker_slots": 0}}, "TOOBUSY", "no worker host"),
         (
             {"totals": {"worker_slots": 0}, "hosts": {"jobs@here": {"role": "jobs", "draining": DRAIN}}},
             "TOOBUSY",
-            "Worker host jobs@here is drained (ada: a disk), and no other takes events",
+            "No worker takes events of the jobs queues: host jobs@here is drained (ada: a disk).",
         ),
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from controllers.design.expected_band import ForecastBand
-from controllers.framework.reason import capitalised
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
@@ -111,7 +110,7 @@ def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Read
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
         free = f"{slots or 0:.0f} worker slots are available for the jobs queues."
-        none = f"{capitalised(stopped.why_no_slots(evidence.snapshot))}."
+        none = f"No worker takes events of the jobs queues: {stopped.why_no_slots(evidence.snapshot)}."
         yield Reading({}, slots, free if slots else none)
 
 

@@ -15,6 +15,7 @@ from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
+from workers.steering.stopped import why_all_drained
 
 # Two ticks fit into the 4 s that an event may wait for a worker (the law's max_wait_seconds).
 INTERVAL_SECONDS = 2
@@ -77,7 +78,8 @@ def _measured(
         return Measured(age, f"node {name} has missed two heartbeats")
     if row.waiting_events is None:
         return Measured(age, f"the container on {name} is not measured yet")
-    return Measured(age)
+    # What nobody takes expires, and its effect would be judged as none.
+    return Measured(age, idle=why_all_drained(snapshot) or None)
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
