@@ -64,7 +64,9 @@ def who_and_why(stop: PauseStatus) -> str:
 def is_emptied(node: str, snapshot: Snapshot) -> bool:
     """Whether a node is drained, and nothing of any queue was left there when it was last heard of."""
     row = snapshot.nodes.get(node)
-    return bool(row and row.drained) and not any(node in each.containers for each in snapshot.queues.values())
+    left = [each.containers[node] for each in snapshot.queues.values() if node in each.containers]
+    holds = any(each.points or each.waiting_events or each.dead_letters for each in left)
+    return row is not None and row.drained and not holds
 
 
 def paused(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:

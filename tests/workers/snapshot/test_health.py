@@ -187,9 +187,9 @@ def test_a_node_that_was_emptied_may_be_taken_away_and_one_that_holds_events_may
     found = health(plant(nodes=nodes))
     assert (found.state, found.severity) == ("NORMAL", "notice")
     assert found.sentence == "Node n1 is drained and empty, and has not reported for 40 s."
-    left = {"alert": queue(containers={"n1": {"points": 0, "waiting_events": 7}})}
-    found = health(plant(nodes=nodes, queues=left))
-    assert (found.state, found.severity) == ("OFFLINE", "critical")
+    for left, severity in (({"waiting_events": 0}, "notice"), ({"waiting_events": 7}, "critical")):
+        queues = {"alert": queue(containers={"n1": {"points": 0, **left}})}
+        assert health(plant(nodes=nodes, queues=queues)).severity == severity
 
 
 def test_what_the_states_judge_are_conditions_that_there_are():
