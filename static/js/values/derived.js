@@ -235,8 +235,9 @@ function count(rows) {
   return counts;
 }
 
+// What a silent node last said is not how busy it is.
 function busiestNode(nodes) {
-  return Object.entries(nodes).filter(([, node]) => node.utilisation != null)
+  return Object.entries(nodes).filter(([, node]) => node.utilisation != null && !node.stale && node.state !== "OFFLINE")
     .sort((one, other) => other[1].utilisation - one[1].utilisation)[0];
 }
 
