@@ -1,0 +1,62 @@
+"""What a person has stopped for a time explains what follows from it, and no more."""
+
+import pytest
+
+from tests.workers.alerts.checks import Looks, kinds, lost, plant, queue, rule, the_alert
+from workers.alerts.lifecycle.models import Delivery
+from workers.alerts.lifecycle.on_call import situation
+from workers.alerts.lifecycle.open_alerts import suppression_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def looks(db) -> Looks:
+    return Looks()
+
+
+def test_a_plant_whose_last_worker_host_is_drained_calls_once_and_says_who_did_it(looks):
+    missing = {"title": "No worker", "threshold": 0, "clear_threshold": 0, "severity": "critical"}
+    rule("workers-missing", condition="workers_missing", **missing)
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    draining = {"part": "work", "override": 1, "by": "ada", "reason": "a disk is changed"}
+    late = {"a": {**queue(99), "kind": "jobs"}, "b": {**queue(99), "kind": "jobs"}}
+    host = {"role": "jobs", "slots": 2, "drained": True, "draining": draining}
+    looks.snapshot = plant(queues=late, hosts={"jobs@a": host})
+    looks.snapshot["totals"]["worker_slots"] = 0
+    looks.pass_seconds(6)
+    alert = the_alert(condition="workers_missing")
+    words = "No worker takes events of the jobs queues: host jobs@a is drained (ada: a disk is changed)."
+    assert (alert.sentence, alert.explanation) == (words, "")
+    assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"No worker"}
+
+
+def test_a_drained_node_that_is_taken_away_calls_nobody_unless_events_wait_there(looks):
+    rule()
+    looks.snapshot = lost("n1")
+    looks.snapshot["nodes"]["n1"] |= {"drained": True, "points": 0}
+    looks.snapshot["queues"] = {}
+    looks.pass_seconds(4)
+    assert the_alert().explanation == "Node n1 is drained and empty."
+    assert not Delivery.objects.exists()
+    looks.snapshot["queues"] = {"a": {**queue(1), "containers": {"n1": {"waiting_events": 7}}}}
+    looks.pass_seconds(4)
+    assert the_alert().explanation == "" and Delivery.objects.exists()
+
+
+def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    pause = {"part": "consumption", "override": 1, "by": "ada", "reason": "a disk is changed"}
+    looks.snapshot = plant(queues={"alert": {**queue(99), "pauses": [pause]}, "other": queue(99)})
+    looks.pass_seconds(6)
+    alert = the_alert(labels__queue="alert")
+    words = "Consumption of alert is paused until somebody ends it (ada: a disk is changed)."
+    assert alert.explanation == words
+    assert suppression_of(alert) == ("paused", None)
+    assert situation(alert).words.startswith("Notifies nobody: Consumption of alert is paused")
+    assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"other behind"}
+    looks.snapshot = plant(queues={"alert": queue(99), "other": queue(99)})
+    looks.pass_seconds(4)
+    alert.refresh_from_db()
+    assert alert.explanation == "" and kinds(alert) == ["fired", "explained", "unexplained"]
+    assert "alert behind" in {each.alert.title for each in Delivery.objects.select_related("alert")}
