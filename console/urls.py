@@ -165,6 +165,7 @@ urlpatterns = [
     path("filters/remove", saved_filters.remove, name="filter-remove"),
     path("costs/", costs.page, name="costs"),
     path("differences/", differences.differences, name="differences"),
+    path("differences/count", differences.count, name="differences-count"),
     path("timeline/marks", timeline.mark_add, name="mark-add"),
     path("timeline/marks/remove", timeline.mark_remove, name="mark-remove"),
     path("timeline/share", shared_link.share, name="link-make"),

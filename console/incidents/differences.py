@@ -1,7 +1,7 @@
 """What is different in a stretch of time: against the stretch before it, or the same hours of another day.
 
 One comparison at a time in a process, with a budget of events and seconds: it runs in the process that serves
-pages.
+pages. What is longer, a Spark job counts (`stretch_comparison`); what it has counted is used from then on.
 """
 
 import threading
@@ -11,11 +11,21 @@ from pathlib import Path
 
 from controllers.diagnosis.differences import Difference, differences
 from queues.errors import BadInput
-from workers.history.stretches import ReadBudget, Stretch, figures_of, fold_rare
+from workers.history.stretch_counts import StretchCounts, read_counts
+from workers.history.stretches import (
+    INSTEAD,
+    ReadBudget,
+    Stretch,
+    TooMuchToRead,
+    figures_of,
+    fold_rare,
+    with_snapshots,
+)
+from workers.steering.names import NAME
 
-SHORTEST, LONGEST = timedelta(minutes=1), timedelta(hours=6)
+SHORTEST, LONGEST, LONGEST_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
 AGAINST = {"before": "the stretch before", "day": "the same hours a day before", "week": "a week before"}
-SHIFTS = {"day": 86_400.0, "week": 7 * 86_400.0}
+SHIFTS = {"day": timedelta(days=1), "week": timedelta(days=7)}
 MOST_ROWS = 60
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -26,33 +36,57 @@ class ComparisonRuns(BadInput):
 
 @dataclass(frozen=True)
 class Comparison:
-    """rows: beyond chance, the largest effect first; compared: how many values were tested."""
+    """rows: beyond chance, the largest effect first; compared: how many values were tested; counted_at: when
+    Spark counted the archived events, None where they were read just now.
+    """
 
     here: Stretch
     there: Stretch
     rows: list[Difference]
     compared: int
+    counted_at: datetime | None
+
+
+def stretches_of(since: datetime, until: datetime, against: str) -> tuple[Stretch, Stretch]:
+    """The stretch and the one it is compared with, in whole seconds. Raises BadInput naming to or against."""
+    if against not in AGAINST:
+        raise BadInput("against", f"takes {', '.join(AGAINST)}, not {against[:40]!r}.")
+    longest = min(LONGEST, SHIFTS.get(against, LONGEST))
+    if not SHORTEST <= until - since <= longest:
+        days = "1 day" if longest.days == 1 else f"{longest.days} days"
+        raise BadInput("to", f"takes a time from 1 minute to {days} after from.")
+    here = Stretch(float(int(since.timestamp())), float(int(until.timestamp())))
+    shift = SHIFTS[against].total_seconds() if against in SHIFTS else here.until - here.since
+    return here, here.moved(shift)
 
 
 def compare(since: datetime, until: datetime, against: str, queue: str, data: Path) -> Comparison:
-    """Raises BadInput naming from, to or against; ComparisonRuns while another runs."""
-    if against not in AGAINST:
-        raise BadInput("against", f"takes {', '.join(AGAINST)}, not {against[:40]!r}.")
-    if not SHORTEST <= until - since <= LONGEST:
-        raise BadInput("to", "takes a time from 1 minute to 6 hours after from.")
-    here = Stretch(since.timestamp(), until.timestamp())
-    there = here.moved(SHIFTS.get(against, here.until - here.since))
+    """Raises BadInput naming from, to, against or queue; TooMuchToRead where Spark is to count first;
+    ComparisonRuns while another runs.
+    """
+    here, there = stretches_of(since, until, against)
+    if queue and not NAME.match(queue):
+        raise BadInput("queue", "takes the name of a queue.")
+    counted = read_counts(data, queue, here, there)
+    if counted is None and until - since > LONGEST_READ:
+        raise TooMuchToRead("to", f"is more than 6 hours after from; {INSTEAD}")
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise ComparisonRuns("from", "waits for another comparison; try again in a few seconds.")
     try:
-        return _compared(here, there, queue, data)
+        return _compared(here, there, queue, data, counted)
     finally:
         _ONE_AT_A_TIME.release()
 
 
-def _compared(here: Stretch, there: Stretch, queue: str, data: Path) -> Comparison:
+def _compared(
+    here: Stretch, there: Stretch, queue: str, data: Path, counted: StretchCounts | None
+) -> Comparison:
     budget = ReadBudget()
-    ours, theirs = (figures_of(stretch, data, queue, budget) for stretch in (here, there))
+    if counted is None:
+        ours, theirs = (figures_of(stretch, data, queue, budget) for stretch in (here, there))
+    else:
+        ours = with_snapshots(counted.here, here, data, queue, budget)
+        theirs = with_snapshots(counted.there, there, data, queue, budget)
     counts = {
         name: fold_rare(ours.counts.get(name, {}), theirs.counts.get(name, {}))
         for name in sorted({*ours.counts, *theirs.counts})
@@ -64,4 +98,5 @@ def _compared(here: Stretch, there: Stretch, queue: str, data: Path) -> Comparis
     }
     rows = differences(counts, measures)
     values = sum(len({*here_counts, *there_counts}) for here_counts, there_counts in counts.values())
-    return Comparison(here, there, rows[:MOST_ROWS], values + len(measures))
+    counted_at = counted.made_at if counted else None
+    return Comparison(here, there, rows[:MOST_ROWS], values + len(measures), counted_at)

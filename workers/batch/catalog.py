@@ -13,8 +13,11 @@ from workers.batch.jobs.job import Job, Piece, Surroundings, Values
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.spark import client
 from workers.history import event_archive, metric_files
+from workers.history.stretch_counts import counts_name
+from workers.history.stretches import Stretch
 
 HOUR_SECONDS = 3_600
+LONGEST_COMPARED_SECONDS = 31 * 86_400.0
 OWN = "python:"
 ON_ERROR = JobParameter(
     "on_error", "choice", "what to do about an unsound input file", "skip", choices=event_archive.ON_ERROR
@@ -92,6 +95,29 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield Piece(f"extract={name}", content)
 
 
+def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """One chunk: a comparison is one file. Raises BadInput for stretches that can't be compared, and where
+    nothing is archived in either.
+    """
+    since, until, other = (
+        checks.timestamp(values[name]).timestamp() for name in ("since", "until", "other_since")
+    )
+    if not 0 < until - since <= LONGEST_COMPARED_SECONDS:
+        raise BadInput("until", "takes a time after since, 31 days later at most.")
+    here, queue = Stretch(since, until), values["queue"] or ""
+    there = here.moved(since - other)
+    if there.since < here.until and here.since < there.until:
+        raise BadInput("other_since", "begins a stretch that overlaps the other; compare distinct ones.")
+    if not (here.partitions(where.data, queue) or there.partitions(where.data, queue)):
+        raise BadInput("queue", f"{queue or 'none'} has archived events of these stretches.")
+    content = {
+        "queue": queue,
+        "here": [here.since, here.until],
+        "there": [there.since, there.until],
+    }
+    yield Piece(f"comparison={counts_name(queue, here, there)}", content)
+
+
 JOBS = {
     declared.name: declared
     for declared in (
@@ -159,6 +185,21 @@ JOBS = {
             ),
             client.opened("replay_extract"),
             pieces=extract_pieces,
+            requirements=("spark",),
+            single_instance=False,
+        ),
+        Job(
+            "stretch_comparison",
+            "Counts two stretches of the archive by type, key and source, for What is different.",
+            (
+                JobParameter("queue", "name", "the queue; without it, all that are archived", None),
+                JobParameter("since", "moment", "the stretch's begin"),
+                JobParameter("until", "moment", "the stretch's end, itself not included"),
+                JobParameter("other_since", "moment", "the begin of the other stretch, as long as the first"),
+                ON_ERROR,
+            ),
+            client.opened("stretch_comparison"),
+            pieces=comparison_pieces,
             requirements=("spark",),
             single_instance=False,
         ),

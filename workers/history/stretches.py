@@ -9,15 +9,15 @@ many events each value of each dimension has, and what was measured.
 | snapshots, as measured at the slice's end | events/s in all, seconds per event, busy share of a host |
 
 Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than what a
-request can read, and a key of its own for each event fills no memory. Of the values the most frequent of both
-stretches together stay (`fold_rare`), the rest is one: folded by itself, each stretch would have others, and
-each of those would differ.
+request can read (a Spark job counts it then, `workers.history.stretch_counts`), and a key of its own for each
+event fills no memory. Of the values the most frequent of both stretches together stay (`fold_rare`), the rest
+is one: folded by itself, each stretch would have others, and each of those would differ.
 """
 
 import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,18 +30,24 @@ import pyarrow.parquet as pq  # and not its dataset, which imports pandas: 32 MB
 from queues.errors import BadInput
 from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
-from workers.history.event_archive import checked, parquet_files, partitions
+from workers.history.event_archive import Partition, checked, parquet_files, partitions
 from workers.history.snapshot_archive import snapshot_at
 
 SLICES = 12
 ARCHIVED = ("type", "key", "source")
 MOST_VALUES = 200
 REST, UNKNOWN = "(all others)", "(none)"
-MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # of both stretches; more is a task for a job
+MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # of both stretches; more is for the Spark job
+DAY_SECONDS = 86_400.0
 BATCH_ROWS = 65_536
 MOST_COUNTED = 50_000  # values of a dimension that are counted at a time; then the rarest are dropped
+INSTEAD = "take a shorter stretch or one queue, or let Spark count it."
 Sliced = dict[str, list[float]]  # value → a number a slice
 Read = Callable[[float], Snapshot | None]
+
+
+class TooMuchToRead(BadInput):
+    """More is recorded of these stretches than a request reads; Spark can count it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,11 @@ class Stretch:
     def ends(self) -> list[float]:
         """Of the slices, with the begin of the first."""
         return [float(at) for at in np.linspace(self.since, self.until, SLICES + 1)]
+
+    def partitions(self, data: Path, queue: str = "") -> list[Partition]:
+        """Where its events may lie. A block lies at the day of its newest event: some are at the next."""
+        last = _day(self.until + DAY_SECONDS)
+        return partitions(data, [queue] if queue else (), _day(self.since), last)
 
 
 @dataclass
@@ -84,36 +95,38 @@ class ReadBudget:
         self._seconds, self._clock, self._began = seconds, clock, clock()
 
     def spend(self, rows: int = 0) -> None:
-        """Raises BadInput naming to where it is used up."""
+        """Raises TooMuchToRead naming to where it is used up."""
         self._left -= rows
         if self._left < 0:
-            raise BadInput(
-                "to", f"holds more than {self._rows:,} archived events; take a shorter stretch or one queue."
-            )
+            raise TooMuchToRead("to", f"holds more than {self._rows:,} archived events; {INSTEAD}")
         if self._clock() - self._began > self._seconds:
-            raise BadInput(
-                "to", f"takes more than {self._seconds:g} s to read; take a shorter stretch or one queue."
-            )
+            raise TooMuchToRead("to", f"takes more than {self._seconds:g} s to read; {INSTEAD}")
 
 
 def figures_of(
     stretch: Stretch, data: Path, queue: str = "", budget: ReadBudget | None = None
 ) -> StretchFigures:
-    """All that is recorded of a stretch; of one queue, where one is named. Raises BadInput where that is more
-    than the budget.
+    """All that is recorded of a stretch; of one queue, where one is named. Raises TooMuchToRead where that is
+    more than the budget.
     """
     spending = budget or ReadBudget()
+    return with_snapshots(archived(stretch, data, queue, spending), stretch, data, queue, spending)
+
+
+def with_snapshots(
+    counts: Mapping[str, Sliced], stretch: Stretch, data: Path, queue: str, budget: ReadBudget
+) -> StretchFigures:
+    """What is counted of a stretch's archived events, and what its snapshots say."""
 
     def read(at: float) -> Snapshot | None:
-        spending.spend()
+        budget.spend()
         try:
             return snapshot_at(data, at)
         except (BadDocument, OSError):
             return None
 
     found = StretchFigures()
-    for name, sliced in archived(stretch, data, queue, spending).items():
-        found.counts[name] = sliced
+    found.counts.update(counts)
     add_snapshots(found, stretch, read, queue)
     return found
 
@@ -123,9 +136,8 @@ def archived(
 ) -> dict[str, Sliced]:
     """Of the event archive, by the events' own time."""
     spending = budget or ReadBudget()
-    days = (_day(stretch.since), _day(stretch.until))
     found: dict[str, Sliced] = {name: {} for name in ARCHIVED}
-    for partition in partitions(data, [queue] if queue else (), *days):
+    for partition in stretch.partitions(data, queue):
         for path in parquet_files(partition.folder(data)):
             spending.spend()
             for file in checked([path]).files:

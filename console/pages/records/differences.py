@@ -6,17 +6,25 @@ from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import requires
-from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, compare
+from console.accounts.access import actor_of, requires
+from console.actions.task_documents import DescribedRun, described_run
+from console.connections.surroundings import surroundings
+from console.incidents.comparison_runs import begin_count, last_run
+from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, compare, stretches_of
 from console.input.form_values import iso, time_of
+from console.pages.frame.action import Done, action
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from controllers.diagnosis.differences import Difference
 from queues.errors import BadInput
 from queues.models import Queue
+from workers.batch import runs
+from workers.history.stretches import TooMuchToRead
+from workers.models import Run
 
 FIRST = timedelta(minutes=15)
 SIZES = ((0.8, "large"), (0.5, "medium"), (0.2, "small"), (0.0, "slight"))
@@ -33,9 +41,26 @@ class ShownDifference:
     unit: str
 
 
+@dataclass(frozen=True)
+class AskedComparison:
+    """What the address asks for, as the form shows it again."""
+
+    since: datetime
+    until: datetime
+    against: str
+    queue: str
+
+    def query(self) -> str:
+        """The same address, with its times."""
+        asked = {"from": iso(self.since), "to": iso(self.until), "against": self.against}
+        return urlencode({**asked, "queue": self.queue})
+
+
 @dataclass(frozen=True, kw_only=True)
 class DifferencesPage(ConsolePage):
-    """A stretch against another. found: None where the address can't be read."""
+    """A stretch against another. found: None where the address can't be read, or Spark is to count first;
+    run: of Spark on these stretches, where it goes on or came to nothing; too_much: more than a page reads.
+    """
 
     TEMPLATE, NAME = "records/differences.html", "timeline"
 
@@ -46,6 +71,9 @@ class DifferencesPage(ConsolePage):
     queue: str
     queues: list[str]
     found: Comparison | None
+    run: DescribedRun | None
+    is_counting: bool
+    too_much: bool
     rows: list[ShownDifference]
     there_words: str
     timeline_query: str
@@ -56,32 +84,64 @@ class DifferencesPage(ConsolePage):
 @requires("plant.view")
 def differences(request: HttpRequest) -> HttpResponse:
     """`?from=…&to=…&against=before|day|week&queue=…`; without a time, the last 15 minutes."""
-    asked, now = request.GET, timezone.now()
-    errors: dict[str, list[str]] = {}
-    status = 200
-    since, until, found = now - FIRST, now, None
-    against, queue = asked.get("against", "before"), asked.get("queue", "").strip()
+    return differences_page(request)
+
+
+def differences_page(
+    request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
+) -> HttpResponse:
+    """The page; again with errors, where counting in Spark was refused."""
+    given, now = submitted or request.GET, timezone.now()
+    asked = AskedComparison(now - FIRST, now, given.get("against", "before"), given.get("queue", "").strip())
+    found, run, too_much, refused, status = None, None, False, dict(errors or {}), 200
     try:
-        until = min(time_of(asked["to"], "to"), now) if asked.get("to", "").strip() else now
-        since = time_of(asked["from"], "from") if asked.get("from", "").strip() else until - FIRST
-        found = compare(since, until, against, queue, settings.WEIR_DATA)
+        asked = _asked(given, now)
+        run = _run_of(asked)
+        if not (refused or (run and run.state in runs.OPEN)):
+            found = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
+    except TooMuchToRead as error:
+        too_much, refused, status = True, {error.field: [error.message]}, 422
     except BadInput as error:
-        errors = {error.field: [error.message]}
+        refused = {error.field: [error.message]}
         status = 503 if isinstance(error, ComparisonRuns) else 422
     page = DifferencesPage(
-        since=since,
-        until=until,
-        against=against,
+        since=asked.since,
+        until=asked.until,
+        against=asked.against,
         choices=AGAINST,
-        queue=queue,
+        queue=asked.queue,
         queues=list(Queue.objects.order_by("name").values_list("name", flat=True)),
         found=found,
+        run=described_run(run) if run else None,
+        is_counting=run is not None and run.state in runs.OPEN,
+        too_much=too_much,
         rows=[shown(each) for each in found.rows] if found else [],
-        there_words=AGAINST.get(against, ""),
-        timeline_query=urlencode({"from": iso(since), "to": iso(until)}),
-        errors=errors,
+        there_words=AGAINST.get(asked.against, ""),
+        timeline_query=urlencode({"from": iso(asked.since), "to": iso(asked.until)}),
+        errors=refused,
     )
     return render_page(request, page, "frame", status)
+
+
+@action("task.run", differences_page)
+def count(request: HttpRequest) -> Done:
+    """Posted: from, to, against, queue. Spark counts the two stretches; the page shows how far it is."""
+    asked = _asked(request.POST, timezone.now())
+    run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, surroundings())
+    url = f"{reverse('differences')}?{asked.query()}"
+    return Done(f"Run {run.pk} counts these stretches in Spark.", url, {"run": run.pk, "go": url})
+
+
+def _asked(given: Mapping[str, str], now: datetime) -> AskedComparison:
+    """Raises BadInput naming from or to."""
+    until = min(time_of(given["to"], "to"), now) if given.get("to", "").strip() else now
+    since = time_of(given["from"], "from") if given.get("from", "").strip() else until - FIRST
+    return AskedComparison(since, until, given.get("against", "before"), given.get("queue", "").strip())
+
+
+def _run_of(asked: AskedComparison) -> Run | None:
+    """Raises BadInput for stretches that can't be compared."""
+    return last_run(asked.queue, *stretches_of(asked.since, asked.until, asked.against))
 
 
 def shown(row: Difference) -> ShownDifference:

@@ -178,6 +178,7 @@ DOORS = {
     "GET api/v1/changes": "viewer",
     "GET api/v1/differences": "viewer",
     "GET differences/": "viewer",
+    "POST differences/count": "operator",
     "GET costs/": "viewer",
     "GET api/v1/costs": "viewer",
     "GET api/v1/loops/<loop_id>/costs": "viewer",

@@ -6,12 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from console.incidents import differences
+from console.incidents import comparison_runs, differences
+from console.models import AuditEntry
 from controllers.diagnosis.differences import Difference
 from queues.errors import BadInput
 from tests.workers.history.test_stretches import START, STRETCH, keep, plant
 from tests.workers.snapshots import snapshot_of
+from workers.batch.jobs.files import show, write_table
+from workers.batch.task_definitions import ensure_tasks
 from workers.history import stretches
+from workers.history.stretch_counts import counts_file, counts_table
+from workers.history.stretches import archived
+from workers.models import Run
 
 FIRST, LEAST_SHARE, SEEDS = 3, 0.9, range(30)
 SINCE = datetime.fromtimestamp(START, UTC)
@@ -134,6 +140,72 @@ def test_a_stretch_that_can_not_be_compared_is_refused_by_name(since, until, aga
     with pytest.raises(BadInput) as refused:
         differences.compare(since, until, against, "", tmp_path)
     assert refused.value.field == field
+
+
+def test_a_day_is_compared_with_the_day_before_at_most(tmp_path: Path):
+    with pytest.raises(BadInput, match="1 minute to 1 day after from"):
+        differences.stretches_of(SINCE, SINCE + timedelta(hours=25), "day")
+    here, there = differences.stretches_of(SINCE, SINCE + timedelta(hours=25), "week")
+    assert here.since - there.since == 7 * 86_400 and here.until - here.since == 90_000
+
+
+@pytest.fixture
+def long_comparison(settings, tmp_path: Path):
+    """An archive, and what is asked of it: more hours than a page reads."""
+    settings.WEIR_DATA = tmp_path
+    keep(tmp_path, [(START + at * 60, "order", f"k{at % 4}", "s") for at in range(600)])
+    ensure_tasks()
+    return {"from": SINCE.isoformat(), "to": (SINCE + timedelta(hours=9)).isoformat(), "against": "before"}
+
+
+@pytest.mark.django_db
+def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
+    browsers, stored_snapshot, long_comparison, tmp_path: Path
+):
+    offered = browsers["operator"].get("/differences/", long_comparison)
+    assert offered.status_code == 422 and "Count in Spark" in offered.content.decode()
+    seen = browsers["viewer"].get("/differences/", long_comparison).content.decode()
+    assert "Count in Spark</button>" not in seen and "An operator can let Spark count it" in seen
+    begun = browsers["operator"].post("/differences/count", long_comparison, follow=True)
+    page = begun.content.decode()
+    run = Run.objects.get(task__job=comparison_runs.JOB)
+    assert "Spark counts the archive" in page and f"run {run.pk}" in page
+    browsers["operator"].post("/differences/count", long_comparison)
+    assert Run.objects.count() == 1  # it goes on: nothing is counted twice
+    assert AuditEntry.objects.filter(action="task.run").count() == 1
+
+    here, there = differences.stretches_of(SINCE, SINCE + timedelta(hours=9), "before")
+    ours, theirs = (archived(each, tmp_path) for each in (here, there))
+    table = counts_table(ours, theirs)
+    written = write_table(tmp_path, counts_file("", here, there), "1-1-1", table)
+    show(tmp_path, written)
+    Run.objects.update(state=Run.State.DONE)
+    page = browsers["viewer"].get("/differences/", long_comparison).content.decode()
+    assert "Spark counted the archived events" in page and "values compared" in page
+    answer = browsers["viewer"].get("/api/v1/differences", long_comparison)
+    assert answer.status_code == 200 and answer.json()["compared"] > 0
+
+
+@pytest.mark.django_db
+def test_why_spark_failed_stands_beside_the_offer_to_count_again(browsers, stored_snapshot, long_comparison):
+    browsers["operator"].post("/differences/count", long_comparison)
+    Run.objects.update(state=Run.State.FAILED, error="Spark's process takes no work.")
+    page = browsers["operator"].get("/differences/", long_comparison).content.decode()
+    assert "process takes no work" in page and "Count in Spark" in page
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"to": "soon"}, "to"), ({"against": "never"}, "against"), ({"queue": "empty"}, "queue")],
+)
+def test_a_count_that_can_not_be_is_refused_by_name(
+    browsers, stored_snapshot, long_comparison, change, field
+):
+    asked = {**long_comparison, **change}
+    refused = browsers["operator"].post("/differences/count", asked, headers={"accept": "application/json"})
+    assert refused.status_code == 422 and list(refused.json()["errors"]) == [field]
+    assert not Run.objects.exists()
 
 
 @pytest.mark.django_db

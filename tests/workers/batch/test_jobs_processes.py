@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +32,9 @@ from workers.batch.jobs import files
 from workers.batch.jobs.job import Surroundings
 from workers.batch.jobs.spark.client import SparkProcess
 from workers.batch.jobs.spark.process import MAKERS
-from workers.history import event_archive, metric_files
+from workers.history import event_archive, metric_files, stretches
+from workers.history.stretch_counts import counts_file, read_counts
+from workers.history.stretches import Stretch
 
 ROOT = Path(__file__).resolve().parents[3]
 DAY = "2026-11-19"
@@ -309,6 +312,41 @@ def test_an_extract_is_one_file_of_events_in_order_or_of_rates(spark: Spark) -> 
     assert extracted("columns", format="parquet")["id"].equals(found["id"])
     assert extracted("rates", step_seconds=10)["rate_per_second"].to_pylist() == [2.0] * 6
     assert not list((spark.data / "extracts").glob(".*"))
+
+
+@pytest.mark.spark
+def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark: Spark) -> None:
+    """4,000 events with 300 keys beside a hot one: the 200 most frequent, and the rest."""
+    random = np.random.default_rng(7)
+    cold = [f"k{each}" for each in random.integers(0, 300, 4_000)]
+    keys = np.where(random.random(4_000) < 0.3, "hot", cold).tolist()
+    sources = [None if at % 5 else "shop" for at in range(4_000)]
+    lay(spark.data, "a", events(4_000, key=keys, source=sources), "compared")
+    here = Stretch(BEGIN_US / 1e6 + 960, BEGIN_US / 1e6 + 1_920)
+    there = here.moved(960)
+    content = {"queue": "compared", "here": [here.since, here.until], "there": [there.since, there.until]}
+    made = spark.make("stretch_comparison", content, queue="compared", **_times(here, there))
+    assert (list(made["outputs"]), made["rows"]) == ([counts_file("compared", here, there)], 4_000)
+    counted = read_counts(spark.data, "compared", here, there)
+    assert counted is not None and sum(counted.here["key"]["hot"]) > 500
+    for name in stretches.ARCHIVED:
+        read = [stretches.archived(each, spark.data, "compared")[name] for each in (here, there)]
+        counts = (counted.here[name], counted.there[name])
+        for found, expected in zip(counts, stretches.fold_rare(*read), strict=True):
+            assert _sums(found) == _sums(expected)
+            alike = found.keys() & expected.keys() - {stretches.REST}
+            assert alike and all(found[value] == expected[value] for value in alike)
+    assert len(counted.here["key"]) == stretches.MOST_VALUES + 1
+
+
+def _times(here: Stretch, there: Stretch) -> dict[str, str]:
+    times = {"since": here.since, "until": here.until, "other_since": there.since}
+    return {name: datetime.fromtimestamp(at, UTC).isoformat() for name, at in times.items()}
+
+
+def _sums(sliced: dict[str, list[float]]) -> list[float]:
+    """Of each slice, over all values."""
+    return np.sum(list(sliced.values()), axis=0).tolist()
 
 
 def lay_figures(data: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 
 SUFFIX = ".tmp"
 # Where batch jobs write.
-OUTPUT_ROOTS = ("statistics", "metrics", "training", "extracts", "experiments")
+OUTPUT_ROOTS = ("statistics", "metrics", "training", "extracts", "experiments", "comparisons")
 
 
 def hidden(final: str, token: str) -> str:

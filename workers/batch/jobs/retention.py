@@ -20,7 +20,7 @@ from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Message
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
-from workers.history import event_archive, metric_files, snapshot_archive
+from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts
 from workers.models import Keep, LedgerEntry, Run
 
 FOREVER = 0  # days; of a size: whatever it is
@@ -60,7 +60,7 @@ PARAMETERS = (
     days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
     days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
-    days_parameter("run_days", 400, "runs of tasks that are over"),
+    days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
     size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
@@ -245,7 +245,9 @@ def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
 
 def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
     before = cutoff(days, where.now)
-    if days != FOREVER and Run.objects.filter(ended_at__lt=before).exists():
+    if days != FOREVER and (
+        Run.objects.filter(ended_at__lt=before).exists() or _old_comparisons(where.data, before)
+    ):
         yield Piece("runs", {"kind": "runs", "before": before.isoformat()})
 
 
@@ -337,7 +339,9 @@ def _delete_alerts(lease: Any) -> Made:
 
 
 def _delete_runs(lease: Any) -> Made:
-    """Runs that were over by then, with their chunks; one at a time, as one may have thousands of chunks."""
+    """Runs that were over by then, with their chunks, and what such runs compared; one at a time, as one may
+    have thousands of chunks.
+    """
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     for number in Run.objects.filter(ended_at__lt=before).order_by("pk").values_list("pk", flat=True):
@@ -345,7 +349,18 @@ def _delete_runs(lease: Any) -> Made:
             Run.objects.filter(pk=number).delete()
         deleted += 1
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
+    for batch in _batches(_old_comparisons(lease.surroundings.data, before), FILE_BATCH):
+        with lease.guarded():
+            for path in batch:
+                path.unlink(missing_ok=True)
+        deleted += len(batch)
     return Made(deleted)
+
+
+def _old_comparisons(data: Path, before: datetime) -> list[Path]:
+    """Files of comparisons that were made before that."""
+    made = (data / stretch_counts.ROOT).glob("*/*.parquet")
+    return [path for path in made if path.stat().st_mtime < before.timestamp()]
 
 
 def due_alerts(before: datetime) -> QuerySet[Alert]:

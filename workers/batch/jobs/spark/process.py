@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import keep_private
-from workers.batch.jobs.spark import extract, rollup, statistics, training
+from workers.batch.jobs.spark import comparison, extract, rollup, statistics, training
 from workers.batch.jobs.spark.request import Request
 from workers.batch.jobs.spark.session import LOCAL_MASTER, start_session
 
@@ -33,6 +33,7 @@ MAKERS = {
     "metric_rollup": rollup.make,
     "forecast_training": training.make,
     "replay_extract": extract.make,
+    "stretch_comparison": comparison.make,
 }
 PROGRESS_SECONDS = 1.0
 

@@ -1,0 +1,46 @@
+"""Runs of the Spark job that counts two stretches of the archive, where they are too much for a page."""
+
+from datetime import UTC, datetime
+
+from console.accounts.access import Actor
+from console.actions import tasks
+from console.incidents.differences import stretches_of
+from workers.batch import runs
+from workers.batch.jobs.job import Surroundings
+from workers.history.stretch_counts import counts_name
+from workers.history.stretches import Stretch
+from workers.models import Run
+
+JOB = "stretch_comparison"
+REASON = "What is different is compared over a stretch that is too long for a page."
+
+
+def last_run(queue: str, here: Stretch, there: Stretch) -> Run | None:
+    """Of the job on these very stretches."""
+    chunk = f"comparison={counts_name(queue, here, there)}"
+    asked = Run.objects.filter(task__job=JOB, chunks__identifier=chunk)
+    return asked.select_related("task", "owner").order_by("-pk").first()
+
+
+def begin_count(
+    actor: Actor, since: datetime, until: datetime, against: str, queue: str, where: Surroundings
+) -> Run:
+    """The run that counts them: the one that is open already, or a new one, audited as any run of a task.
+
+    Raises PermissionDenied; BadInput naming the field.
+    """
+    here, there = stretches_of(since, until, against)
+    going_on = last_run(queue, here, there)
+    if going_on is not None and going_on.state in runs.OPEN:
+        return going_on
+    values = {
+        "queue": queue or None,
+        "since": _iso(here.since),
+        "until": _iso(here.until),
+        "other_since": _iso(there.since),
+    }
+    return tasks.begin(actor, JOB, values, None, REASON, where)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

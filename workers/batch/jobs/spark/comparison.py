@@ -1,0 +1,105 @@
+"""`stretch_comparison`: how many archived events of each type, key and source two stretches of time have,
+slice by slice: what is too much for the page that shows what is different (`workers.history.stretch_counts`).
+
+Every event becomes three rows (a dimension and its value each), which are counted by value over the slices
+of both stretches in one pass; of each dimension the most frequent values are taken, and the rest is what is
+missing from its total: no number of distinct keys has to fit into memory.
+"""
+
+from typing import Any
+
+import numpy as np
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from workers.batch.jobs import files
+from workers.batch.jobs.job import Made
+from workers.batch.jobs.spark.events import over_sound_files
+from workers.batch.jobs.spark.request import Request
+from workers.history import event_archive
+from workers.history.stretch_counts import counts_file, counts_table
+from workers.history.stretches import ARCHIVED, MOST_VALUES, REST, SLICES, UNKNOWN, Sliced, Stretch
+
+PLACES = 2 * SLICES  # the slices of the one stretch, then those of the other
+COUNTS = tuple(f"slice_{place}" for place in range(PLACES))
+
+
+def make(spark: SparkSession, request: Request) -> Made:
+    """One comparison's file. Raises BadInput for an unsound file when the choice is to stop."""
+    queue = request.content["queue"]
+    here, there = (Stretch(*request.content[name]) for name in ("here", "there"))
+    folders = {*here.partitions(request.data, queue), *there.partitions(request.data, queue)}
+    paths = [
+        path for each in sorted(folders) for path in event_archive.parquet_files(each.folder(request.data))
+    ]
+    found, skipped = over_sound_files(spark, request, paths, lambda events: _counted(events, here, there))
+    if found is None:
+        return Made(0, {}, skipped)
+    ours, theirs = ({name: sliced[at] for name, sliced in found.items()} for at in (0, 1))
+    table = counts_table(ours, theirs)
+    written = files.write_table(request.data, counts_file(queue, here, there), request.token, table)
+    return Made(request.input_rows, written, skipped)
+
+
+def _counted(events: DataFrame, here: Stretch, there: Stretch) -> dict[str, tuple[Sliced, Sliced]]:
+    """Dimension → what either stretch has of its values."""
+    counted = _by_value(events, here, there).persist(StorageLevel.DISK_ONLY)
+    try:
+        totals = counted.groupBy("dimension").agg(*(F.sum(name).alias(name) for name in COUNTS)).toArrow()
+        found = {}
+        for row in totals.to_pylist():
+            most = _most_frequent(counted, row["dimension"])
+            found[row["dimension"]] = _of_both(most, np.array([row[name] for name in COUNTS]))
+        return found
+    finally:
+        counted.unpersist()
+
+
+def _by_value(events: DataFrame, here: Stretch, there: Stretch) -> DataFrame:
+    """{dimension, value, slice_0 … slice_23}: events of each."""
+    place = F.coalesce(_place(here, 0), _place(there, SLICES))
+    known = F.array(*(_dimension(name) for name in ARCHIVED))
+    within = events.where(_is_within(here) | _is_within(there))
+    rows = within.select(place.alias("place"), F.explode(known).alias("known"))
+    flat = rows.select("place", "known.dimension", "known.value")
+    counts = (F.count(F.when(F.col("place") == at, 1)).alias(name) for at, name in enumerate(COUNTS))
+    return flat.groupBy("dimension", "value").agg(*counts)
+
+
+def _dimension(name: str) -> Column:
+    value = F.coalesce(F.col(name).cast("string"), F.lit(UNKNOWN))
+    return F.struct(F.lit(name).alias("dimension"), value.alias("value"))
+
+
+def _is_within(stretch: Stretch) -> Column:
+    """By the column itself, so that whole row groups of Parquet are passed over."""
+    since, until = (F.timestamp_micros(F.lit(_micros(at))) for at in (stretch.since, stretch.until))
+    return (F.col("time") >= since) & (F.col("time") < until)
+
+
+def _place(stretch: Stretch, first: int) -> Column:
+    """The number of an event's slice, null outside the stretch."""
+    since, length = _micros(stretch.since), _micros(stretch.until) - _micros(stretch.since)
+    slice_of = F.floor((F.unix_micros("time") - F.lit(since)) * F.lit(SLICES) / F.lit(length))
+    return F.when(_is_within(stretch), F.lit(first) + F.least(slice_of, F.lit(SLICES - 1)))
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _most_frequent(counted: DataFrame, dimension: str) -> list[dict[str, Any]]:
+    total = sum((F.col(name) for name in COUNTS), start=F.lit(0))
+    ordered = counted.where(F.col("dimension") == dimension).orderBy(total.desc(), "value")
+    rows: list[dict[str, Any]] = ordered.limit(MOST_VALUES).toArrow().to_pylist()
+    return rows
+
+
+def _of_both(most: list[dict[str, Any]], total: np.ndarray) -> tuple[Sliced, Sliced]:
+    counts = {row["value"]: np.array([row[name] for name in COUNTS], float) for row in most}
+    rest = total - np.sum(list(counts.values()), axis=0)
+    if rest.any():
+        counts[REST] = rest
+    ours = {value: row[:SLICES].tolist() for value, row in counts.items()}
+    return ours, {value: row[SLICES:].tolist() for value, row in counts.items()}

@@ -1,0 +1,84 @@
+"""What Spark counted of two stretches of the event archive: `comparisons/…parquet`, written by the job
+`stretch_comparison` and read by the page that compares them.
+
+| column | is |
+|---|---|
+| dimension | type, key or source |
+| value | one of the most frequent of both stretches together, or `(all others)` |
+| here, there | the events of each slice of either stretch, as `stretches.archived` counts them |
+
+A file's name says what it compares: whoever asks the same again finds it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from workers.history.stretches import SLICES, Sliced, Stretch
+
+ROOT = "comparisons"
+TABLE = pa.schema(
+    [
+        ("dimension", pa.string()),
+        ("value", pa.string()),
+        ("here", pa.list_(pa.float64(), SLICES)),
+        ("there", pa.list_(pa.float64(), SLICES)),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class StretchCounts:
+    """here, there: dimension → value → events a slice; made_at: when they were counted."""
+
+    here: Mapping[str, Sliced]
+    there: Mapping[str, Sliced]
+    made_at: datetime
+
+
+def counts_name(queue: str, here: Stretch, there: Stretch) -> str:
+    """Of the file, without its ending: whole seconds, of a queue or of all."""
+    times = "-".join(f"{int(at)}" for at in (here.since, here.until, there.since))
+    return f"queue={queue}/{times}" if queue else f"all/{times}"
+
+
+def counts_file(queue: str, here: Stretch, there: Stretch) -> str:
+    """Relative to the data folder."""
+    return f"{ROOT}/{counts_name(queue, here, there)}.parquet"
+
+
+def counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.Table:
+    """A row a dimension and value; a value that one stretch has not is 0 there."""
+    none = [0.0] * SLICES
+    rows = [
+        {
+            "dimension": name,
+            "value": value,
+            "here": here.get(name, {}).get(value, none),
+            "there": there.get(name, {}).get(value, none),
+        }
+        for name in sorted({*here, *there})
+        for value in sorted({*here.get(name, {}), *there.get(name, {})})
+    ]
+    return pa.Table.from_pylist(rows, schema=TABLE)
+
+
+def read_counts(data: Path, queue: str, here: Stretch, there: Stretch) -> StretchCounts | None:
+    """None where nobody had them counted."""
+    path = data / counts_file(queue, here, there)
+    try:
+        with pq.ParquetFile(path) as file:
+            rows = file.read().to_pylist()
+        made_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
+    ours: dict[str, Sliced] = {}
+    theirs: dict[str, Sliced] = {}
+    for row in rows:
+        ours.setdefault(row["dimension"], {})[row["value"]] = row["here"]
+        theirs.setdefault(row["dimension"], {})[row["value"]] = row["there"]
+    return StretchCounts(ours, theirs, made_at)
