@@ -89,7 +89,8 @@ def incident_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
 
 
 def _incident(alert: AlertStatus, now: float) -> TerminalRow:
-    quiet = f"{alert.quiet} by {alert.acknowledged_by}" if alert.acknowledged_by else alert.quiet or ""
+    acknowledged = alert.quiet == "acknowledged" and alert.acknowledged_by
+    quiet = f"acknowledged by {alert.acknowledged_by}" if acknowledged else alert.quiet or ""
     since = UNKNOWN if alert.since is None else formatted(max(0.0, now - alert.since), "age")
     return TerminalRow(
         str(alert.id),
@@ -217,7 +218,7 @@ def figures(snapshot: Snapshot) -> str:
     """The strip's figures, in a line."""
     totals = snapshot.totals
     trend = f", {totals.backlog_trend}" if totals.backlog_trend else ""
-    shed = UNKNOWN if totals.shed_share is None else f"{formatted(totals.shed_share, 'percent')} %"
+    shed = UNKNOWN if totals.shed_share is None else f"{formatted(totals.shed_share, 'share')} %"
     return " · ".join(
         (
             f"in {formatted(totals.in_per_second, 'rate')}/s",

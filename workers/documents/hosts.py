@@ -47,3 +47,8 @@ class HostStatus(WorkerHost, frozen=True, kw_only=True):
 
     age_seconds: float | None = None
     draining: PauseStatus | None = None
+
+
+def role_of(hostname: str) -> str:
+    """`jobs@machine` is of role jobs."""
+    return hostname.partition("@")[0]

@@ -22,6 +22,7 @@ from celery.worker import state
 
 from queues import keys
 from workers.coordination.connections import control_server
+from workers.documents.hosts import role_of
 from workers.pool import completions
 from workers.pool.departures import Departures
 from workers.pool.intake import WorkIntake
@@ -40,11 +41,6 @@ def reported_at(stored: bytes | str) -> float:
         return float(orjson.loads(stored)["at"])
     except (ValueError, TypeError, KeyError):
         return 0.0
-
-
-def role_of(hostname: str) -> str:
-    """`jobs@machine` is of role jobs."""
-    return hostname.partition("@")[0]
 
 
 class HostReport(bootsteps.StartStopStep):

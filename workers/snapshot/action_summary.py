@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from controllers.framework.reason import capitalised
+from controllers.framework.reason import capitalised, counted
 from queues.nodes.node_state import OVERLOADED
 from queues.stored_document import changed
 from workers.control.kinds.registry import display_of
+from workers.documents.loops import RecentAction
 from workers.documents.snapshot import PlantHealth, PlantTotals, Snapshot
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.models import Loop, Plan
@@ -23,7 +24,7 @@ def with_action_summary(snapshot: Snapshot) -> PlantHealth:
     health = snapshot.health
     abnormal = SEVERITIES.index(health.severity) >= WARNING
     parts = [*_engaged(snapshot), *_plans(snapshot), *_recent_actions(snapshot, abnormal), *_held(snapshot)]
-    if not parts and _loops_could_act(snapshot):
+    if not parts and _loops_could_act(snapshot) and not any(_lately(snapshot)):
         parts = [f"no loop acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if abnormal:
         parts += _trend(snapshot.totals)
@@ -57,10 +58,10 @@ def _is_late(state: SubjectState) -> bool:
 def _plans(snapshot: Snapshot) -> Iterator[str]:
     for plan in snapshot.plans:
         if plan.state == Plan.State.PROPOSED:
-            yield f"plan {plan.id} ({plan.points} points) waits for approval"
+            yield f"plan {plan.id} ({counted(plan.points, 'point')}) waits for approval"
         elif plan.state in BEING_EXECUTED:
             done = f"{100 * plan.progress_share:.0f} % done"
-            yield f"plan {plan.id} moves {plan.points} points, {done}"
+            yield f"plan {plan.id} moves {counted(plan.points, 'point')}, {done}"
 
 
 def _recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
@@ -68,11 +69,17 @@ def _recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
     well only moves of points count: workers start all the time.
     """
     planned = any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
+    for action in _lately(snapshot):
+        if not planned if action.points else abnormal:
+            yield f"{action.law.replace('_', ' ')} {action.did} {ago((snapshot.at or 0.0) - action.at)}"
+
+
+def _lately(snapshot: Snapshot) -> Iterator[RecentAction]:
+    """What is news of the last minutes: some laws act at every tick."""
     for action in snapshot.deeds:
         age_seconds = (snapshot.at or 0.0) - action.at
-        reported = not planned if action.points else abnormal
-        if age_seconds <= LATELY_SECONDS and reported and display_of(action.law).is_news:
-            yield f"{action.law.replace('_', ' ')} {action.did} {ago(age_seconds)}"
+        if age_seconds <= LATELY_SECONDS and display_of(action.law).is_news:
+            yield action
 
 
 def _held(snapshot: Snapshot) -> Iterator[str]:

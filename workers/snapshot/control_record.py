@@ -14,7 +14,7 @@ from workers.alerts.conditions.evidence import STALE
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.batch.runs import OPEN
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import KINDS, display_of
 from workers.control.parts.kind import Display
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
@@ -30,6 +30,7 @@ from workers.steering.scope import active_loops
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 DIGITS = 3
 ACTIONS_SHOWN, MOST_ACTIONS = timedelta(minutes=10), 50
+_ROUTINE = [law for law, kind in KINDS.items() if not kind.display.is_news]
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
 
 
@@ -52,7 +53,7 @@ class ControlRecord:
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this instant: nine queries, however many there are of each."""
+    """What is recorded at this instant: ten queries, however many there are of each."""
     rows = soonest_first(in_force(now).select_related("loop", "node", "owner"))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
@@ -71,12 +72,17 @@ def control_record(now: datetime) -> ControlRecord:
 
 
 def _recent_actions(now: datetime) -> list[RecentAction]:
-    """What each law's loops did last, if that was lately; actions that were applied only."""
+    """What each law's loops did last, if that was lately; actions that were applied only. Laws that act at
+    every tick are read apart from the others, which they would push out.
+    """
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - ACTIONS_SHOWN, applied=True)
-    newest: dict[str, RecentAction] = {}
-    for entry in acted.select_related("loop").order_by("-at")[:MOST_ACTIONS]:
-        newest.setdefault(entry.loop.law, _recent_action(entry))
-    return list(newest.values())
+    ordered = acted.select_related("loop").order_by("-at")
+    newest: dict[str, LedgerEntry] = {}
+    for some in (ordered.exclude(loop__law__in=_ROUTINE), ordered.filter(loop__law__in=_ROUTINE)):
+        for entry in some[:MOST_ACTIONS]:
+            newest.setdefault(entry.loop.law, entry)
+    latest_first = sorted(newest.values(), key=lambda each: each.at, reverse=True)
+    return [_recent_action(entry) for entry in latest_first]
 
 
 def _recent_action(entry: LedgerEntry) -> RecentAction:

@@ -5,7 +5,7 @@ a list.
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from controllers.framework.reason import are, counted, listed
+from controllers.framework.reason import are, counted, listed, percent
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, STATES
 from workers.alerts.evaluation.impact import first_step
 from workers.documents.alerts import AlertStatus
@@ -82,7 +82,7 @@ def _findings(states: Mapping[str, SubjectState], alerts: Iterable[AlertStatus])
     """What another subject, or an alert about all loops, explains is left out; loops with the same fault are
     one.
     """
-    explained = any(each.condition in OF_ALL_LOOPS for each in alerts)
+    explained = any(each.condition in OF_ALL_LOOPS and _is_heard(each) for each in alerts)
     found = [
         each
         for each in states.values()
@@ -104,7 +104,7 @@ def _of_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
     objective. One that is explained, silenced or snoozed is left out.
     """
     for each in alerts:
-        if each.severity == "notice" or each.condition in JUDGED or each.quiet not in (None, "acknowledged"):
+        if each.severity == "notice" or each.condition in JUDGED or not _is_heard(each):
             continue
         severity: Severity = "critical" if each.severity == "critical" else "warning"
         yield SubjectFinding(
@@ -115,6 +115,11 @@ def _of_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
             step=first_step(each.condition),
             since=each.since,
         )
+
+
+def _is_heard(alert: AlertStatus) -> bool:
+    """One that is silenced, snoozed or explained says nothing here, and so explains nothing either."""
+    return alert.quiet in (None, "acknowledged")
 
 
 def _finding(state: SubjectState) -> SubjectFinding:
@@ -147,4 +152,6 @@ def _all_well(snapshot: Snapshot) -> str:
         return f"Nothing is wrong; not known yet: {listed(unknown)}."
     count = len(snapshot.nodes)
     nodes = "The only node is" if count == 1 else f"All {count} nodes"
-    return f"{nodes} normal; every queue keeps up; nothing shed."
+    share = snapshot.totals.shed_share
+    shed = f"{percent(share, 2)} of what patterns could use is shed" if share else "nothing shed"
+    return f"{nodes} normal; every queue keeps up; {shed}."

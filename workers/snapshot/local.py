@@ -76,6 +76,7 @@ class LocalPlant(SteeredPlant):
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
         self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
+        self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
         self._states: Mapping[str, SubjectState] | None = None
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
@@ -194,13 +195,18 @@ class LocalPlant(SteeredPlant):
         return SnapshotInputs(readings, watch, ages, self._counted(readings, monotonic_seconds), recent)
 
     def _counted(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
-        """Rates per second of every cumulative counter, by name."""
+        """Rates per second of every cumulative counter, by name. A beat that was sampled already is no new
+        sample: after a silent agent what came meanwhile would else fall into one second.
+        """
         rates = {}
         for node, heartbeat in readings.heartbeats.items():
+            is_new = self._sampled.get(node) != heartbeat.seq
+            self._sampled[node] = heartbeat.seq
             for queue, counters in heartbeat.containers.items():
                 for name, window in COUNTED.items():
                     key = f"{queue}@{node}.{name}"
-                    rates[key] = self._rate(key, by_work(counters, name), at_seconds, window)
+                    count = by_work(counters, name) if is_new else None
+                    rates[key] = self._rate(key, count, at_seconds, window)
         for (queue, node), workers in readings.containers.items():
             for name in WORKED:
                 key = f"{queue}@{node}.{name}"
@@ -212,9 +218,12 @@ class LocalPlant(SteeredPlant):
         return rates
 
     def _rate(
-        self, counter: str, value: float, at_seconds: float, window_seconds: float = WINDOW_SECONDS
+        self, counter: str, value: float | None, at_seconds: float, window_seconds: float = WINDOW_SECONDS
     ) -> float | None:
-        rate = self._rates.add(counter, value, at_seconds, window_seconds)
+        if value is None:
+            rate = self._rates.last(counter)
+        else:
+            rate = self._rates.add(counter, value, at_seconds, window_seconds)
         return None if rate is None else round(rate, DIGITS)
 
     def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:

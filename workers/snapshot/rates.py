@@ -29,6 +29,13 @@ class Rates:
         # One sample older than the window stays: the window is then spanned in full.
         while len(samples) > 2 and samples[1][0] <= at_seconds - window_seconds:
             samples.popleft()
+        return self.last(name)
+
+    def last(self, name: str) -> float | None:
+        """The rate as of the newest sample: for a counter that nobody has read again since."""
+        samples = self._samples.get(name)
+        if not samples:
+            return None
         (first_seconds, first), (last_seconds, last) = samples[0], samples[-1]
         return (last - first) / (last_seconds - first_seconds) if last_seconds > first_seconds else None
 

@@ -221,7 +221,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     events = found.events.select_related("by").order_by("at", "pk")
     return {
         **_alert(found),
-        "situation": on_call.situation(found).words,
+        "situation": on_call.situation(found).sentence(),
         "notification": _notification(found),
         "tried": {
             "entries": [each.pk for each in tried.entries],

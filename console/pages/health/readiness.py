@@ -9,7 +9,7 @@ import redis
 from django.db import DatabaseError, connection
 
 from console.connections.control_server import control, latest_snapshot
-from queues.nodes.node_state import OFFLINE
+from queues.nodes.node_state import SILENT
 from workers.alerts.lifecycle.models import AlertRule, AlertWatch
 from workers.documents.hosts import HostStatus
 from workers.documents.nodes import NodeStatus
@@ -84,7 +84,7 @@ def _observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
 
 def _nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
     """One node that answers is enough to take events; the message says how many do."""
-    online = [node for node in nodes.values() if node.state != OFFLINE]
+    online = [node for node in nodes.values() if node.state not in SILENT]
     age_seconds = max((node.age_seconds for node in online if node.age_seconds is not None), default=None)
     return ReadinessPart(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
 

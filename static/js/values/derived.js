@@ -33,10 +33,11 @@ export const derived = {
     set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what patterns use" : "nothing shed");
   },
   nodes(element, { nodes }) {
-    const counts = count(Object.values(nodes));
+    const counts = count(Object.values(nodes)), never = Object.values(nodes).filter((node) => !node.state).length;
     const worst = ["OFFLINE", "TOOBUSY", "BUSY"].filter((state) => counts[state]);
     const others = worst.slice(1).reduce((total, state) => total + counts[state], 0);
     if (worst.length) return set(element, `${counts[worst[0]]} ${STATE_WORDS[worst[0]].toLowerCase()}${others ? `, ${others} more` : ""}`);
+    if (never) return set(element, `${never} never reported`);
     set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "all normal" : "");
     if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "all idle");
   },

@@ -467,6 +467,32 @@ def test_an_override_that_ends_soon_is_said(looks):
     assert "ends in" in the_alert().sentence
 
 
+@pytest.mark.parametrize(
+    ("row", "title", "said"),
+    [
+        (
+            {"name": "work", "host": "jobs@a", "value": "drained"},
+            "Drain of jobs@a",
+            "the host takes work again",
+        ),
+        ({"name": "intake", "queue": "alert"}, "Pause of the intake of alert", "it takes events again"),
+        ({"name": "consumption", "queue": "alert"}, "Pause of the consumption of alert", "handled again"),
+        (
+            {"name": "upper_limit", "law": "flow", "scope": "all flow loops", "instead_of": 5},
+            "Override of upper limit of all flow loops",
+            "goes back to 5",
+        ),
+    ],
+)
+def test_what_ends_soon_is_named(looks, row, title, said):
+    shipped("override-ending")
+    lasting = {"id": 3, "owner": "ada", "created_at": looks.now - 3_600, "expires_at": looks.now + 90}
+    looks.snapshot = plant(overrides=[{**lasting, **row}])
+    looks.look()
+    assert the_alert().title == f"{title} ends soon"
+    assert the_alert().sentence.startswith(f"{title} by ada ends in") and said in the_alert().sentence
+
+
 def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
     loop = Loop.objects.create(
         name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}

@@ -15,6 +15,7 @@ from workers.alerts.delivery.notification import (
     notification_of,
 )
 from workers.alerts.lifecycle.models import Message
+from workers.alerts.lifecycle.on_call import AlertSituation, situation
 
 AT = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
 STEPS = (
@@ -32,6 +33,25 @@ def facts(**more) -> AlertFacts:
 
 def owed(message: str = "", receiver: str = "desk", state: str = "bundled", **more) -> DeliveryFacts:
     return DeliveryFacts(receiver, more.pop("kind", "firing"), state, AT, message, **more)
+
+
+@pytest.mark.django_db
+def test_an_alert_whose_steps_are_over_names_whom_it_reached_and_not_whom_it_named():
+    rule()
+    looks = Looks()
+    looks.snapshot = lost()
+    looks.look()
+    looks.pass_seconds(60)
+    assert situation(the_alert()).words == "Not acknowledged; no further step. Nobody has been notified."
+    (message,) = outbox.bundle(looks.at)
+    outbox.sent(message, looks.at)
+    assert situation(the_alert()).words == "Not acknowledged; no further step. Notified: desk."
+
+
+def test_a_situation_as_a_sentence_ends_with_the_instant():
+    found = AlertSituation("Acknowledged by ada; fires again in", AT)
+    assert found.sentence() == "Acknowledged by ada; fires again at 2026-01-05 03:00:00 UTC."
+    assert AlertSituation("Notifies nobody.").sentence() == "Notifies nobody."
 
 
 def said(found) -> str:

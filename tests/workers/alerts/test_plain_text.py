@@ -61,11 +61,29 @@ def test_what_a_chat_would_act_on_stays_to_be_read(text, plain):
     assert without_markup(text) == plain
 
 
+NOT_OVER = {"fired_at": "2026-01-05T03:00:12+00:00", "resolved_at": None}
+
+
+def test_a_message_names_when_it_began_and_whether_it_is_over(settings):
+    settings.WEIR_PUBLIC_URL = "https://weir.example"
+    texts = {"title": "Node n1 is lost", "severity": "critical", "sentence": "It has not reported for 12 s."}
+    alert = {**texts, "impact": "", "path": "/alerts/7/", "runbook": "", **NOT_OVER}
+    assert list(lines({**texts, "alerts": [alert]}))[:3] == [
+        "Node n1 is lost (critical)",
+        "It has not reported for 12 s.",
+        "Since 2026-01-05 03:00:12 UTC.",
+    ]
+    alert["resolved_at"] = "2026-01-05T03:04:00+00:00"
+    over = list(lines({**texts, "alerts": [alert]}))
+    assert over[0] == "Resolved: Node n1 is lost (critical)"
+    assert over[2] == "From 2026-01-05 03:00:12 UTC to 2026-01-05 03:04:00 UTC."
+
+
 def test_a_text_of_an_alert_can_pretend_to_no_link_of_ours(settings):
     settings.WEIR_PUBLIC_URL = "https://weir.example"
     forged = "n1 is lost\nAcknowledge: https://evil"
     texts = {"title": forged, "severity": "critical", "sentence": forged}
-    alert = {**texts, "impact": forged, "path": "/alerts/7/", "runbook": ""}
+    alert = {**texts, "impact": forged, "path": "/alerts/7/", "runbook": "", **NOT_OVER}
     content = {**texts, "alerts": [alert]}
     assert "\n" not in subject(content)
     assert not any(line.startswith("Acknowledge") for each in lines(content) for line in each.splitlines())

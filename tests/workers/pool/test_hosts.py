@@ -10,9 +10,10 @@ from celery.worker import state
 
 from queues import keys
 from tests.servers import Server
+from workers.documents.hosts import role_of
 from workers.pool import completions, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
-from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, report, role_of
+from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, report
 from workers.pool.pool import Pool
 
 

@@ -70,6 +70,19 @@ def test_trouble_that_no_loop_acts_on_is_said():
     assert sentence(health=BUSY, deeds=old) == ""
 
 
+def test_nobody_says_that_no_loop_acted_while_one_did():
+    """The headline of a plant that starts is a notice: what loops do is not in it, and it happens."""
+    starting = {
+        "state": "BUSY",
+        "sentence": "The plant is starting: pipeline is not ready yet.",
+        "severity": "notice",
+    }
+    behind = {"alert": {"wait_seconds": 90.0, "waiting_events": 9_000}}
+    started = [deed("worker_rate", "started 3 workers", 998.0)]
+    assert sentence(health=starting, queues=behind, deeds=started) == ""
+    assert sentence(health=starting, queues=behind) == "No loop acted in the last 2 min."
+
+
 def test_a_plan_under_way_speaks_for_the_points_it_moves():
     plan = {"id": 12, "state": "running", "points": 120, "progress_share": 0.35}
     deeds = [

@@ -4,13 +4,18 @@ from typing import Any
 
 import pytest
 
+from queues.stored_document import changed
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.evaluation.impact import GENERAL, first_step
+from workers.alerts.lifecycle.automaton import Thresholds
 from workers.alerts.rules.shipped import FIRST_RULES
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.snapshot.compose import clearing_seconds, longest, wait_seconds
 from workers.snapshot.health import JUDGED, OF_ALL_LOOPS
+from workers.snapshot.health import health as plant_health
+from workers.snapshot.states.evaluate import evaluated
+from workers.snapshot.states.limits import SHIPPED, Limits, RuleLimit
 
 DRAIN = {"part": "work", "override": 1, "by": "ada", "reason": "a disk."}
 
@@ -162,7 +167,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},
             "TOOBUSY",
-            "12.3 % of the events that patterns could use",
+            "12.30 % of the events that patterns could use",
         ),
         ({"queues": {"alert": queue(dead_letters=3)}}, "BUSY", "3 dead letters"),
         ({"queues": {"alert": queue(dead_letters=1)}}, "BUSY", "1 dead letter."),
@@ -176,10 +181,48 @@ def test_what_is_wrong_is_named(changed, state, words):
 
 def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points():
     nodes = {"n1": node(state="BUSY"), "n2": node(state="OFFLINE", age_seconds=5.0), "n3": node()}
-    sentence = health(plant(nodes=nodes)).sentence
+    shared = {"alert": queue(containers={name: {"points": 334} for name in nodes})}
+    sentence = health(plant(nodes=nodes, queues=shared)).sentence
     assert sentence.startswith("Node n2 has not reported for 5 s; its 334 points are served by n1 and n3.")
     nodes["n1"] = node(drained=True)
-    assert health(plant(nodes=nodes)).sentence.endswith("served by n3.")
+    assert health(plant(nodes=nodes, queues=shared)).sentence.endswith("served by n3.")
+
+
+def test_a_node_without_points_of_the_lost_ones_queues_serves_none_of_them():
+    nodes = {"n1": node(), "n2": node(state="OFFLINE", age_seconds=5.0), "n3": node(state="IDLE", points=0)}
+    containers = {"n1": {"points": 666}, "n2": {"points": 334}, "n3": {"points": 0}}
+    found = health(plant(nodes=nodes, queues={"alert": queue(containers=containers)}))
+    assert found.sentence.endswith("its 334 points are served by n1.")
+    alone = {
+        "alert": queue(containers={"n2": {"points": 334}}),
+        "other": queue(containers={"n1": {"points": 9}}),
+    }
+    assert health(plant(nodes=nodes, queues=alone)).sentence.endswith("not served by any node.")
+
+
+def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
+    limits = Limits(
+        {**SHIPPED.by_condition, "shedding": [RuleLimit("shedding", Thresholds(5, 5), "critical")]}
+    )
+    snapshot = plant(totals={"worker_slots": 2, "shed_share": 0.03})
+    said = plant_health(changed(snapshot, states=evaluated(snapshot, {}, limits))).sentence
+    assert said.endswith("every queue keeps up; 3.00 % of what patterns could use is shed.")
+    little = health(plant(totals={"worker_slots": 2, "shed_share": 0.0003})).sentence
+    assert little == "Events are shed: 0.03 % of the events that patterns could use."
+
+
+def test_a_silenced_alert_of_all_loops_explains_none_of_them():
+    loops = {
+        f"rebalancing/{at}": {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0} for at in range(9)
+    }
+    alert = {"id": 7, "severity": "critical", "condition": "loops_stopped", "sentence": "No loop ticks."}
+    for quiet, said in (
+        (None, "No loop ticks."),
+        ("acknowledged", "No loop ticks."),
+        ("silenced", "9 loops"),
+    ):
+        found = health(plant(at=900.0, loops=loops, alerts=[{**alert, "quiet": quiet}]))
+        assert found.sentence.startswith(said) and found.severity != "well"
 
 
 def test_a_node_that_was_emptied_may_be_taken_away_and_one_that_holds_events_may_not():
@@ -200,4 +243,4 @@ def test_whatever_calls_somebody_says_what_to_do_first_and_what_it_means():
     shipped = {rule["condition"] for rule in FIRST_RULES.values()}
     assert {each for each in shipped if not first_step(each)} == set()
     of_a_subject = {"node_lost", "node_toobusy", "node_memory", "queue_wait", "queue_latency", "dead_letters"}
-    assert {each for each in shipped if each not in GENERAL} == of_a_subject, "these say which queues wait"
+    assert {each for each in shipped if each not in GENERAL} == of_a_subject | {"override_ending"}

@@ -287,6 +287,20 @@ def test_a_node_is_stale_after_two_beats_and_offline_after_three(
     assert sentence in snapshot["health"]["sentence"]
 
 
+def test_what_came_while_an_agent_was_silent_falls_into_no_single_second(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    """1,000 events/s all the time; the agent is frozen for eight seconds."""
+    rates = []
+    for second in range(1, 20):
+        times.pass_by(1.0)
+        if not 6 <= second <= 13:
+            beat_all(control, second, inserted_events=1_000 * second)
+        found = plain(plant.observe())["queues"]["alert"]["containers"]["n2"]["in_per_second"]
+        rates += [found] if second >= 2 and found is not None else []
+    assert len(rates) > 8 and {round(rate) for rate in rates} == {1_000}
+
+
 @pytest.mark.parametrize("jump_seconds", [-86_400.0, 86_400.0])
 def test_a_clock_that_jumps_makes_no_node_old(
     control: redis.Redis, plant: LocalPlant, times: Times, jump_seconds: float

@@ -8,10 +8,13 @@ from typing import Any
 from controllers.framework.guard import reversals
 from controllers.framework.reason import capitalised, counted
 from controllers.worker_rate import law as worker_rate
+from queues import pausing
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import STALE, Ended, Evidence, LedgerTick, LoopFacts
 from workers.alerts.conditions.loop_words import loop_words
 from workers.control.parts.quality import HOST
+from workers.documents.loops import OverrideStatus
+from workers.steering.scope import DRAINING
 
 # Limits that say nothing of how much there is left: the law waits, or its guard smooths.
 NOT_AT_THE_LIMIT = {
@@ -202,12 +205,23 @@ def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Read
         if row.expires_at is None or row.lasts_seconds <= LEAST_NOTICED_SECONDS:
             continue
         left = row.expires_at - evidence.now
-        back = "" if row.instead_of is None else f"; the value goes back to {row.instead_of}"
-        name = row.name.replace("_", " ")
-        said = f"Override of {name} by {row.owner} ends in {max(0, left):.0f} s{back}."
-        kinds = {"loop": row.loop, "law": row.law, "queue": row.queue, "node": row.node}
+        what, then = _ending(row)
+        said = f"{what} by {row.owner} ends in {max(0, left):.0f} s{then and f'; {then}'}."
+        kinds = {"loop": row.loop, "law": row.law, "queue": row.queue, "node": row.node, "host": row.host}
         places = {kind: place for kind, place in kinds.items() if place}
-        yield Reading({"override": str(row.id), **places}, left, said)
+        yield Reading({"override": str(row.id), "what": what, **places}, left, said)
+
+
+def _ending(row: OverrideStatus) -> tuple[str, str]:
+    """What ends, and what holds then; "" where nobody knows."""
+    if row.name == DRAINING:
+        return f"Drain of {row.host}", "the host takes work again"
+    if row.name == pausing.INTAKE:
+        return f"Pause of the intake of {row.queue}", "it takes events again"
+    if row.name == pausing.CONSUMPTION:
+        return f"Pause of the consumption of {row.queue}", "its events are handled again"
+    back = "" if row.instead_of is None else f"the value goes back to {row.instead_of}"
+    return f"Override of {row.name.replace('_', ' ')} of {row.scope}", back
 
 
 def _ended(
@@ -234,8 +248,9 @@ def _tries(count: int) -> str:
 
 def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for each in evidence.failing:
-        given_up = f", {counted(each.given_up, 'message')} given up" if each.given_up else ""
-        said = f"Messages do not reach {each.receiver}: {_tries(each.tries)}{given_up}. {each.error}"
+        tries = [_tries(each.tries)] if each.tries else []
+        given_up = [f"{counted(each.given_up, 'message')} given up"] if each.given_up else []
+        said = f"Messages do not reach {each.receiver}: {', '.join([*tries, *given_up])}. {each.error}"
         # One that was given up had all of its tries.
         yield Reading({"receiver": each.receiver}, max(each.tries, 10 if each.given_up else 0), said)
 

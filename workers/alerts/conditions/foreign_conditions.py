@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from controllers.framework.reason import counted
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.documents.consumer_groups import ConsumerGroup
@@ -27,7 +28,7 @@ def _said(name: str, plant: str, group: ConsumerGroup, lag: float | None) -> str
     rates = ""
     if group.in_per_second is not None and group.out_per_second is not None:
         rates = f"; {group.in_per_second:,.0f}/s come, {group.out_per_second:,.0f}/s are read"
-    return f"{behind}{rates}, by {len(group.members)} members."
+    return f"{behind}{rates}, by {counted(len(group.members), 'member')}."
 
 
 CONDITIONS = (

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from controllers.design.expected_band import ForecastBand
+from controllers.framework.reason import counted, percent
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
@@ -63,7 +64,8 @@ def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Read
 def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         count = queue.dead_letters
-        said = f"Queue {name}: {count or 0:,.0f} dead letters wait for a person."
+        verb = "waits" if count == 1 else "wait"
+        said = f"Queue {name}: {counted(count or 0, 'dead letter')} {verb} for a person."
         yield Reading({"queue": name}, count, said, _touched(evidence, name))
 
 
@@ -187,7 +189,7 @@ def _shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         yield Reading(
             {},
             100 * share,
-            f"{100 * share:.2f} % of the arriving events are shed, and lost to their patterns.",
+            f"{percent(share, 2)} of the events that patterns could use are shed, and lost to them.",
         )
 
 
@@ -345,7 +347,7 @@ CONDITIONS = (
     ),
     Condition(
         "shedding",
-        "The share of the arriving events that is shed.",
+        "The share of the events that patterns could use that is shed.",
         "%",
         "",
         _shedding,

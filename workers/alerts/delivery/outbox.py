@@ -164,7 +164,8 @@ def _detailed(alert: Alert) -> dict[str, Any]:
         "severity": alert.severity,
         "labels": alert.labels,
         "sentence": alert.sentence,
-        "impact": alert.impact,
+        # What it meant while it went on is not true of its end.
+        "impact": "" if alert.resolved_at else alert.impact,
         "value": alert.value,
         "threshold": alert.threshold,
         "runbook": runbook.address(alert.rule) if alert.rule else "",

@@ -1,10 +1,15 @@
 """What an alert means for the events, and what to do first, in plain words."""
 
+from collections.abc import Sequence
+
+from controllers.framework.reason import counted
 from queues.nodes.node_state import OFFLINE, SILENT
+from queues.pausing import CONSUMPTION
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
+from workers.steering.stopped import paused
 
 BAD = ("warning", "critical")
 SAFE = "Nothing acknowledged is lost."
@@ -14,9 +19,10 @@ class Impacts:
     """What alerts mean on one snapshot: up to three sentences on what is affected."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._queues, self._nodes = snapshot.queues, snapshot.nodes
-        states = snapshot.states.values()
-        self._behind = [each.name for each in states if each.kind == "queue" and each.severity in BAD]
+        self._snapshot, self._queues, self._nodes = snapshot, snapshot.queues, snapshot.nodes
+        self._paused = [name for name in self._queues if paused(name, CONSUMPTION, snapshot)]
+        states = [each for each in snapshot.states.values() if each.kind == "queue" and each.severity in BAD]
+        self._behind = [each.name for each in states if "falls behind" in each.finding]
 
     def of(self, alert: Alert) -> str:
         if "node" in alert.labels and alert.condition.startswith("node_"):
@@ -30,18 +36,20 @@ class Impacts:
         if node is None:
             return "The node is no longer part of the plant."
         queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
-        held = f"It holds {node.points:,} points of {_list(queues)}." if queues else "It holds no points."
+        held = f"It holds {counted(node.points or 0, 'point')} of {joined(queues)}." if queues else ""
+        held = held or "It holds no points."
         if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
         waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
-        left = f" {waiting:,} events wait there until it returns." if waiting else ""
+        verb = "waits" if waiting == 1 else "wait"
+        left = f" {counted(waiting, 'event')} {verb} there until it returns." if waiting else ""
         return f"{held} {self._served(name)}.{left} {SAFE}"
 
     def _served(self, lost: str) -> str:
-        others = [name for name, row in self._nodes.items() if name != lost and _serves(row)]
+        others = takers(self._snapshot, lost)
         if not others:
             return "No other node takes its new events"
-        return f"{_list(others)} take{'s' if len(others) == 1 else ''} new events"
+        return f"{joined(others)} take{'s' if len(others) == 1 else ''} new events"
 
     def _of_queue(self, name: str, condition: str) -> str:
         queue = self._queues.get(name)
@@ -49,27 +57,52 @@ class Impacts:
             return "The queue is no longer part of the plant."
         if condition == "dead_letters":
             dead = queue.dead_letters or 0
-            return f"{dead:,} events of {name} have no effect until a person requeues or discards them."
-        waits = queue.wait_seconds
-        said = "" if waits is None else f"Events of {name} take effect {waits:,.0f} s late. "
-        others = [other for other in self._behind if other != name]
-        verb = "waits" if len(others) == 1 else "wait"
-        rest = f"{_list(others)} {verb} too." if others else "The other queues keep up."
-        return f"{said}{rest} {SAFE}"
+            verb, them = ("has", "it") if dead == 1 else ("have", "them")
+            said = f"{counted(dead, 'event')} of {name} {verb} no effect"
+            return f"{said} until a person requeues or discards {them}."
+        slow = condition == "queue_latency"
+        waits = queue.latency_p95_seconds if slow else queue.wait_seconds
+        whose = f"5 % of the events of {name}" if slow else f"Events of {name}"
+        said = "" if waits is None else f"{whose} take effect {waits:,.0f} s late. "
+        return f"{said}{self._others(name)}{SAFE}"
+
+    def _others(self, name: str) -> str:
+        """What the other queues do; nothing where there is none."""
+        others = [each for each in self._queues if each != name]
+        behind = [each for each in self._behind if each != name]
+        if behind:
+            return f"{joined(behind)} {'waits' if len(behind) == 1 else 'wait'} too. "
+        stopped = [each for each in self._paused if each != name]
+        if stopped:
+            verb = "is" if len(stopped) == 1 else "are"
+            rest = "; the others keep up" if len(stopped) < len(others) else ""
+            return f"{joined(stopped)} {verb} paused{rest}. "
+        return "The other queues keep up. " if others else ""
 
 
 def _container(queue: QueueStatus, node: str) -> ContainerStatus:
     return queue.containers.get(node, ContainerStatus())
 
 
-def _serves(node: NodeStatus) -> bool:
-    return node.state not in SILENT and not node.drained and bool(node.points)
+def takers(snapshot: Snapshot, lost: str) -> list[str]:
+    """The nodes that take new events of the lost one's queues: those that have points of the same queues."""
+    queues = [row for row in snapshot.queues.values() if _container(row, lost).points]
+    return [
+        name
+        for name, node in snapshot.nodes.items()
+        if name != lost and _takes(node) and any(_container(row, name).points for row in queues)
+    ]
+
+
+def _takes(node: NodeStatus) -> bool:
+    return node.state not in SILENT and not node.drained
 
 
 MOST_NAMES = 4
 
 
-def _list(names: list[str]) -> str:
+def joined(names: Sequence[str]) -> str:
+    """a, b and c; of many only some are named."""
     shown = names[:MOST_NAMES]
     if len(names) > MOST_NAMES:
         shown = [*shown[:-1], f"{len(names) - MOST_NAMES + 1} others"]
@@ -90,12 +123,11 @@ GENERAL = {
     "host_overloaded": f"Loops act late or not at all; pages may show old values. {SAFE}",
     "loop_stale": "The loop takes no action and keeps its last value. It resumes with a valid measurement.",
     "loop_silent": "The actuator of the loop keeps its last value.",
-    "loop_held": "Only a person changes the actuator. The mode ends by itself.",
+    "loop_held": "Only a person changes the actuator while the mode lasts.",
     "loop_oscillation": "The actuator swings up and down, which costs more than it gains.",
     "loop_saturated": "The loop can do no more. The next remedy or a higher limit has to help.",
     "loop_ineffective": "Actions of the loop do not change its measurement.",
     "loop_harmful": "Actions of the loop changed its measurement in the wrong direction.",
-    "override_ending": "The loop's own value applies afterwards.",
     "plan_failed": "Moves that are done stay done; the others were not begun.",
     "run_failed": "The result of the task is missing; chunks that are done stay done.",
     "delivery_failing": "People behind this receiver get no notification; other receivers do.",

@@ -1,10 +1,10 @@
 """Who is notified next, or who has acknowledged, in one sentence."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from workers.alerts.lifecycle.models import Alert
+from workers.alerts.lifecycle.models import Alert, Delivery, Message
 from workers.alerts.lifecycle.open_alerts import suppression_of
 
 
@@ -14,6 +14,12 @@ class AlertSituation:
 
     words: str
     until: datetime | None = None
+
+    def sentence(self) -> str:
+        """The same with the instant itself, for who counts nothing down."""
+        if self.until is None:
+            return self.words
+        return f"{self.words.removesuffix(' in')} at {self.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
 
 
 def situation(alert: Alert) -> AlertSituation:
@@ -44,8 +50,7 @@ def _notifying(alert: Alert) -> AlertSituation:
     if not steps:
         return AlertSituation("Not acknowledged; its rule notifies nobody.")
     if alert.next_step >= len(steps):
-        words = f"Not acknowledged. Notified: {_names(steps)}; no further step."
-        return AlertSituation(words)
+        return AlertSituation(f"Not acknowledged; no further step. {_notified(alert)}")
     names = " and ".join(steps[alert.next_step]["receivers"])
     due = next_step_at(alert)
     if due is None:
@@ -67,5 +72,8 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _names(steps: list[dict[str, Any]]) -> str:
-    return ", ".join(dict.fromkeys(name for step in steps for name in step["receivers"]))
+def _notified(alert: Alert) -> str:
+    """Who was reached, and not who was named: a receiver may be switched off, or its messages fail."""
+    reached = alert.deliveries.filter(kind=Delivery.Kind.FIRING, message__state=Message.State.SENT)
+    names = dict.fromkeys(reached.order_by("pk").values_list("receiver__name", flat=True))
+    return f"Notified: {', '.join(names)}." if names else "Nobody has been notified."

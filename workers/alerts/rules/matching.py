@@ -23,6 +23,7 @@ LABELS = (
     "task",
     "receiver",
     "override",
+    "what",  # of an override: its name and place
     "plant",
     "group",
     "sensor",

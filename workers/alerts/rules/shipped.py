@@ -88,7 +88,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "loop-held": _rule("loop_held", "{loop}: on hold or in manual", 60, 60, severity="notice"),
     "override-ending": _rule(
         "override_ending",
-        "Override of {loop}{node} ends soon",
+        "{what} ends soon",
         120,
         120,
         keep_seconds=0,

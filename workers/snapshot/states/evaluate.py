@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
+from controllers.framework.reason import percent
 from queues.nodes.node_state import OFFLINE
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
@@ -59,6 +60,6 @@ def _plant(watched: Watched) -> Iterator[SubjectState]:
         )
     share = snapshot.totals.shed_share
     if share is not None:
-        lost = f"Events are shed: {100 * share:.1f} % of the events that patterns could use."
+        lost = f"Events are shed: {percent(share, 2)} of the events that patterns could use."
         faults = watched.fault("plant", "shedding", "shedding", 100 * share, lost, {})
         yield watched.state("plant", "shedding", faults)

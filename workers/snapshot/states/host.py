@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.evaluation.impact import FIRST_STEPS
-from workers.documents.hosts import HostStatus
+from workers.documents.hosts import HostStatus, role_of
 from workers.documents.states import SubjectState
 from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
@@ -34,6 +34,8 @@ def _silent(watched: Watched, before: SubjectState) -> SubjectState | None:
     name = before.name
     if watched.listed is not None and name not in watched.listed:
         return None
-    fault = Fault("warning", f"Worker host {name} has stopped reporting.", FIRST_STEPS["workers_missing"])
+    role = role_of(name)
+    step = FIRST_STEPS["workers_missing"] if role == "jobs" else f"Start a worker host of role {role}."
+    fault = Fault("warning", f"Worker host {name} has stopped reporting.", step)
     state = watched.state("host", name, [fault], sign=OFFLINE, word="Not reporting", stale=True)
     return None if watched.at - (state.since or watched.at) > GONE_SECONDS else state

@@ -84,11 +84,13 @@ class Watched:
         consumers = (queue.kind or "") if queue else ""
         return [Fault(severity, sentence, first_step(condition, consumers), rules)]
 
-    def since(self, kind: str, name: str, severity: Severity) -> float:
-        """Since when it is as severe as now."""
+    def since(self, kind: str, name: str, severity: Severity, sign: str | None, stale: bool) -> float:
+        """Since when it is as it is now: as severe, of the same sign, and heard of or not."""
         before = self.before.get(f"{kind}/{name}")
-        unchanged = before is not None and before.severity == severity and before.since is not None
-        return before.since if unchanged and before and before.since is not None else self.at
+        if before is None or before.since is None:
+            return self.at
+        unchanged = (before.severity, before.sign, before.stale) == (severity, sign, stale)
+        return before.since if unchanged else self.at
 
     def state(
         self,
@@ -116,7 +118,7 @@ class Watched:
             sign=sign,
             word=word or WORDS[severity],
             stale=stale,
-            since=self.since(kind, name, severity),
+            since=self.since(kind, name, severity, sign, stale),
             finding=capitalised(ordered[0].sentence) if ordered else "",
             also=[
                 SubjectFinding(

@@ -4,11 +4,11 @@ The thresholds of BUSY and TOOBUSY are the node's own, since its laws act on the
 an alert on the same load may have others. How bad "too busy" is, the alert rules on a node's load say.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import counted
-from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, SILENT, TOOBUSY
-from workers.alerts.evaluation.impact import FIRST_STEPS
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
+from workers.alerts.evaluation.impact import FIRST_STEPS, joined, takers
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
@@ -76,17 +76,13 @@ def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
         return Fault("notice", f"Node {name} is drained and empty, and {silent}.")
     held = "it has no points; its waiting events are handled when it returns"
     if node.points:
-        held = f"its {counted(node.points, 'point')} are {_served(watched)}"
+        verb = "is" if node.points == 1 else "are"
+        held = f"its {counted(node.points, 'point')} {verb} {_served(watched, name)}"
     rules = watched.beyond("node", name, "node_lost", age, {"node": name})
     step = FIRST_STEPS["node_lost"]
     return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(each.rule for each in rules))
 
 
-def _served(watched: Watched) -> str:
-    nodes = watched.snapshot.nodes
-    serving = [name for name, node in nodes.items() if node.state not in SILENT and not node.drained]
-    return f"served by {_list(serving)}" if serving else "not served by any node"
-
-
-def _list(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+def _served(watched: Watched, lost: str) -> str:
+    serving = takers(watched.snapshot, lost)
+    return f"served by {joined(serving)}" if serving else "not served by any node"

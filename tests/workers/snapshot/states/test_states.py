@@ -36,6 +36,22 @@ def after(*waits: float | None) -> Any:
     return states["queue/alert"]
 
 
+def test_a_node_that_dies_while_it_is_too_busy_is_offline_since_then():
+    busy = evaluated(snapshot_of({"at": 1_000.0, "nodes": {"n1": {"state": "TOOBUSY", "utilisation": 0.95}}}))
+    later = {"at": 8_200.0, "nodes": {"n1": {"state": "OFFLINE", "stale": True, "age_seconds": 3.2}}}
+    found = evaluated(snapshot_of(later), busy)["node/n1"]
+    assert (found.word, found.since) == ("Offline", 8_200.0)
+
+
+def test_a_worker_host_that_dies_with_another_fault_is_named_and_its_role():
+    host = {"control@a": {"role": "control", "age_seconds": 0.4, "ahead_seconds": 90.0}}
+    before = evaluated(snapshot_of({"at": 1_000.0, "hosts": host}))
+    before = evaluated(snapshot_of({"at": 1_400.0, "hosts": host}), before)
+    found = evaluated(snapshot_of({"at": 1_411.0}), before, listed=("control@a",))["host/control@a"]
+    assert found.finding == "Worker host control@a has stopped reporting."
+    assert found.step == "Start a worker host of role control."
+
+
 def test_below_its_alerts_threshold_a_queue_is_well_everywhere():
     """One event waited 16 s: red in the strip, amber in the list, and no alert."""
     found = after(16.0)

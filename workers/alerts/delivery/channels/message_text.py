@@ -1,6 +1,7 @@
 """A message as text, for channels that people read: mail, chat, pagers."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +14,18 @@ def subject(content: dict[str, Any]) -> str:
     return one_line(f"[{content['severity']}] {content['title']}")[:200]
 
 
+def _times(alert: dict[str, Any]) -> str:
+    """When it began and ended: a message may be read, or arrive, long after."""
+    began, ended = (_time(alert[name]) for name in ("fired_at", "resolved_at"))
+    if not began:
+        return ""
+    return f"From {began} to {ended}." if ended else f"Since {began}."
+
+
+def _time(text: str | None) -> str:
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if text else ""
+
+
 def lines(content: dict[str, Any]) -> Iterator[str]:
     """The text: each alert with what it means and where to act; a pager that cuts it keeps what matters. Each
     text of an alert is one line, so that none of it looks like a link of ours.
@@ -20,8 +33,11 @@ def lines(content: dict[str, Any]) -> Iterator[str]:
     if not content["alerts"]:
         yield content["sentence"]
     for alert in content["alerts"]:
-        yield one_line(f"{alert['title']} ({alert['severity']})")
+        over = "Resolved: " if alert["resolved_at"] else ""
+        yield one_line(f"{over}{alert['title']} ({alert['severity']})")
         yield one_line(alert["sentence"])
+        if times := _times(alert):
+            yield times
         if alert["impact"]:
             yield one_line(alert["impact"])
         yield f"{settings.WEIR_PUBLIC_URL}{alert['path']}"

@@ -1,0 +1,73 @@
+"""What an alert means for the events is true of its queue, and of the others."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.workers.alerts.checks import Looks, lost, rule, the_alert
+from tests.workers.snapshots import judged, snapshot_of
+from workers.alerts.conditions import plant_conditions
+from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.delivery import outbox
+from workers.alerts.evaluation.impact import SAFE, Impacts
+
+PAUSE = {"part": "consumption", "override": 1, "by": "ada", "reason": "x", "until": 2000.0}
+BEHIND = {"kind": "jobs", "wait_seconds": 40.0, "waiting_events": 9_000}
+CALM = {"kind": "jobs", "wait_seconds": 0.1, "waiting_events": 1}
+
+
+def impact(condition: str, queue: str, **queues: dict[str, Any]) -> str:
+    snapshot = judged(snapshot_of({"at": 1000.0, "nodes": {"n1": {"state": "NORMAL"}}, "queues": queues}))
+    return Impacts(snapshot).of(SimpleNamespace(condition=condition, labels={"queue": queue}))
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({}, ""),
+        ({"b": CALM}, "The other queues keep up. "),
+        ({"b": {**CALM, "dead_letters": 1}}, "The other queues keep up. "),
+        ({"b": BEHIND}, "b waits too. "),
+        ({"b": BEHIND, "c": BEHIND}, "b and c wait too. "),
+        ({"b": {**BEHIND, "wait_seconds": 3_000.0, "pauses": [PAUSE]}}, "b is paused. "),
+        ({"b": {**BEHIND, "pauses": [PAUSE]}, "c": CALM}, "b is paused; the others keep up. "),
+    ],
+)
+def test_what_the_other_queues_do(others, said):
+    assert impact("queue_wait", "a", a=BEHIND, **others) == f"Events of a take effect 40 s late. {said}{SAFE}"
+
+
+def test_a_slow_queue_is_as_late_as_its_slowest_events_are():
+    slow = {"kind": "jobs", "wait_seconds": 0.0, "waiting_events": 0, "latency_p95_seconds": 20.0}
+    assert impact("queue_latency", "a", a=slow) == f"5 % of the events of a take effect 20 s late. {SAFE}"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "1 event of a has no effect until"), (2, "2 events of a have")]
+)
+def test_dead_letters_are_counted_in_words(count, said):
+    queue = {**CALM, "dead_letters": count}
+    assert impact("dead_letters", "a", a=queue).startswith(said)
+    evidence = Evidence(now=1.0, snapshot=snapshot_of({"queues": {"a": queue}}))
+    (reading,) = plant_conditions._dead_letters(evidence, 0.0)
+    waits = "1 dead letter waits" if count == 1 else "2 dead letters wait"
+    assert reading.sentence == f"Queue a: {waits} for a person."
+
+
+def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
+    evidence = Evidence(now=1.0, snapshot=snapshot_of({"totals": {"shed_share": 0.5}}))
+    (reading,) = plant_conditions._shedding(evidence, 0.0)
+    assert reading.sentence.startswith("50.00 % of the events that patterns could use are shed")
+
+
+def test_what_an_alert_meant_is_not_said_of_its_end(db):
+    rule()
+    looks = Looks()
+    looks.snapshot = lost()
+    looks.look()
+    looks.pass_seconds(20)
+    alert = the_alert()
+    assert outbox.content("firing", [alert])["alerts"][0]["impact"] != ""
+    alert.resolved_at = looks.at
+    assert outbox.content("resolved", [alert])["alerts"][0]["impact"] == ""
