@@ -19,7 +19,12 @@ from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration import declaration
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declaration import Application, application_of_text
+from workers.pipeline.declaration.declaration import (
+    Application,
+    application_of_text,
+    check_readers,
+    queues_of_text,
+)
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import Orders
 from workers.pipeline.declaration.steering import steer, steer_named
@@ -45,6 +50,15 @@ def checked(text: str) -> Application:
     for name in sorted({queue for queues in application.sinks.values() for queue in queues}):
         _check_queue("sink", name, kinds, of_pipeline=False)
     return application
+
+
+def _check_readers(wanted: Application, control: redis.Redis) -> None:
+    """Raises BadInput for a queue that another application reads, or is to."""
+    active = PipelineVersion.objects.filter(active=True).values_list("application", "text")
+    at_work = {name: row.text for name, row in Declarations(control).at_work().items()}
+    for other, text in sorted({**at_work, **dict(active)}.items()):
+        if other != wanted.name:
+            check_readers(wanted, other, queues_of_text(text))
 
 
 def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool) -> None:
@@ -73,6 +87,7 @@ def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> Pipel
     why = read_reason(reason)
     wanted = checked_for(actor, text)
     name = wanted.name
+    _check_readers(wanted, control)
     with transaction.atomic():
         before = PipelineVersion.objects.filter(application=name).order_by("-number").first()
         replaced = queues_of(checked(before.text)) if before and actor.queues is not None else []

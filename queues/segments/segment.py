@@ -146,10 +146,16 @@ class Segment:
             gone = self.script("bury", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
         return Removed(gone[0], gone[1])
 
-    def scan(self, after_id: str = "0-0", limit_events: int = 100_000) -> list[Scanned]:
-        """What waits behind an entry, without payloads: up to `limit_events`, at least one block if any."""
+    def scan(
+        self, after_id: str = "0-0", limit_events: int = 100_000, *, anew: bool = False
+    ) -> list[Scanned]:
+        """What waits behind an entry, without payloads: up to `limit_events`, at least one block if any.
+
+        anew: from the begin, where the entry is of a stream that was here before: its node came back empty,
+        with an earlier clock. All ids are smaller then.
+        """
         with self.errors():
-            rows = self.script("survey", after_id or "0-0", limit_events)
+            rows = self.script("survey", after_id or "0-0", limit_events, int(anew))
         return [Scanned(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
     def read(self, after_id: str, through_id: str) -> Iterator[tuple[str, str, bytes]]:
@@ -165,7 +171,9 @@ class Segment:
             start = entries[-1][0].decode()
 
     def trim(self, through_id: str) -> Removed:
-        """Remove everything through `through_id`; exact in the counters, whatever was removed before."""
+        """Remove everything through `through_id`; exact in the counters, whatever was removed before. Nothing
+        where the id is of a stream that was here before.
+        """
         total = Removed(0, 0)
         while True:
             with self.errors():

@@ -35,6 +35,21 @@ local function followed_clock()
   until #pending < 1000
   return now
 end
+-- Whether an id is beyond all that the stream has ever had: it is of a stream that this one was put in the place of,
+-- since ids rise as long as the key lives.
+local function is_of_another_stream(id)
+  local ms, seq = id:match('^(%d+)-(%d+)$')
+  local info = redis.pcall('XINFO', 'STREAM', stream)
+  if not ms or info.err then return false end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      local last_ms, last_seq = info[i + 1]:match('^(%d+)-(%d+)$')
+      ms, seq, last_ms, last_seq = tonumber(ms), tonumber(seq), tonumber(last_ms), tonumber(last_seq)
+      return ms > last_ms or (ms == last_ms and seq > last_seq)
+    end
+  end
+  return false
+end
 local function grouped()
   -- Answers BUSYGROUP when it is there already.
   redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Lists what waits behind an entry, without payloads.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, id, most events
+-- ARGV    group, id, most events, 1: from the begin where the id is of another stream
 -- Answer  {{id, events, newest time}, …}, one row at least if anything waits
 -- include parts/segment
 local rows, events, from, limit = {}, 0, '(' .. ARGV[2], tonumber(ARGV[3])
+if ARGV[4] == '1' and is_of_another_stream(ARGV[2]) then from = '-' end
 while true do
   local entries = redis.call('XRANGE', stream, from, '+', 'COUNT', 16)
   for _, entry in ipairs(entries) do

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- Removes everything through an entry, and counts it.
+-- Removes everything through an entry, and counts it; nothing where the entry is of another stream.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, id, most entries
 -- Answer  {events, blocks} removed
 -- include parts/segment
 local events, blocks = 0, 0
+if is_of_another_stream(ARGV[2]) then return {0, 0} end
 while blocks < tonumber(ARGV[3]) do
   local entries = redis.call('XRANGE', stream, '-', ARGV[2], 'COUNT', 16)
   for _, entry in ipairs(entries) do

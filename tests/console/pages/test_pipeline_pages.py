@@ -75,6 +75,14 @@ def test_a_number_of_tasks_that_is_none_changes_nothing(client_of, at_work, cont
     assert not AuditEntry.objects.exists()
 
 
+def test_a_queue_that_another_application_reads_can_not_be_declared_for_a_second(client_of, at_work):
+    second = DECLARATION.replace("name: performance", "name: second")
+    given = {"text": second, "reason": "another one"}
+    refused = client_of("operator").post("/api/v1/applications", given, content_type="application/json")
+    assert refused.status_code == 422 and "is read by performance" in refused.content.decode()
+    assert not PipelineVersion.objects.exists()
+
+
 def declare(client, text: str, name: str = "performance"):
     return client.post(reverse("pipeline-declare", args=[name]), {"text": text, "reason": "sharper"})
 

@@ -32,7 +32,7 @@ consume (once), quiet_seconds (0), emits (type of the complex event; the name), 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,22 @@ def application_of_text(text: str, folder: Path, name: str = "application") -> A
     except BadInput as error:
         line = document.line_of(error.field)
         raise type(error)(error.field, f"{error.message} ({name}, line {line})") from None
+
+
+def check_readers(wanted: Application, other: str, queues: Iterable[str]) -> None:
+    """Raises BadInput for a queue that another application reads: what is worked is removed, for both."""
+    for shared in sorted({*wanted.queues} & {*queues}):
+        said = (
+            f"{shared} is read by {other}; events of a queue go to one application, so give this one its own."
+        )
+        raise BadInput("queues", said)
+
+
+def queues_of_text(text: str) -> list[str]:
+    """What the application of a YAML text reads, whatever else is in it; none where that is no list."""
+    document = read_yaml(text, "application").value
+    queues = document.get("queues") if isinstance(document, dict) else None
+    return [each for each in queues if isinstance(each, str)] if isinstance(queues, list) else []
 
 
 def application_of(document: Any, folder: Path) -> Application:

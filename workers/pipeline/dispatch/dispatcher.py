@@ -66,6 +66,7 @@ class Dispatcher:
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
         self._controls_key = keys.PIPELINE_CONTROLS.of(application)
         self._dispatches = Dispatches(self._control, application)
+        self._given = self._dispatches.replicas()  # those of versions before too
         self._results = ResultQueue(self._control, application)
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
@@ -227,15 +228,23 @@ class Dispatcher:
                 continue
             try:
                 # One block more than the limit: what ends within the limit then has nothing behind it.
-                found = self._nodes.segment(queue, node.url).scan(
-                    self.cursor.ids.get(container, BEGINNING), limit + BLOCK_EVENTS
-                )
+                after = self.cursor.ids.get(container, BEGINNING)
+                segment = self._nodes.segment(queue, node.url)
+                found = segment.scan(after, limit + BLOCK_EVENTS, anew=True)
             except UNREACHABLE:
                 down.add(node.name)
                 continue
+            if found and _earlier(found[0].entry_id, after) != after:
+                self._begin_anew(container)
             entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in found)
             scans[container] = Scan(entries, sum(entry[1] for entry in entries) <= limit)
         return scans, down
+
+    def _begin_anew(self, container: str) -> None:
+        """A node came back empty, with an earlier clock: what it has now lies before what it had."""
+        log.warning("%s is another stream than before; it is read from its begin.", container)
+        self.cursor = replace(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
+        self._trimmed.pop(container, None)
 
     def _holding(self, topology: Topology, down: set[str], controls: Controls, now: float) -> set[str]:
         """Containers that event time waits for: on nodes that are down, for a time; of paused queues, as long
@@ -256,7 +265,7 @@ class Dispatcher:
         """Removes from the containers what has its result in the queue, and the assignments with it."""
         through = dict(self.cursor.ids)
         published = self._results.room().published
-        for name in {*self._replicas, *published}:
+        for name in {*self._replicas, *self._given, *published}:
             done = published.get(name, 0)
             self._dispatches.forget(name, done)
             for part in (part for each in self._dispatches.after(name, done) for part in each.parts):

@@ -1,9 +1,10 @@
 """Events that can't be worked (attributes not as declared, a time far in the future): to the dead letters of
 the container they came from, with the cause, once.
 
-A task keeps them on the control server; when the batch's result is published they are due, and are delivered
-until their node has them. Who delivers again delivers nothing: a segment takes the dead letters of an entry
-once.
+A task keeps them on the control server, bound to its attempt at the batch: another one, with a later clock or
+another declaration, may find other faults. When the batch's result is published they are due, and are
+delivered until their node has them. Who delivers again delivers nothing: a segment takes the dead letters of
+an entry once.
 
 | key | type | holds |
 |---|---|---|
@@ -14,10 +15,11 @@ from typing import cast
 
 import pyarrow as pa
 import redis
-from redis.typing import EncodableT, FieldT
+from redis.typing import EncodableT
 
 from queues import keys
 from queues.errors import NodeFull, NodeUnavailable
+from queues.lua.script import script
 from queues.redis_types import Fields
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import Topology
@@ -35,16 +37,21 @@ class FaultStore:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control, self._application = control, application
+        self._put = control.register_script(script("pipeline/put_result"))
 
-    def keep(self, replica: str, tick: int, faults: Faults) -> None:
-        """What a task found. The same entry again replaces what was kept of it."""
-        kept: dict[FieldT, EncodableT] = {
+    def keep(self, replica: str, tick: int, attempt: str, faults: Faults) -> None:
+        """What a task of an attempt found; nothing where that attempt is over. The same entry again replaces
+        what was kept of it.
+        """
+        kept: dict[str, bytes] = {
             "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
             for origin, found in faults.found.items()
             for place, (rows, cause) in enumerate(found)
         }
         if kept:
-            self._control.hset(self._key(replica, tick), mapping=kept)
+            room = keys.PIPELINE_ROOM.of(self._application)
+            written: list[EncodableT] = [replica, attempt, *(part for each in kept.items() for part in each)]
+            self._put(keys=[room, self._key(replica, tick)], args=written)
 
     def deliver(self, nodes: Nodes, published: dict[str, int]) -> int:
         """Everything of published batches to its segment; how many events. A node that is away is tried at
@@ -74,7 +81,7 @@ class FaultStore:
         return sum(batch.num_rows for batch, _ in rows)
 
     def abandon(self, replica: str, tick: int) -> None:
-        """What an attempt at a batch that is not published has kept."""
+        """What attempts before have kept, of a batch that another one begins."""
         self._control.delete(self._key(replica, tick))
 
     def clear(self) -> None:

@@ -74,13 +74,13 @@ class EventReader(DataSourceReader):
             rows = laid_out(lot, self._layout, faults)
             sketches.add(rows)
             yield self._layout.with_criteria(rows, portion.criteria)
-        self._keep(portion.tick, partition.value, faults, sketches)
+        self._keep(portion, partition.value, faults, sketches)
 
-    def _keep(self, tick: int, task: int, faults: Faults, sketches: Sketches) -> None:
+    def _keep(self, portion: BatchAssignment, task: int, faults: Faults, sketches: Sketches) -> None:
         application, replica = self._options["application"], self._options["replica"]
         control = control_of(self._options["control"])
         if faults.found:
-            FaultStore(control, application).keep(replica, tick, faults)
+            FaultStore(control, application).keep(replica, portion.tick, portion.attempt, faults)
         if sketches.found:
-            writer = f"{replica}:{tick}:{task}"
+            writer = f"{replica}:{portion.tick}:{task}"
             MonitorStore(control, application).keep(sketches, writer, time.time())

@@ -65,6 +65,7 @@ class ReplicaWork(BatchWork):
         attempt = self._results.begin(self._replica, tick)
         if attempt is None:
             return
+        self._faults.abandon(self._replica, tick)
         for table in self._application.tables:
             table.refresh()
         rows, passed = self._plans.run(self._assignment(tick, attempt, given))

@@ -156,14 +156,15 @@ class PipelineProcess:
             self._hosted.pop(name).leave()
             self._statuses.forget(name)
             self._declarations.forget(name)
-        for name, declared in sorted(wanted.items()):
+        # Its own first: of two that read a queue it is the one that runs.
+        for name, declared in sorted(wanted.items(), key=lambda each: (each[0] != self._file.name, each[0])):
             if self._refused.get(name) == declared:
                 continue
             try:
                 order = self._ordered.get(name, NO_ORDER)
                 if name not in self._hosted:
                     self._hosted[name] = Hosted(
-                        place, declared, self._declarations, self._statuses, reset, order
+                        place, declared, self._declarations, self._statuses, reset, order, self._hosted
                     )
                 self._hosted[name].step(declared, order)
             except SessionWorn as error:

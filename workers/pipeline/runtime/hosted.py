@@ -3,8 +3,10 @@ another version between two batches.
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 import redis
@@ -13,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from queues.errors import BadInput, WeirError
 from workers.documents.pipeline import PipelineOrder
-from workers.pipeline.declaration.declaration import Application, application_of_text
+from workers.pipeline.declaration.declaration import Application, application_of_text, check_readers
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.rules.rule_sql import check_rules, empty_events
@@ -56,8 +58,11 @@ class Hosted:
         statuses: Statuses,
         reset: bool,
         order: PipelineOrder = NO_ORDER,
+        others: Mapping[str, "Hosted"] = MappingProxyType({}),
     ) -> None:
+        """others: the applications of this process, by name, this one among them once it is hosted."""
         self._place, self._declarations, self._statuses = place, declarations, statuses
+        self._others = others
         self.declared = self.refused = declared
         self._application = self._checked(declared)
         self._folder = place.folder / declared.name
@@ -77,10 +82,17 @@ class Hosted:
         application = application_of_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
             raise BadInput("name", f"is {application.name}, but the application is {declared.name}")
+        for other in (each for each in self._others.values() if each is not self):
+            check_readers(application, other.declared.name, other.queues)
         events = empty_events(self._place.spark, application.layout)
         graph = application.graph
         check_rules(events, application.rules, graph.columns, application.controls.criteria)
         return application
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it reads."""
+        return self._application.queues
 
     def step(self, wanted: Declared, order: PipelineOrder = NO_ORDER) -> None:
         """Called each second: follows what is wanted, and mends what has failed. Raises BadInput where a

@@ -1,19 +1,23 @@
 """The dispatcher on real nodes: what is admitted, what waits, who works it; nothing is lost over it."""
 
 import json
+import time
 
 import pytest
 import redis
 
 from queues import keys, pausing
+from queues.events.block import BlockIds, cut, from_events
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.dispatcher import Dispatcher, gathering_seconds
 from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
+from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
 from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
 
 REPLICAS = ("iap1", "iap2")
+CALM = Controls(lateness_seconds=1.0)
 
 
 class Times:
@@ -369,3 +373,61 @@ def test_event_time_waits_for_a_paused_queue_so_that_nothing_of_it_is_late(
         times.now += 5.0
         dispatcher.step()
     assert dispatcher.cursor.watermark_us == before
+
+
+def test_what_a_replica_of_a_version_before_was_given_stays_until_it_is_worked(
+    dispatcher, publish, control, control_server, plant_topology, times
+):
+    """The second replica has published nothing yet when a version with one replica takes over."""
+    publish(20_000)
+    assert dispatcher.step() == 20_000
+    given_to_second = given(control)["iap2"]
+    results, dispatches = ResultQueue(control, "app"), Dispatches(control, "app")
+    assigned = dispatches.after("iap1", 0)
+    result = Result("iap1", assigned[-1].tick, None, ())
+    results.publish(result, results.begin("iap1", result.tick), sum(each.events for each in assigned))
+    again = Dispatcher(control_server.url, "app", ("telemetry",), ("iap1",), CALM, monotonic=times)
+    times.now += 1.0
+    again.step()
+    again.close()
+    assert events_of(dispatches.after("iap2", 0), plant_topology) == given_to_second > 5_000
+
+
+def events_of(assignments, topology) -> int:
+    """How many of the events that were assigned can still be read."""
+    connected, found = Nodes(5.0), 0
+    for part in (part for each in assignments for part in each.parts):
+        queue, node = part.container.split("/")
+        whole = Range(queue, node, topology.nodes[node].url, part.after, part.through)
+        found += sum(each.batch.num_rows for each in read_range(connected, whole, 1.0, Faults(10**12, 0)))
+    connected.close()
+    return found
+
+
+def test_what_comes_to_a_node_that_was_ahead_and_is_empty_now_is_dispatched_and_kept(
+    control_server, control, plant_topology, nodes, times
+):
+    """Its clock was an hour ahead; it was replaced by an empty one with the right clock."""
+    node = nodes["n1"].client()
+    segment = Segment(node, "telemetry")
+    (block,) = cut(from_events([{"type": "t", "source": "s"}] * 10, 0), BlockIds())
+    stored = {"i": block.block_id, "n": 10, "t": block.newest_time_us, "d": bytes(block.data)}
+    node.xadd(segment.stream, stored, id=f"{round(time.time() * 1000) + 3_600_000}-0")
+    first = Dispatcher(control_server.url, "app", ("telemetry",), REPLICAS, CALM, monotonic=times)
+    assert first.step() == 10
+    work(control)
+    node.flushall()
+    segment.publish(list(cut(from_events([{"type": "t", "source": "s"}] * 500, 0), BlockIds())))
+    # A restart of the pipeline, which trims by what it finds of the cursor before it reads anything.
+    first.close()
+    again = Dispatcher(control_server.url, "app", ("telemetry",), REPLICAS, CALM, monotonic=times)
+    again._trim(plant_topology)
+    assert segment.measure()["length_blocks"] == 1
+    times.now += 1.0
+    assert again.step() == 500
+    again._trim(plant_topology)
+    assert segment.measure()["length_blocks"] == 1
+    work(control)
+    again._trim(plant_topology)
+    assert segment.measure()["length_blocks"] == 0
+    again.close()

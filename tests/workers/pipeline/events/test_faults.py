@@ -11,6 +11,7 @@ from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.containers import Faults, Nodes, Range, laid_out, merged, read_range
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import Layout
+from workers.pipeline.tiers.result_queue import ResultQueue
 
 LAYOUT = Layout(
     ("id", "time", "type", "source", "key", "value"),
@@ -72,17 +73,31 @@ def test_an_event_whose_attributes_are_not_as_declared_is_a_dead_letter_with_the
     rows, faults = read([good, event("bad", attributes)])
     assert [(row["id"], row["level"], row["site"]) for row in rows] == [("good", 3.5, "a")]
     store, connected = FaultStore(control, "app"), Nodes(5.0)
-    store.keep("iap1", 7, faults)
+    attempt = ResultQueue(control, "app").begin("iap1", 7)
+    store.keep("iap1", 7, attempt, faults)
     assert store.deliver(connected, {"iap1": 6}) == 0, "before the batch is published nothing is told"
-    store.keep("iap1", 7, faults)  # the batch is worked again
+    store.keep("iap1", 7, attempt, faults)  # the batch is worked again
     assert store.deliver(connected, {"iap1": 7}) == 1
     assert store.deliver(connected, {"iap1": 7}) == 0
     (letter,) = letters(nodes)
     assert letter.error == cause
     assert letter.batch.column("id").to_pylist() == ["bad"]
-    store.keep("iap1", 7, faults)  # who died after the delivery delivers again
+    store.keep("iap1", 7, attempt, faults)  # who died after the delivery delivers again
     store.deliver(connected, {"iap1": 7})
     assert len(letters(nodes)) == 1
+
+
+def test_what_an_attempt_that_died_has_refused_is_no_dead_letter_of_the_one_that_worked_it(
+    read, control, nodes
+):
+    _, faults = read([event("bad", {})])
+    store, results = FaultStore(control, "app"), ResultQueue(control, "app")
+    died = results.begin("iap1", 1)
+    store.keep("iap1", 1, died, faults)
+    results.begin("iap1", 1)
+    store.abandon("iap1", 1)
+    store.keep("iap1", 1, died, faults)  # it goes on, though it was thought dead
+    assert store.deliver(Nodes(5.0), {"iap1": 1}) == 0 and letters(nodes) == []
 
 
 def test_a_clock_that_is_far_ahead_makes_dead_letters_and_not_everybody_late(read, control, nodes):
@@ -90,7 +105,7 @@ def test_a_clock_that_is_far_ahead_makes_dead_letters_and_not_everybody_late(rea
     rows, faults = read([event("now", {"level": 1}), event("ahead", {"level": 1}, time=ahead)])
     assert [row["id"] for row in rows] == ["now"]
     store = FaultStore(control, "app")
-    store.keep("iap1", 1, faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     store.deliver(Nodes(5.0), {"iap1": 1})
     assert "clock" in letters(nodes)[0].error
 
@@ -99,7 +114,7 @@ def test_what_can_not_be_delivered_now_is_delivered_when_the_node_is_back(read, 
     _, faults = read([event("bad", {})])
     ((_, node, _, _),) = faults.found
     store = FaultStore(control, "app")
-    store.keep("iap1", 1, faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     nodes[node].kill()
     assert store.deliver(Nodes(0.3), {"iap1": 1}) == 0
     nodes[node].start()
@@ -111,7 +126,7 @@ def test_a_dead_letter_of_the_pipeline_counts_as_dead(read, control, nodes):
     _, faults = read([event("bad", {})])
     ((_, node, _, _),) = faults.found
     store = FaultStore(control, "app")
-    store.keep("iap1", 1, faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     store.deliver(Nodes(5.0), {"iap1": 1})
     assert Segment(nodes[node].client(), "telemetry").counters()["dead_events"] == 1
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from queues import keys
+from queues.errors import BadInput
 from queues.stored_document import changed, decoded
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import ApplicationStatus, PipelineReport
@@ -171,3 +172,14 @@ def test_a_process_that_starts_finds_that_it_is_stopped(place, control, running)
     made.step(DECLARED, order)
     assert running.starts == 0 and status(control).state == "stopped"
     made.leave()
+
+
+def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(
+    place, control, spark, monkeypatch
+):
+    monkeypatch.setattr(hosted, "check_rules", lambda *_: None)
+    monkeypatch.setattr(hosted, "empty_events", lambda *_: None)
+    reader = SimpleNamespace(declared=Declared("flow", 1, ""), queues=("telemetry",))
+    with pytest.raises(BadInput, match="telemetry is read by flow") as refused:
+        Hosted(place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader})
+    assert refused.value.field == "queues"
