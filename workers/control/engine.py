@@ -147,8 +147,10 @@ def _tick(
         loop.refresh_from_db()
         if loop.ticked_at != read_at:
             return None
-        _finish_open(loop, plant, now)
-        entry = _record(loop, snapshot, now, fence, in_force)
+        own = effective(loop, catalog.law(loop.law), in_force, now)
+        setting = _held(own, stopped.why_held(loop.target, snapshot))
+        _finish_open(loop, setting.mode, plant, now)
+        entry = _record(loop, setting, snapshot, now, fence, in_force)
         if entry is not None:
             note({"weir.decision": entry.pk})
             with span("act", decision=entry.pk):
@@ -160,7 +162,10 @@ def _follow(entry: LedgerEntry, loop: Loop, plant: Plant, snapshot: Snapshot, no
     """What comes of an entry: it is applied, or what was applied before is kept, or it is put to a person."""
     kind = kind_of(loop.law)
     if _acts(entry):
-        _apply(entry, loop, plant)
+        if ledger.is_ours(entry):
+            _apply(entry, loop, plant)
+        else:
+            logger.warning("A later tick of %s was there; this one does nothing any more.", loop.name)
     elif entry.mode in KEEPING and kind.keeper is not None:
         kind.keeper(entry, loop, plant)
     elif entry.action is not None and entry.mode == Mode.ADVISE and kind.proposer is not None:
@@ -172,11 +177,15 @@ def _acts(entry: LedgerEntry) -> bool:
 
 
 def _record(
-    loop: Loop, snapshot: Snapshot, now: datetime, fence: int, in_force: list[Override]
+    loop: Loop,
+    setting: _Setting,
+    snapshot: Snapshot,
+    now: datetime,
+    fence: int,
+    in_force: list[Override],
 ) -> LedgerEntry | None:
     """Decide and write the entry and the state, together and only if no later tick was there."""
     law, kind = catalog.law(loop.law), kind_of(loop.law)
-    setting = _held(effective(loop, law, in_force, now), stopped.why_held(loop.target, snapshot))
     before = _state(loop, law, setting)
     with span("decide"):
         sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
@@ -361,15 +370,18 @@ def _propose(entry: LedgerEntry, proposer: Proposer, snapshot: Snapshot, now: da
         ledger.fail(entry, str(error))
 
 
-def _finish_open(loop: Loop, plant: Plant, now: datetime) -> None:
-    """Apply what a tick that died had recorded, unless too much time has passed; then the entry says so."""
+def _finish_open(loop: Loop, mode: str, plant: Plant, now: datetime) -> None:
+    """Apply what a tick that died had recorded, unless too much time has passed, or the loop may not act any
+    more as it did then; the entry says so.
+    """
     entry = ledger.open_entry(loop)
     if entry is None:
         return
     age_seconds = abs((now - entry.at).total_seconds())
-    if age_seconds <= REPEAT_INTERVALS * loop.interval_seconds:
+    ended = "Its tick ended before the action was confirmed; not repeated"
+    if mode != entry.mode:
+        ledger.fail(entry, f"{ended}: the loop was in mode {entry.mode}, and is in mode {mode} now.")
+    elif age_seconds > REPEAT_INTERVALS * loop.interval_seconds:
+        ledger.fail(entry, f"{ended} after {age_seconds:.0f} s.")
+    else:
         _apply(entry, loop, plant)
-        return
-    ledger.fail(
-        entry, f"Its tick ended before the action was confirmed; not repeated after {age_seconds:.0f} s."
-    )

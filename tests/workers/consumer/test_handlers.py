@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -146,6 +147,20 @@ def test_parquet_recognises_a_block_that_comes_again_in_other_company(place: Pla
     handler.handle([one, two])
     assert handler.handle([two, three]) == Outcome(effects=3, duplicates=3)
     assert len(archived_ids(place)) == len(set(archived_ids(place))) == 9
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(parts=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 8)), max_size=5))
+def test_parquet_writes_a_row_once_however_a_block_was_separated_before(parts: list[tuple[int, int]]) -> None:
+    """A separation of poison that ended half way has written parts; then the block comes again whole."""
+    with TemporaryDirectory() as folder:
+        place, block = Place("alert", Path(folder)), delivery_of(8, "ab" * 16)
+        handler = build("parquet", {}, place)
+        done = [handler.handle([block.part(first, min(first + count, 8))]) for first, count in parts]
+        done += [handler.handle([block]), handler.handle([block])]
+        assert sum(outcome.effects for outcome in done) == 8
+        assert sorted(archived_ids(place)) == sorted(block.ids().to_pylist())
+        assert done[-1] == Outcome(0, 8)
 
 
 @pytest.mark.parametrize("point", ["written", "recorded"])

@@ -517,3 +517,54 @@ def test_a_person_who_sets_a_loop_by_hand_does_not_get_past_a_pause(
     override(loop, owner, clock, "start", 3)
     monkeypatch.setattr(plant, "observe", pausing(plant))
     assert tick(loop, plant, clock, control).applied is False and submitted(plant) == 0
+
+
+def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_holds_the_loop(
+    loop, plant, clock, control, owner, monkeypatch
+):
+    plant.put("alert", "n1", 2_000)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plant, "start_workers", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tick(loop, plant, clock, control)
+    control.delete(f"weir:lease:loop:{loop.pk}")
+    override(loop, owner, clock, "mode", "hold")
+    assert tick(loop, plant, clock, control).mode == "hold"
+    assert submitted(plant) == 0
+    first = LedgerEntry.objects.order_by("pk").first()
+    assert not first.applied and "is in mode hold now" in first.error
+
+
+def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_there(
+    loop, plant, clock, control, owner, monkeypatch
+):
+    plant.put("alert", "n1", 2_000)
+    follow, frozen = engine._follow, []
+
+    def freezes(*arguments):
+        if not frozen:
+            frozen.append(arguments)
+            control.delete(f"weir:lease:loop:{loop.pk}")  # it runs out meanwhile
+            clock.pass_seconds(60)
+            override(loop, owner, clock, "mode", "hold")
+            assert engine.tick(fresh(loop), plant, clock.now, control).mode == "hold"
+        return follow(*arguments)
+
+    monkeypatch.setattr(engine, "_follow", freezes)
+    engine.tick(fresh(loop), plant, clock.now, control)
+    assert submitted(plant) == 0
+    first = LedgerEntry.objects.order_by("pk").first()
+    assert not first.applied and "not repeated" in first.error
+
+
+def test_an_action_that_was_given_up_and_came_late_all_the_same_says_both(loop, plant, clock, control):
+    plant.put("alert", "n1", 2_000)
+    entry = tick(loop, plant, clock, control)
+    ledger.fail(entry, "Its tick ended before the action was confirmed; not repeated after 60 s.")
+    ledger.confirm(entry)
+    entry.refresh_from_db()
+    assert entry.applied and entry.error.startswith("Applied late")

@@ -3,7 +3,8 @@ one day in one file.
 
 A worker's blocks share a file so that files stay few. Then a block can't be recognised by a file name:
 after a crash it may come again in other company. So an index (`archive/index.sqlite3`, a row a block) says
-which block went to which file, and a crash can leave only states that the next worker finishes:
+which block, or part of one, went to which file, and a crash can leave only states that the next worker
+finishes:
 
 1. In one transaction, the index's write lock held: blocks that the index knows are left out; the rest are
    written to a hidden file `.{name}.parquet.tmp` and flushed to the disk; their rows are added; commit. A
@@ -24,10 +25,11 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -61,6 +63,23 @@ def reveal(path: Path) -> None:
             raise
 
 
+def _without(delivery: Delivery, known: Iterable[str]) -> list[Delivery]:
+    """What of a delivery is not written yet, given the keys that are. A separation of poison that ended half
+    way has written parts of a block that comes again whole.
+    """
+    known = set(known)
+    if delivery.block_id in known:
+        return []
+    written = np.zeros(delivery.events, bool)
+    for key in known:
+        first, last = (int(text) - delivery.first_row for text in key.rpartition(":")[2].split("-"))
+        written[max(first, 0) : max(last + 1, 0)] = True
+    if not written.any():
+        return [delivery]
+    borders = np.flatnonzero(np.diff(np.r_[True, written, True].astype(np.int8)))
+    return [delivery.part(int(start), int(stop)) for start, stop in borders.reshape(-1, 2)]
+
+
 class Parquet:
     """Writes; see the module."""
 
@@ -76,10 +95,14 @@ class Parquet:
         with index:
             # The write lock from the start: two workers holding the same block decide one after the other.
             index.execute("BEGIN IMMEDIATE")
-            known = {d.key: path for d in deliveries if (path := self._file_of(index, d.key))}
-            new = list({d.key: d for d in deliveries if d.key not in known}.values())
-            written = [self._write(index, day, blocks) for day, blocks in self._by_day(new).items()]
-        for path in {*written, *known.values()}:
+            files: set[Path] = set()
+            new: list[Delivery] = []
+            for delivery in {d.key: d for d in deliveries}.values():
+                known = self._known(index, delivery.block_id)
+                files.update(known.values())
+                new += _without(delivery, known)
+            files.update(self._write(index, day, blocks) for day, blocks in self._by_day(new).items())
+        for path in files:
             reveal(path)
         effects = sum(delivery.events for delivery in new)
         return Outcome(effects, sum(delivery.events for delivery in deliveries) - effects)
@@ -109,10 +132,11 @@ class Parquet:
         index.executemany("INSERT INTO blocks VALUES (?, ?, ?)", rows)
         return path
 
-    def _file_of(self, index: sqlite3.Connection, key: str) -> Path | None:
-        query = "SELECT file FROM blocks WHERE queue = ? AND block = ?"
-        found = index.execute(query, [self.folder.name, key]).fetchone()
-        return self.root / found[0] if found else None
+    def _known(self, index: sqlite3.Connection, block_id: str) -> dict[str, Path]:
+        """What the index has of a block: the key of the whole, or those of its parts, and their files."""
+        query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
+        found = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
+        return {key: self.root / file for key, file in found}
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.root))

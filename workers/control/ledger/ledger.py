@@ -74,9 +74,16 @@ def write(
 
 
 def confirm(entry: LedgerEntry) -> None:
-    """The plant took the action."""
-    entry.applied = True
-    LedgerEntry.objects.filter(pk=entry.pk).update(applied=True)
+    """The plant took the action. Where a later tick had given it up meanwhile, the entry says that, too."""
+    entry.applied, rows = True, LedgerEntry.objects.filter(pk=entry.pk)
+    if not rows.filter(error="").update(applied=True):
+        entry.error = "Applied late, when a later tick had given it up already."
+        rows.update(applied=True, error=entry.error)
+
+
+def is_ours(entry: LedgerEntry) -> bool:
+    """Whether no later tick was there since the entry was written: who was paused may find one."""
+    return LedgerEntry.objects.filter(pk=entry.pk, error="", loop__fence=entry.fence).exists()
 
 
 def fail(entry: LedgerEntry, error: str) -> None:
