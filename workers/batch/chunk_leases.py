@@ -125,22 +125,42 @@ def claim(run_id: int, worker: str, now: datetime) -> Chunk | None:
     """The next chunk for a worker: one nobody has, or one whose worker is silent; None when there is none,
     or when as many are at work as are wanted.
     """
-    lost = now - timedelta(seconds=LOST_SECONDS)
     with transaction.atomic():
         # The task's row is the lock of all claims of its runs (SQLite's transactions exclude each other).
         if Task.objects.select_for_update().filter(runs__pk=run_id).first() is None:
             return None
         run = Run.objects.select_related("task").get(pk=run_id)
-        if run.state != Run.State.RUNNING or _at_work(run, lost) >= _wanted(run):
+        if run.state != Run.State.RUNNING or _at_work(run, now) >= _wanted(run):
             return None
-        free = models.Q(state=Chunk.State.PENDING) | models.Q(state=Chunk.State.WORKING, beat_at__lte=lost)
-        chunk = run.chunks.filter(free).order_by("place").first()
-        return None if chunk is None else _take(run, chunk, worker, now)
+        free = models.Q(state=Chunk.State.PENDING) | (models.Q(state=Chunk.State.WORKING) & ~_beats(now))
+        for chunk in run.chunks.filter(free).order_by("place"):
+            if chunk.state == Chunk.State.WORKING and _gives_up(chunk):
+                continue
+            return _take(run, chunk, worker, now)
+        return None
 
 
-def _at_work(run: Run, lost: datetime) -> int:
+def _beats(now: datetime) -> models.Q:
+    """Chunks whose workers said something lately; what a clock said that was ahead is not lately."""
+    near = timedelta(seconds=LOST_SECONDS)
+    return models.Q(beat_at__gt=now - near, beat_at__lt=now + near)
+
+
+def _gives_up(chunk: Chunk) -> bool:
+    """Count that a worker fell silent at it, as one does that is killed for its memory; whether that was the
+    last try.
+    """
+    tries = chunk.tries + 1
+    over = tries >= MOST_TRIES
+    error = f"Its worker died or fell silent {MOST_TRIES} times." if over else ""
+    state = Chunk.State.FAILED if over else chunk.state
+    Chunk.objects.filter(pk=chunk.pk, fence=chunk.fence).update(tries=tries, state=state, error=error)
+    return over
+
+
+def _at_work(run: Run, now: datetime) -> int:
     """How many chunks are being worked at: of the task where it is single-instance, else of the run."""
-    working = Chunk.objects.filter(state=Chunk.State.WORKING, beat_at__gt=lost)
+    working = Chunk.objects.filter(_beats(now), state=Chunk.State.WORKING)
     return (
         working.filter(run__task_id=run.task_id).count()
         if run.single_instance

@@ -79,8 +79,10 @@ def chunk_seconds(run: Run) -> list[float]:
 
 def present_workers(control: redis.Redis, number: int, now: datetime) -> int:
     """Workers that are at the run, or were sent for a short while ago."""
-    key = keys.JOB_WORKERS.of(number)
-    control.zremrangebyscore(key, "-inf", now.timestamp())
+    key, now_seconds = keys.JOB_WORKERS.of(number), now.timestamp()
+    control.zremrangebyscore(key, "-inf", now_seconds)
+    # Noted by a clock that was ahead: nobody is promised for longer than it takes to start.
+    control.zremrangebyscore(key, f"({now_seconds + SUBMISSION_SECONDS}", "+inf")
     return int(control.zcard(key))
 
 

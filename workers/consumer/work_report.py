@@ -53,6 +53,7 @@ class WorkReporter:
         with self.control.pipeline(transaction=True) as pipe:
             pipe.zrem(keys.SUBMITTED.of(self.queue, self.node), self.worker_id)
             pipe.hincrby(keys.WORK.of(self.queue, self.node), "started", 1)
+            _forget_expired(pipe, keys.RUNNING.of(self.queue, self.node), now, RUNNING_EXPIRES_SECONDS)
             pipe.zadd(keys.RUNNING.of(self.queue, self.node), {self.worker_id: now})
             self.line.began(pipe)
             pipe.execute()
@@ -93,16 +94,24 @@ def submit(control: redis.Redis, queue: str, node: str, worker_ids: Sequence[str
 
     Before their tasks are sent: a worker that starts at once must find itself in the list to leave it.
     """
+    key = keys.SUBMITTED.of(queue, node)
     with control.pipeline(transaction=True) as pipe:
-        pipe.zadd(keys.SUBMITTED.of(queue, node), dict.fromkeys(worker_ids, now))
+        _forget_expired(pipe, key, now, SUBMISSION_EXPIRES_SECONDS)
+        pipe.zadd(key, dict.fromkeys(worker_ids, now))
         pipe.hincrby(keys.WORK.of(queue, node), "submitted", len(worker_ids))
         pipe.execute()
+
+
+def _forget_expired(pipe: redis.client.Pipeline, key: str, now: float, seconds: float) -> None:
+    """Who never started, or was killed, leaves nothing; nor who was noted by a clock that was ahead."""
+    pipe.zremrangebyscore(key, "-inf", now - seconds)
+    pipe.zremrangebyscore(key, now + seconds, "+inf")
 
 
 def waiting_to_run(control: redis.Redis, queue: str, node: str, now: float) -> int:
     """Workers submitted and not started; those whose submission expired count no more, and are forgotten."""
     key = keys.SUBMITTED.of(queue, node)
     with control.pipeline(transaction=True) as pipe:
-        pipe.zremrangebyscore(key, "-inf", now - SUBMISSION_EXPIRES_SECONDS)
+        _forget_expired(pipe, key, now, SUBMISSION_EXPIRES_SECONDS)
         pipe.zcard(key)
-        return int(pipe.execute()[1])
+        return int(pipe.execute()[-1])

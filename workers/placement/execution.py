@@ -77,6 +77,9 @@ class _Step:
             return
         if not self._move_points(plan):
             return
+        if plan.empties and (why := self._given_back(plan)):
+            self._end(plan, Plan.State.FAILED, why)
+            return
         if plan.empties and not self._empty(plan):
             return
         self._end(plan, Plan.State.DONE, "")
@@ -137,6 +140,16 @@ class _Step:
                 may_be_short=plan.kind == Plan.Kind.RESTORE,
             )
         plan.progress = progress
+
+    def _given_back(self, plan: Plan) -> str:
+        """Why the node can't be emptied any more: it was only to rest, and got points again, as it does when
+        another one is lost.
+        """
+        topology = projection.read_database()
+        if plan.kind != Plan.Kind.RELEASE or plan.empties not in topology.nodes:
+            return ""
+        queues = [name for name, spec in topology.queues.items() if spec.points.get(plan.empties)]
+        return f"{plan.empties} has points of {', '.join(queues)} again: it is needed." if queues else ""
 
     def _empty(self, plan: Plan) -> bool:
         """Transfer what waits on the node, within the throttle; True when nothing is left on it."""

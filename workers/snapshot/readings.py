@@ -73,8 +73,11 @@ def _read_work(
     with control.pipeline(transaction=False) as pipe:
         for queue, node in pairs:
             # Counted by time, not by presence: what has expired counts no more, also when nobody tidies up.
-            pipe.zcount(keys.SUBMITTED.of(queue, node), now - SUBMISSION_EXPIRES_SECONDS, "+inf")
-            pipe.zcount(keys.RUNNING.of(queue, node), now - RUNNING_EXPIRES_SECONDS, "+inf")
+            for key, seconds in (
+                (keys.SUBMITTED, SUBMISSION_EXPIRES_SECONDS),
+                (keys.RUNNING, RUNNING_EXPIRES_SECONDS),
+            ):
+                pipe.zcount(key.of(queue, node), now - seconds, now + seconds)
             pipe.hgetall(keys.WORK.of(queue, node))
         for each in jobs:
             pipe.hgetall(keys.LATENCY.of(each.name))

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues import keys
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
@@ -284,6 +285,33 @@ def test_shipped_tasks_are_made_once_and_an_operators_change_stays(bench: Bench)
     assert task_definitions.ensure_tasks() == 0
     assert Task.objects.get(name="metric_spill").periodic.interval.every == 60
     assert task_definitions.schedule(spill).periodic is None
+
+
+def test_a_run_goes_on_at_once_after_a_clock_that_was_ahead_is_set_right(bench: Bench) -> None:
+    """The worker that noted itself then was killed."""
+    bench.define()
+    bench.begin()
+    bench.pass_seconds(3_600)
+    bench.manage()
+    number, worker, _ = bench.sent.pop(0)
+    assert claim(number, worker, bench.now) is not None
+    bench.control.zadd(keys.JOB_WORKERS.of(number), {worker: bench.now.timestamp() + 15})
+    bench.pass_seconds(120 - 3_600)
+    bench.manage()
+    assert len(bench.sent) == 1 and claim(number, "another", bench.now) is not None
+
+
+def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    for _ in range(4):
+        claimed = claim(run.pk, "w", bench.now)
+        bench.pass_seconds(16)
+    first = Chunk.objects.filter(run=run).order_by("place").first()
+    assert (first.state, first.tries) == ("failed", 3)
+    assert first.error == "Its worker died or fell silent 3 times."
+    assert claimed is not None and claimed.pk != first.pk
 
 
 def test_requirements_choose_the_role() -> None:

@@ -18,7 +18,7 @@ from tests.workers.placement.plan_plant import loaded
 from workers import tasks
 from workers.coordination.leases import Lease
 from workers.models import Loop, Plan
-from workers.placement import draining, execution, node_use, plan_document, plans, proposals
+from workers.placement import draining, execution, node_use, plan_document, plans, proposals, recovery
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -365,3 +365,24 @@ def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, u
     assert "n3" not in projected(plant).queue("alert").points
     assert Plan.objects.get(pk=expired.pk).state == "void"
     assert Loop.objects.filter(law="rebalancing").exists()
+
+
+def test_a_node_that_was_to_rest_and_is_needed_again_ends_its_plan(plant, user):
+    """Another node is lost while a worker holds a block of it: recovery gives it points."""
+    plant.segment("alert", "n3").publish(blocks_of(8))
+    plant.segment("alert", "n3").claim("w1", 4, 60.0)
+    snapshot = loaded(plant.pass_seconds(3), {})
+    found = proposals._emptying("n3", plant.topology(), snapshot, plant.now)
+    plan = proposals._propose(Plan.Kind.RELEASE, found, None, "Idle.", snapshot, plant.now, empties="n3")
+    plans.approved(plan, "loop", "Idle.", plant.now)
+    assert execution.advance(plan, plant.control, plant.now).state == "running"
+    assert "n3" not in plant.points()
+    for _ in range(16):
+        recovery.recover(plant.control, plant.pass_seconds(1, ("n1",)), plant.now)
+        execution.advance_all(plant.control, plant.now)
+    plan.refresh_from_db()
+    assert plan.state == "failed" and "it is needed" in plan.note
+    for _ in range(75):  # a minute after its return n1 gets its points back
+        recovery.recover(plant.control, plant.pass_seconds(1), plant.now)
+        execution.advance_all(plant.control, plant.now)
+    assert plant.points().get("n1", 0) > 0

@@ -365,6 +365,22 @@ def test_a_submission_that_nobody_took_counts_no_more(
     assert waiting_to_run(control, "alert", "n1", NOW + 61) == 1
 
 
+def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_server(
+    control: redis.Redis, plant: LocalPlant, times: Times
+) -> None:
+    """Also who was noted by a clock that was an hour ahead."""
+    submit(control, "alert", "n1", ["ahead"], NOW + 3_600)
+    WorkReporter(control, "alert", "n1", "ahead").begin(NOW + 3_600)
+    for number in range(50):
+        submit(control, "alert", "n1", [f"s{number}"], NOW + 10 * number)
+        WorkReporter(control, "alert", "n1", f"k{number}").begin(NOW + 10 * number)
+    assert control.zcard(keys.SUBMITTED.of("alert", "n1")) <= 7
+    assert control.zcard(keys.RUNNING.of("alert", "n1")) <= 3
+    times.pass_by(490.0)
+    container = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
+    assert (container["waiting_to_run"], container["workers_busy"]) == (6, 2)
+
+
 def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: LocalPlant) -> None:
     def container() -> tuple[int, int, int]:
         row = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
