@@ -74,10 +74,10 @@ def _read_work(
         for queue, node in pairs:
             # Counted by time, not by presence: what has expired counts no more, also when nobody tidies up.
             for key, seconds in (
-                (keys.SUBMITTED, SUBMISSION_EXPIRES_SECONDS),
-                (keys.RUNNING, RUNNING_EXPIRES_SECONDS),
+                (keys.SUBMITTED.of(queue, node), SUBMISSION_EXPIRES_SECONDS),
+                (keys.RUNNING.of(queue, node), RUNNING_EXPIRES_SECONDS),
             ):
-                pipe.zcount(key.of(queue, node), now - seconds, now + seconds)
+                pipe.zcount(key, now - seconds, now + seconds)
             pipe.hgetall(keys.WORK.of(queue, node))
         for each in jobs:
             pipe.hgetall(keys.LATENCY.of(each.name))
