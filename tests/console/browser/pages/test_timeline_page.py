@@ -5,11 +5,14 @@ import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import orjson
 import pytest
+from django.template.loader import render_to_string
 from playwright.sync_api import Page, expect
 
+from console.timeline.bars import Bar, in_rows
 from queues import keys
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
 from tests.waiting import until
@@ -19,6 +22,7 @@ from workers.history.snapshot_archive import Recorder
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 MINUTES = 12
+CSS = Path(__file__).parents[4] / "static" / "css"
 
 
 @pytest.fixture
@@ -150,7 +154,8 @@ def test_the_exported_file_is_read_without_the_console(
 
 OVERLAPPING = """() => [...document.querySelectorAll(".track.bars")].flatMap((track) => {
   const labels = [...track.querySelectorAll(".words")];
-  const boxes = labels.map((words) => [words.innerText, words.getBoundingClientRect()]);
+  const boxes = labels.map((words) => [words.innerText, words.getBoundingClientRect()])
+    .filter(([, box]) => box.width > 1);
   const meet = (one, other) => one.right > other.left + 1 && other.right > one.left + 1
     && one.bottom > other.top + 1 && other.bottom > one.top + 1;
   return boxes.flatMap(([text, one], at) => boxes.slice(at + 1)
@@ -176,6 +181,35 @@ def test_labels_never_overprint_at_any_width(open_page, observer, served):
     for width in (1920, 1440, 1280, 1190, 1024, 390):
         page.set_viewport_size({"width": width, "height": 900})
         until(lambda: page.evaluate(OVERLAPPING) == [], 10.0, 0.1)
+
+
+STYLES = ("tokens", "frame", "components", "timeline")
+LANE = """<div class="plots"><div class="track bars" style="--rows: 4; --phone-rows: 6">
+<h2 class="name">Lane</h2><div class="plot">%s</div><span class="value"></span></div></div>"""
+
+
+def bar(random: Random, kind: str) -> Bar:
+    """Many begin at the same few instants, some last, and some labels are long."""
+    begin = random.choice([0.0, 0.3, 0.31, 0.5, 0.502, random.random()])
+    end = begin if kind in ("deploy", "restart") else min(1.0, begin + random.choice([0.0, 0.02, 0.4]))
+    at = datetime.now(UTC)
+    return Bar(begin, end, kind, "x" * random.choice([3, 12, 40]), "title", at, None, state="BUSY")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_label_of_any_kind_stands_over_another(seed: int, chromium) -> None:
+    random = Random(seed)
+    kinds = ["alert", "override", "note", "deploy", "restart"]
+    bars = sorted((bar(random, random.choice(kinds)) for _ in range(30)), key=lambda each: each.begin)
+    drawn = (render_to_string("records/parts/timeline_bar.html", {"bar": each}) for each in in_rows(bars))
+    style = "\n".join((CSS / f"{name}.css").read_text(encoding="utf-8") for name in STYLES)
+    page = chromium.new_page()
+    page.set_content(f"<style>{style}</style><main>{LANE % ''.join(drawn)}</main>")
+    assert page.locator(".words").count() == 30
+    for width in (1920, 1280, 1024, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(OVERLAPPING) == [], width
+    page.close()
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
