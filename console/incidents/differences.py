@@ -69,7 +69,7 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
         raise BadInput("queue", "takes the name of a queue.")
     counted = read_counts(data, queue, here, there)
     if counted is None and until - since > LONGEST_READ:
-        raise TooMuchToRead("to", f"is more than 6 hours after from; {INSTEAD}")
+        raise TooMuchToRead("to", f"is longer than 6 hours; {INSTEAD}")
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise ComparisonRuns("from", "waits for another comparison; try again in a few seconds.")
     try:

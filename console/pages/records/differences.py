@@ -58,8 +58,9 @@ class AskedComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class DifferencesPage(ConsolePage):
-    """A stretch against another. found: None where the address can't be read, or Spark is to count first;
-    run: of Spark on these stretches, where it goes on or came to nothing; too_much: more than a page reads.
+    """A stretch against another. found: None where the address can't be read, or Spark is to count first; run:
+    of Spark on these stretches, where it goes on or came to nothing; too_much: what makes it more than a page
+    reads, "" where it is not.
     """
 
     TEMPLATE, NAME = "records/differences.html", "timeline"
@@ -73,7 +74,7 @@ class DifferencesPage(ConsolePage):
     found: Comparison | None
     run: DescribedRun | None
     is_counting: bool
-    too_much: bool
+    too_much: str
     rows: list[ShownDifference]
     there_words: str
     timeline_query: str
@@ -93,14 +94,14 @@ def differences_page(
     """The page; again with errors, where counting in Spark was refused."""
     given, now = submitted or request.GET, timezone.now()
     asked = AskedComparison(now - FIRST, now, given.get("against", "before"), given.get("queue", "").strip())
-    found, run, too_much, refused, status = None, None, False, dict(errors or {}), 200
+    found, run, too_much, refused, status = None, None, "", dict(errors or {}), 200
     try:
         asked = _asked(given, now)
         run = _run_of(asked)
         if not (refused or (run and run.state in runs.OPEN)):
             found = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
     except TooMuchToRead as error:
-        too_much, refused, status = True, {error.field: [error.message]}, 422
+        too_much = error.message
     except BadInput as error:
         refused = {error.field: [error.message]}
         status = 503 if isinstance(error, ComparisonRuns) else 422
