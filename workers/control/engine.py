@@ -19,6 +19,7 @@ A loop whose queue is paused or whose worker host is drained is on hold meanwhil
 """
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -138,7 +139,8 @@ def _tick(
     control: redis.Redis,
     in_force: list[Override],
 ) -> LedgerEntry | None:
-    with Lease(control, f"loop:{loop.pk}", LEASE_SECONDS, at_least=loop.fence) as fence:
+    lease = Lease(control, f"loop:{loop.pk}", LEASE_SECONDS, at_least=loop.fence)
+    with lease as fence:
         if fence is None:
             return None
         # What was read before the lease was ours may be outdated: the state, and whether it is still our
@@ -149,11 +151,15 @@ def _tick(
             return None
         own = effective(loop, catalog.law(loop.law), in_force, now)
         setting = _held(own, stopped.why_held(loop.target, snapshot))
-        _finish_open(loop, setting.mode, plant, now)
+        if (unfinished := ledger.open_entry(loop)) is not None:
+            with lease.kept():
+                _finish(unfinished, setting.mode, loop, plant, now)
         entry = _record(loop, setting, snapshot, now, fence, in_force)
         if entry is not None:
             note({"weir.decision": entry.pk})
-            with span("act", decision=entry.pk):
+            # An order to another's server may take longer than the lease, and then be given twice.
+            calls = entry.action is not None or kind_of(loop.law).keeper is not None
+            with span("act", decision=entry.pk), lease.kept() if calls else nullcontext():
                 _follow(entry, loop, plant, snapshot, now)
         return entry
 
@@ -370,13 +376,10 @@ def _propose(entry: LedgerEntry, proposer: Proposer, snapshot: Snapshot, now: da
         ledger.fail(entry, str(error))
 
 
-def _finish_open(loop: Loop, mode: str, plant: Plant, now: datetime) -> None:
+def _finish(entry: LedgerEntry, mode: str, loop: Loop, plant: Plant, now: datetime) -> None:
     """Apply what a tick that died had recorded, unless too much time has passed, or the loop may not act any
     more as it did then; the entry says so.
     """
-    entry = ledger.open_entry(loop)
-    if entry is None:
-        return
     age_seconds = abs((now - entry.at).total_seconds())
     ended = "Its tick ended before the action was confirmed; not repeated"
     if mode != entry.mode:

@@ -6,6 +6,9 @@ greater was seen.
 """
 
 import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 import redis
@@ -42,6 +45,26 @@ class Lease:
     def renew(self) -> bool:
         """Hold it for its full time again; False when it was lost: stop what it protects."""
         return self._under_token(script("lease/renew"), self._milliseconds)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """It is renewed meanwhile, for what may take longer than it lasts: an order to somebody else's server.
+        Whoever is killed or frozen in it renews nothing, and the lease ends as ever.
+        """
+        ended = threading.Event()
+        thread = threading.Thread(target=self._renew_until, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _renew_until(self, ended: threading.Event) -> None:
+        while not ended.wait(self._milliseconds / 3_000):
+            with suppress(redis.RedisError):  # the next renewal may still come in time
+                if not self.renew():
+                    return
 
     def release(self) -> bool:
         """Give it up; False when it was no longer ours, and another's is never touched."""

@@ -1,5 +1,7 @@
 """Leases on a real server."""
 
+import time
+
 import pytest
 
 from tests.waiting import until
@@ -41,6 +43,16 @@ def test_renewing_prolongs_a_lease(control):
     control.pexpire("weir:lease:loop:1", 500)
     assert lease.renew()
     assert control.pttl("weir:lease:loop:1") > 15_000
+
+
+def test_a_lease_that_is_kept_lasts_as_long_as_what_it_protects_and_no_longer(control):
+    first, other = Lease(control, "a", 0.15), Lease(control, "a", 0.15)
+    first.acquire()
+    with first.kept():
+        deadline = time.monotonic() + 0.6
+        while time.monotonic() < deadline:
+            assert other.acquire() is None
+    assert until(other.acquire, 2.0)  # nobody renews it any more
 
 
 def test_a_lease_never_acquired_is_neither_renewed_nor_released(control):

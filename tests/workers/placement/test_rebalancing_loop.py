@@ -78,7 +78,7 @@ def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
     entry = plant.tick()
     LedgerEntry.objects.update(applied=False)
     loop = Loop.objects.get(law="rebalancing")
-    engine._finish_open(loop, "auto", plant.plant, plant.now)
+    engine._finish(ledger.open_entry(loop), "auto", loop, plant.plant, plant.now)
     assert Plan.objects.count() == 1
     entry.refresh_from_db()
     assert entry.applied
