@@ -48,7 +48,7 @@ class Lease:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """It is renewed meanwhile, for what may take longer than it lasts: an order to somebody else's server.
+        """It is renewed meanwhile, for what may take longer than it lasts: an order to another's server.
         Whoever is killed or frozen in it renews nothing, and the lease ends as ever.
         """
         ended = threading.Event()

@@ -30,13 +30,15 @@ class Scan:
 @dataclass(frozen=True)
 class Cursor:
     """tick: counts dispatches. ids: container → last entry dispatched. newest_us: container → newest event
-    time dispatched. owed: replica → events its share still owes it. skipped: nodes that did not answer.
+    time dispatched, the clock's at most; furthest_us: of all, also ahead of the clock. owed: replica → events
+    its share still owes it. skipped: nodes that did not answer.
     """
 
     tick: int = 0
     ids: Mapping[str, str] = field(default_factory=dict)
     newest_us: Mapping[str, int] = field(default_factory=dict)
     watermark_us: int | None = None
+    furthest_us: int = 0
     owed: Mapping[str, float] = field(default_factory=dict)
     controls: Controls = field(default_factory=Controls)
     skipped: tuple[str, ...] = ()
@@ -52,6 +54,7 @@ class Cursor:
             "ids": dict(self.ids),
             "newest_us": dict(self.newest_us),
             "watermark_us": self.watermark_us,
+            "furthest_us": self.furthest_us,
             "owed": dict(self.owed),
             "controls": self.controls.to_document(),
             "skipped": list(self.skipped),
@@ -66,6 +69,7 @@ class Cursor:
             document["ids"],
             document["newest_us"],
             document["watermark_us"],
+            document.get("furthest_us", 0),  # a version before did not keep it
             document["owed"],
             Controls().changed(document["controls"]),
             tuple(document["skipped"]),
@@ -121,29 +125,35 @@ def advance(
     """
     if not admitted:
         return start
-    newest_us = dict(start.newest_us)
+    newest_us, furthest_us = dict(start.newest_us), start.furthest_us
     for name, entries in admitted.items():
-        newest_us[name] = max(newest_us.get(name, 0), min(now_us, max(entry[2] for entry in entries)))
+        newest = max(entry[2] for entry in entries)
+        newest_us[name] = max(newest_us.get(name, 0), min(now_us, newest))
+        furthest_us = max(furthest_us, newest)
     unread = [name for name, scan in scans.items() if not _is_read(scan, admitted.get(name, ()))]
     return replace(
         start,
         tick=start.tick + 1,
         ids={**start.ids, **{name: entries[-1][0] for name, entries in admitted.items()}},
         newest_us=newest_us,
+        furthest_us=furthest_us,
         watermark_us=_watermark(start, newest_us, {*unread, *holding}, controls),
         controls=controls,
         skipped=tuple(sorted(skipped)),
     )
 
 
-def close(start: Cursor) -> Cursor:
+def close(start: Cursor, controls: Controls, now_us: int) -> Cursor:
     """After a silence: lets the watermark come up to the newest event, so that what waits for order is not
-    kept for ever.
+    kept for ever; to one of a clock that is ahead once that time has come. What waits is worked by the
+    controls of now: a shedding table that has lapsed drops nothing of it.
     """
     latest_us = start.latest_us
+    if latest_us is not None and latest_us < start.furthest_us <= now_us:
+        latest_us = start.furthest_us
     if latest_us is None or (start.watermark_us is not None and start.watermark_us >= latest_us):
         return start
-    return replace(start, tick=start.tick + 1, watermark_us=latest_us)
+    return replace(start, tick=start.tick + 1, watermark_us=latest_us, controls=controls)
 
 
 def _is_read(scan: Scan, taken: tuple[Entry, ...]) -> bool:

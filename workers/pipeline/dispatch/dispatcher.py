@@ -151,7 +151,7 @@ class Dispatcher:
         end = advance(start, scans, admitted, controls, now_us, down, holding)
         if end is start:
             if not holding and now - self._quiet_since >= controls.lateness_seconds + SETTLING_SECONDS:
-                end = close(start)
+                end = close(start, controls, now_us)
             if end is start:
                 return 0
         else:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import redis
 
 from workers.pipeline.events.connections import control_of
+from workers.pipeline.events.kinds import of_one_kind
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount, add_types, added
 from workers.pipeline.inter_event.operator_memory import OperatorMemory
@@ -105,7 +106,7 @@ class Work:
         tables = [pa.Table.from_batches([each]) for each in tables if each.num_rows]
         if not tables:
             return pa.table({"time": pa.array([], pa.int64())})
-        return _complete(pa.concat_tables(tables, promote_options="default"), operator)
+        return _complete(pa.concat_tables(of_one_kind(tables), promote_options="default"), operator)
 
     def _blobs(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
         slices = {WHOLE, *(group // SLICE_GROUPS for group in groups)}

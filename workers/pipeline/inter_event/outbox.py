@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -86,10 +87,15 @@ def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
     newest_rows = (batch.slice(max(0, batch.num_rows - RETAINED)) for batch in batches)
     events = [event for rows in newest_rows for event in rows.to_pylist()]
     events.sort(key=lambda event: event["time"], reverse=True)
-    return [
-        orjson.dumps({**event, "attributes": orjson.loads(event["attributes"])})
-        for event in events[:RETAINED]
-    ]
+    return [orjson.dumps({**event, "attributes": _read(event["attributes"])}) for event in events[:RETAINED]]
+
+
+def _read(attributes: str) -> Any:
+    """What is only shown holds nothing up: attributes that are no JSON are none."""
+    try:
+        return orjson.loads(attributes)
+    except orjson.JSONDecodeError:
+        return {}
 
 
 def _by_queue(outputs: dict[str, bytes]) -> dict[str, list[str]]:

@@ -27,7 +27,7 @@ from queues import keys
 from queues.redis_types import Fields
 from workers.documents.pipeline import MonitoredStatus
 from workers.pipeline.declaration.monitored import SLOTS, Monitored
-from workers.pipeline.declaration.steering import steer
+from workers.pipeline.declaration.steering import steer, steer_named
 
 ACCURACY = 200  # the sketch's k
 LEAST_EVENTS = 100
@@ -104,6 +104,7 @@ class Monitor:
         self._store = MonitorStore(control, application)
         self._clock = clock
         self._criteria = dict(declared)
+        self._forget_others()
 
     def step(self) -> dict[str, MonitoredStatus]:
         """Criterion → what is shown of it: its quantile over the window, of how many events."""
@@ -117,10 +118,16 @@ class Monitor:
             if each.value is not None and each.events >= LEAST_EVENTS and self._differs(name, each.value)
         }
         if known:
-            steered = steer(self._control, self._application, {}).get("criteria", {})
-            self._criteria = {**self._criteria, **steered, **known}
-            steer(self._control, self._application, {"criteria": self._criteria})
+            steered = steer_named(self._control, self._application, "criteria", known, {})
+            self._criteria = {**self._criteria, **steered["criteria"]}
         return shown
+
+    def _forget_others(self) -> None:
+        """What a version before has monitored, and this one declares."""
+        stored = steer(self._control, self._application, {}).get("criteria", {})
+        others = dict.fromkeys(set(stored) - {each.criterion for each in self._monitored})
+        if others:
+            steer_named(self._control, self._application, "criteria", others, {})
 
     def _differs(self, name: str, value: float) -> bool:
         before = self._criteria.get(name)

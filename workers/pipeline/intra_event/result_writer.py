@@ -12,6 +12,7 @@ from pyspark import TaskContext
 
 from workers.pipeline.events.arrow_blob import encode
 from workers.pipeline.events.connections import control_of
+from workers.pipeline.matching.complex_event import with_finite_values
 from workers.pipeline.matching.matcher import masks_of
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, key_groups
 from workers.pipeline.patterns.pattern import Pattern
@@ -63,6 +64,7 @@ class ResultWriter:
         """(route, the rows that a pattern of the route may use). `first` marks a row in its first route.
         shed: is added what no pattern of a route gets.
         """
+        batch = with_finite_values(batch)
         batch = batch.set_column(
             batch.schema.get_field_index("time"), "time", batch.column("time").cast(pa.int64())
         )

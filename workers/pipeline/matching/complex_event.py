@@ -17,6 +17,7 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
     the pattern, its contributing events in the attributes. ids: what the event ids begin with.
     """
     events, ends = _told(matches)
+    events = with_finite_values(events)
     last = events.take(pa.array(ends - 1))
     number = len(ends)
     columns = {
@@ -29,6 +30,19 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
         "attributes": _attributes(pattern, events, ends),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def with_finite_values(events: pa.RecordBatch) -> pa.RecordBatch:
+    """A value that is infinite or no number, as a rule may compute one, is unknown: JSON can't hold it."""
+    at = events.schema.get_field_index("value")
+    if at < 0 or not pa.types.is_floating(events.schema.field(at).type):
+        return events
+    values = events.column(at)
+    is_finite = pc.is_finite(values)
+    if pc.all(is_finite).as_py() is not False:
+        return events
+    known = pc.if_else(is_finite, values, pa.scalar(None, values.type))
+    return events.set_column(at, events.schema.field(at), known)
 
 
 def _told(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:

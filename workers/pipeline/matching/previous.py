@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from workers.pipeline.events.kinds import as_schema
 from workers.pipeline.matching.retained.group_state import GroupStates
 from workers.pipeline.matching.retained.keyed_rows import KeyedRows, least_by_group
 from workers.pipeline.patterns.pattern import Pattern
@@ -30,7 +31,9 @@ class Previous:
         own = dict.fromkeys(("time", "match_key", "group", *self._columns))
         rows, kept = rows.select(list(own)), 0
         if self.last is not None:
-            rows, kept = pa.concat_batches([self.last, rows]), self.last.num_rows
+            # A version before may have read the columns with another type.
+            last = as_schema(self.last, rows.schema)
+            rows, kept = pa.concat_batches([last, rows]), last.num_rows
         keyed = KeyedRows.of(rows.column("match_key"), rows.column("time").to_numpy())
         first = keyed.starts == np.arange(len(keyed.order))
         before = np.empty(len(keyed.order), np.int64)

@@ -76,6 +76,12 @@ class Graph:
                     "emits for another operator, but its last step may stay open until the window is over: "
                     "its complex events would come out of order. Let it end with an event",
                 )
+            if pattern.emits in self.inner_types and waits_for_another_way(pattern):
+                raise BadInput(
+                    f"operators ({pattern.name})",
+                    "emits for another operator, but a match may wait for a longer way of its OR, and come "
+                    "out of order then. Make a pattern of each way, or let it be relaxed, with consume: once",
+                )
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
@@ -158,6 +164,25 @@ def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]
 def ends_with_an_event(expression: Expression) -> bool:
     """Whether a match is complete when its last event comes; else it may take until the window is over."""
     return not expression.at_last and _ends_firmly(expression.root)
+
+
+def waits_for_another_way(pattern: Pattern) -> bool:
+    """Whether a match that is complete may be held back, since another way of an OR may still be taken: where
+    an event is in one match only, or every event counts.
+    """
+    one_way = pattern.is_relaxed and pattern.consume != "skip-past-last"
+    return not one_way and _has_ways(pattern.expression.root)
+
+
+def _has_ways(item: Item) -> bool:
+    match item:
+        case Choice(items):
+            return not all(isinstance(each, Symbol) for each in items)
+        case Sequence(items) | Conjunction(items):
+            return any(map(_has_ways, items))
+        case Repeat(inner, _, _, _) | Hidden(inner):
+            return _has_ways(inner)
+    return False
 
 
 def _ends_firmly(item: Item) -> bool:

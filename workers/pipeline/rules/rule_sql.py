@@ -180,11 +180,19 @@ def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
     return spark.createDataFrame([], layout.sql)
 
 
+_KINDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("id", "type", "source"), ("string",)),
+    "time": ("timestamp",),
+    "value": ("double", "float", "bigint", "int", "smallint", "tinyint", "decimal"),
+}
+
+
 def check_rules(
     events: DataFrame, rules: tuple[Rule, ...], needed: frozenset[str], criteria: Collection[str]
-) -> None:
-    """Lets Spark analyse every rule (nothing is read). Raises BadInput naming the rule, or the column a
-    pattern needs and nobody makes.
+) -> dict[str, str]:
+    """Lets Spark analyse every rule (nothing is read); column → its type in SQL after them all. Raises
+    BadInput naming the rule, or the column that a pattern needs and nobody makes, or that has another type
+    than events have.
     """
     for place, rule in enumerate(rules):
         where = f"rules[{place}]"
@@ -203,6 +211,12 @@ def check_rules(
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
             raise BadInput("patterns", f"need column {name!r}; after the rules there are {_names(events)}")
+    kinds = dict(events.dtypes)
+    for name, wanted in _KINDS.items():
+        if name in kinds and not kinds[name].startswith(wanted):
+            takes = wanted[0] if len(wanted) == 1 else "number"
+            raise BadInput("rules", f"make column {name} a {kinds[name]}; it has to be a {takes}.")
+    return kinds
 
 
 def _names(events: DataFrame) -> str:

@@ -18,6 +18,7 @@ from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import Application, application_of_text, check_readers
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import NO_ORDER
+from workers.pipeline.matching.condition_types import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, empty_events
 from workers.pipeline.runtime.backoff import RestartBackoff
 from workers.pipeline.runtime.restart import lacking, lock_checkpoint, open_checkpoint, reset_checkpoint
@@ -86,7 +87,8 @@ class Hosted:
             check_readers(application, other.declared.name, other.queues)
         events = empty_events(self._place.spark, application.layout)
         graph = application.graph
-        check_rules(events, application.rules, graph.columns, application.controls.criteria)
+        kinds = check_rules(events, application.rules, graph.columns, application.controls.criteria)
+        check_conditions(graph.patterns, kinds)
         return application
 
     @property

@@ -112,6 +112,8 @@ class Running:
             self._query(AssignmentSource.name(), replica, work)
 
     def _start_combiner(self) -> None:
+        at_work = {operator.name for operator in self._application.graph.operators}
+        StateStore(self._control, self._application.name).forget_others(at_work)
         combiner = InterEventWork(
             self._control_url, self._application, self._checkpoint, self._control, self.outbox, self._status
         )

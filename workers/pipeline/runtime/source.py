@@ -6,6 +6,7 @@ nothing is to be planned the answer waits for it: so a batch begins when there i
 """
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,7 +161,7 @@ class ResultReader(_Planner):
             if (waiting := dispatches.after(name, published.get(name, 0), 1))
         }
         settled = barrier(cursor.watermark_us, outstanding)
-        most_rows = cursor.controls.combine_events_per_batch
+        controls = cursor.controls.at(time.time())  # what has an end may have lapsed since the dispatch
         found = results.after(before.taken)
-        end = combine(before, found, settled, cursor.controls, most_rows)
+        end = combine(before, found, settled, controls, controls.combine_events_per_batch)
         return end, found[-1].entry_id if found else before.taken

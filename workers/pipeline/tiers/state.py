@@ -178,6 +178,16 @@ class StateStore:
         entries = cast(Entries, self._control.xrevrange(self._late, count=most))
         return [rows for _, fields in entries for rows in decode(fields[b"d"])]
 
+    def forget_others(self, operators: Collection[str]) -> None:
+        """What operators remember that are not at work any more: if they come back, what came in between is
+        unknown to them.
+        """
+        for key in (self._state, self._pending):
+            names = cast(list[bytes], self._control.hkeys(key))
+            old = [name for name in names if name.decode().rpartition("/")[0] not in operators]
+            if old:
+                self._control.hdel(key, *old)
+
     def clear(self) -> None:
         """Forgets everything but what is still to be published, and what came late."""
         between = list(self._control.scan_iter(self._between_key("*")))

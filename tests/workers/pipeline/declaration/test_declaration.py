@@ -2,6 +2,7 @@
 
 import copy
 import ipaddress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,28 @@ def changed(path: list, value: object) -> dict:
         place = place[step]
     place[last] = value
     return document
+
+
+@pytest.mark.parametrize(
+    ("way", "refused"),
+    [
+        ("contiguity: strict, pattern: 'OR(SEQ(a; b; c), SEQ(a; b))'", True),
+        ("consume: skip-past-last, pattern: 'OR(SEQ(a; b; c), SEQ(d; e))'", True),
+        ("consume: skip-past-last, pattern: 'SEQ(a; OR(b, c))'", False),
+        ("pattern: 'OR(SEQ(a; b; c), SEQ(d; e))'", False),
+    ],
+)
+def test_a_match_that_may_wait_for_another_way_feeds_no_operator(way, refused):
+    """It would come out behind events that the next operator has had."""
+    text = "name: a\nqueues: [telemetry]\nsink: alert\noperators:\n" + "".join(
+        f"  - {{name: {name}, key: source, patterns: [{{name: {name}p, within_seconds: 9, {more}}}]}}\n"
+        for name, more in (("low", f"emits: px, {way}"), ("high", "pattern: SEQ(px)"))
+    )
+    if not refused:
+        assert application_of_text(text, Path()).graph.inner_types == {"px"}
+        return
+    with pytest.raises(BadInput, match="Make a pattern of each way"):
+        application_of_text(text, Path())
 
 
 def test_the_shipped_application_has_both_rules_of_the_paper_and_a_sequence():

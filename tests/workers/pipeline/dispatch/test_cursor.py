@@ -105,10 +105,24 @@ def test_admitting_nothing_moves_nothing():
 
 def test_after_a_silence_the_watermark_comes_up_to_the_newest_event_once():
     read = advanced(Cursor(), {"t/n1": scan((1, 10, 100 * SECOND))}, Controls())
-    closed = close(read)
+    closed = close(read, Controls(), NOW_US)
     assert closed.watermark_us == 100 * SECOND
     assert (closed.tick, closed.ids) == (read.tick + 1, read.ids)
-    assert close(closed) is closed
+    assert close(closed, Controls(), NOW_US) is closed
+
+
+def test_the_last_event_of_a_clock_that_is_ahead_is_settled_once_its_time_has_come():
+    ahead_us = NOW_US + 2 * SECOND
+    read = advanced(Cursor(), {"t/n1": scan((1, 10, ahead_us))}, Controls())
+    closed = close(read, Controls(), NOW_US + SECOND)
+    assert closed.watermark_us == NOW_US and close(closed, Controls(), NOW_US + SECOND) is closed
+    later = close(closed, Controls(), NOW_US + 3 * SECOND)
+    assert later.watermark_us == ahead_us and close(later, Controls(), NOW_US + 9 * SECOND) is later
+
+
+def test_what_waits_when_a_stretch_is_closed_is_worked_by_the_controls_of_then():
+    read = advanced(Cursor(), {"t/n1": scan((1, 10, 100 * SECOND))}, Controls(revision=1))
+    assert close(read, Controls(revision=2), NOW_US).controls.revision == 2
 
 
 def test_a_cursor_reads_back_as_it_was_written():

@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import strategies as st
 
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls
+from workers.pipeline.declaration.declaration import application_of_text
 from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.inter_event.combining import Barrier, Combined, combine
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.inter_event.operators import Unit, Work
+from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.intra_event.result_writer import ResultWriter
 from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
@@ -193,6 +197,75 @@ def test_a_batch_that_was_written_is_not_written_again_by_an_attempt_that_was_th
     store.write(5, made)
     assert store.outputs(10) == {}
     assert len(store.late(10)) == 1
+
+
+def test_an_operator_that_was_taken_out_and_comes_back_knows_nothing_of_before(control):
+    """What came while it was out is unknown to it: an alarm that something did not come would be false."""
+    gone = replace(pattern_of("SEQ(A; NOT B)", within_us=50), name="gone", emits="gone")
+    first = Graph((*GRAPH.operators, Operator("op", "source", (gone,))))
+    tier = Tier(control, first)
+    tier.publish(batch_of([(1, "A", 1.0, "x")]), None)
+    tier.plan(5)
+    tier.work()
+    tier.graph = GRAPH
+    tier.store.forget_others([each.name for each in GRAPH.operators])
+    tier.publish(batch_of([(10, "B", 1.0, "x"), (60, "A", 1.0, "y")]), 5)
+    tier.plan(100)
+    tier.work()
+    tier.graph = first
+    tier.publish(batch_of([(200, "A", 1.0, "z")]), 100)
+    tier.plan(201)
+    tier.work()
+    assert tier.emitted("gone") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [("number", "integer", 3), ("integer", "number", 3), ("text", "number", 1)],
+)
+def test_an_attribute_that_has_another_type_since_stops_nothing(control, before, after, found):
+    """Rows of both versions are worked together; what is no number is unknown."""
+    tier = Tier(control, speeds(before))
+    kinds = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
+    old = pa.array(["fast", "slow"] if before == "text" else [2, 2], kinds[before])
+    tier.publish(batch_of([(1, "A", 1.0, "x"), (30, "A", 1.0, "x")]).append_column("speed", old), None)
+    tier.plan(5)
+    if before != "text":
+        tier.work()
+    tier.graph = speeds(after)
+    new = pa.array([2], kinds[after])
+    tier.publish(batch_of([(31, "A", 1.0, "x")]).append_column("speed", new), 5)
+    tier.plan(40)
+    tier.work()
+    assert len(tier.emitted("p")) == found
+
+
+def speeds(kind: str) -> Graph:
+    condition = 'speed = "fast"' if kind == "text" else "speed > 1"
+    text = (
+        f"name: doors\nqueues: [telemetry]\nsink: alert\nattributes: {{speed: {kind}}}\npatterns:\n"
+        f"  - {{name: p, pattern: SEQ(A), define: {{A: '{condition}'}}, key: source, within_seconds: 60}}\n"
+    )
+    return application_of_text(text, Path()).graph
+
+
+def test_a_value_that_is_no_number_is_unknown_and_holds_nothing_up(control):
+    """A rule may compute one: exp() of a large value, a division by zero."""
+    text = (
+        "name: doors\nqueues: [telemetry]\nsink: alert\n"
+        "patterns:\n  - {name: p, pattern: SEQ(A), key: source, within_seconds: 60}\n"
+    )
+    tier = Tier(control, application_of_text(text, Path()).graph)
+    tier.publish(batch_of([(1, "A", float("inf"), "x"), (2, "A", float("nan"), "x")]), None)
+    tier.plan(5)
+    tier.work()
+    sent: list[dict] = []
+    client = SimpleNamespace(publish_batches=lambda _, some: [sent.extend(each.to_pylist()) for each in some])
+    outbox = Outbox(StateStore(control, APPLICATION), client)
+    outbox.publish()
+    assert [each["value"] for each in sent] == [None, None]
+    assert all(json.loads(each["attributes"])["events"][0]["value"] is None for each in sent)
+    assert not tier.store.outputs(10)
 
 
 def test_a_pattern_that_was_changed_starts_anew(control):

@@ -61,8 +61,19 @@ def test_too_few_values_change_nothing(control, values):
     assert criteria(control) == {}
 
 
-def test_a_criterion_that_a_person_set_beside_it_stays(control):
-    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps({"criteria": {"by_hand": 3.0}}))
+def test_what_a_person_holds_beside_it_stays(control):
+    held = {"by_hand": {"value": 3.0, "until_seconds": None, "owner": "ada", "reason": "a test"}}
+    control.set(keys.PIPELINE_CONTROLS.of("app"), json.dumps({"held_criteria": held}))
     seen(control, [9.0] * 200, "a", 1_000.0)
     Monitor(control, "app", (SLOW,), {"slow": 5.0, "by_hand": 1.0}, lambda: 1_000.0).step()
-    assert criteria(control) == {"slow": 9.0, "by_hand": 3.0}
+    assert criteria(control) == {"slow": 9.0}
+    assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("app")))["held_criteria"] == held
+
+
+def test_a_criterion_that_a_version_declares_anew_or_monitors_no_more_has_its_declared_value(control):
+    """What the monitor has steered is of the criteria that it monitors, and of this version."""
+    seen(control, [9.0] * 200, "a", 1_000.0)
+    Monitor(control, "app", (SLOW,), {"slow": 5.0, "least": 30.0}, lambda: 1_000.0).step()
+    assert criteria(control) == {"slow": 9.0}
+    Monitor(control, "app", (), {"slow": 5.0, "least": 50.0}, lambda: 1_000.0)
+    assert criteria(control) == {}

@@ -1,6 +1,7 @@
 """Declared rules, run by a real Spark."""
 
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -8,12 +9,13 @@ from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
 from queues.publishing.client import Client
-from workers.pipeline.declaration.declaration import application_of_text, read_application
+from workers.pipeline.declaration.declaration import application_of, application_of_text, read_application
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.layout import Layout, criterion_column
 from workers.pipeline.intra_event.rule_plan import RulePlans
+from workers.pipeline.matching.condition_types import check_conditions
 from workers.pipeline.patterns import predicate
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.pipeline.rules.rule_check import names_in
@@ -115,6 +117,41 @@ def test_a_value_that_cannot_be_cast_is_unknown_and_ends_nothing(spark):
 def test_a_rule_spark_does_not_understand_is_named(no_events, rules, says):
     with pytest.raises(BadInput, match=re.compile(says, re.DOTALL)):
         check_rules(no_events, rules, frozenset({"source"}), {})
+
+
+@pytest.mark.parametrize(
+    ("computed", "says"),
+    [
+        ({"time": "unix_seconds(time)"}, "make column time a bigint; it has to be a timestamp"),
+        ({"source": "value"}, "make column source a double; it has to be a string"),
+        ({"value": "type"}, "make column value a string; it has to be a number"),
+    ],
+)
+def test_a_rule_that_makes_another_type_of_what_every_event_has_is_refused(no_events, computed, says):
+    with pytest.raises(BadInput, match=says):
+        check_rules(no_events, (Project("p", computed),), frozenset(), {})
+
+
+@pytest.mark.parametrize("condition", ["value > 5", 'speed = "x"', "value > prev(value)", "time > 5"])
+def test_a_condition_that_fits_its_columns_is_taken(no_events, condition):
+    check_conditions(conditioned(condition), kinds_with_speed(no_events))
+
+
+@pytest.mark.parametrize("condition", ["speed > 5", "speed > prev(value)", "value = type"])
+def test_a_condition_that_does_not_fit_its_columns_is_refused_before_any_event_comes(no_events, condition):
+    with pytest.raises(BadInput) as refused:
+        check_conditions(conditioned(condition), kinds_with_speed(no_events))
+    assert refused.value.field == "p.define.A"
+
+
+def kinds_with_speed(no_events):
+    return check_rules(no_events, (Project("p", {"speed": "type"}),), frozenset(), {})
+
+
+def conditioned(condition: str):
+    pattern = {"name": "p", "pattern": "SEQ(A)", "define": {"A": condition}, "key": "source"}
+    document = {"name": "a", "queues": ["telemetry"], "sink": "alert"}
+    return application_of({**document, "patterns": [{**pattern, "within_seconds": 9}]}, Path()).patterns
 
 
 def test_a_column_a_pattern_needs_and_nobody_makes_is_named(no_events):

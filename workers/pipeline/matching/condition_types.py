@@ -1,0 +1,38 @@
+"""Whether the conditions of patterns fit the columns that events have after the rules, before any comes."""
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from queues.errors import BadInput
+from workers.pipeline.matching.matcher import masks_of
+from workers.pipeline.patterns.pattern import Pattern
+from workers.pipeline.patterns.predicate import previous_of
+
+_OF_SQL: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "smallint": pa.int16(),
+    "tinyint": pa.int8(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.int64(),  # patterns see it as microseconds
+}
+
+
+def check_conditions(patterns: Iterable[Pattern], kinds: Mapping[str, str]) -> None:
+    """kinds: column → its type in SQL. Raises BadInput naming the pattern and its condition. A pattern that
+    reads a column of another type than these is left to its first events.
+    """
+    known = {name: _OF_SQL[kind] for name, kind in kinds.items() if kind in _OF_SQL}
+    none = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in known.values()], list(known))
+    before = {previous_of(name): none.column(name) for name in known}
+    for pattern in patterns:
+        if not pattern.columns <= set(known):
+            continue
+        try:
+            masks_of(pattern, none, before)
+        except BadInput as error:
+            raise BadInput(f"{pattern.name}.{error.field}", error.message) from None
