@@ -64,11 +64,39 @@ def test_a_model_is_identified_from_a_file(monkeypatch, tmp_path, suffix):
     assert answer(monkeypatch, series(), "identify", "-") == found
 
 
+@pytest.mark.parametrize("header", ["\ufeffu,y\n", "u, y\n", "\ufeff u ,\ty\n"])
+def test_a_header_may_have_a_byte_order_mark_and_spaces(monkeypatch, tmp_path, header):
+    text = series().replace("u,y\n", header)
+    found = answer(monkeypatch, text, "identify", "-")
+    assert found == answer(monkeypatch, series(), "identify", "-")
+    path = tmp_path / "run.csv.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert answer(monkeypatch, "", "identify", str(path)) == found
+
+
+def test_a_damaged_file_is_refused(monkeypatch, tmp_path):
+    path, packed = tmp_path / "run.csv.gz", bytearray(gzip.compress(series().encode()))
+    packed[40:60] = bytes(20)
+    path.write_bytes(packed)
+    code, out, err = run(monkeypatch, "", "identify", str(path))
+    assert (code, out) == (2, "") and err.startswith("FILE: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["identify", "place"])
+def test_a_closed_standard_input_is_refused(monkeypatch, name):
+    monkeypatch.setattr(sys, "stdin", None)
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.raises(SystemExit) as end:
+        call_command("design", name, "-", stdout=out, stderr=err)
+    assert end.value.code == 2 and err.getvalue().startswith("FILE: standard input is closed")
+
+
 @pytest.mark.parametrize(
     ("field", "text", "arguments"),
     [
         ("u", "x,y\n1,2\n", ["identify", "-"]),
         ("y", "u\n1\n", ["identify", "-"]),
+        ("y", "u,y, y\n1,2,3\n", ["identify", "-"]),
         ("rows", "u,y\n1,2\n2,3\n", ["identify", "-"]),
         ("u", "u,y\n" + "1,{}\n" * 20, ["identify", "-"]),
         ("FILE", "u,y\n1,nan\n", ["identify", "-"]),

@@ -78,6 +78,25 @@ def test_a_real_trace_shapes_the_day(tmp_path, name):
     assert shaped["results"] != run("queues", "--law", "greedy-band")["results"]
 
 
+def test_a_traces_header_may_have_a_byte_order_mark_and_spaces(tmp_path):
+    rows = "".join(f"{i},{i % 3 + 1}\n" for i in range(50))
+    answers = []
+    for header in ("time,value", "\ufefftime, value", "\ufeffvalue,time"):
+        path = tmp_path / "day.csv"
+        path.write_text(f"{header}\n{rows}")
+        column = "time" if header.endswith("time") else "value"
+        answers.append(run("crash", "--law", "thesis", "--trace", str(path), "--column", column)["results"])
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_damaged_trace_is_refused(tmp_path):
+    path, packed = tmp_path / "day.csv.gz", bytearray(gzip.compress(b"value\n" + b"1\n2\n3\n7\n" * 300))
+    packed[20:25] = b"weird"
+    path.write_bytes(packed)
+    code, out, err = lab("run", "crash", "--trace", str(path), "--column", "value")
+    assert (code, out) == (2, "") and err.startswith("--trace: ") and err.count("\n") == 1
+
+
 def written(tmp_path, values):
     path = tmp_path / "trace.csv"
     path.write_text("value\n" + "".join(f"{value}\n" for value in values))

@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
         try:
             calls, source = calls_of(options)
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
                 raise BadInput("top", "needs a terminal; for programs: manage.py weir live.")
         except BadInput as error:
             self.stderr.write(" ".join(str(error).split()))
