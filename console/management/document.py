@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
+from console.management.one_line import OneLineCommand
 from queues.documents import MOST_JSON_BYTES, read_json
 from queues.errors import BadInput
 from queues.standard_input import standard_input
@@ -40,7 +41,7 @@ def _text(path: str) -> str:
         raise BadInput("document", "is not written in UTF-8; give one JSON object") from None
 
 
-class JsonCommand(BaseCommand):
+class JsonCommand(OneLineCommand):
     """A command that answers with one JSON document; subclasses give `answer(options)`."""
 
     # They would import every page, which takes longer than most answers; `manage.py check` makes them.
