@@ -65,7 +65,7 @@ def _check_length(u: Floats, delay: int) -> None:
 
 
 def _check_varied(name: str, series: Floats) -> None:
-    """Of the values that the transitions hold: a first y that no transition ends with tells nothing."""
+    """Of the values that the transitions hold: no transition ends with the first y."""
     if np.ptp(series) <= 1e-12 * float(np.abs(series).max()):
         raise BadInput(name, CONSTANT)
 
