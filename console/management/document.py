@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
+from console.management.one_line import OneLineCommand
 from queues.documents import MOST_JSON_BYTES, read_json
 from queues.errors import BadInput
+from queues.standard_input import standard_input
 
 
 def read_document(path: str) -> dict[str, Any]:
@@ -30,16 +32,16 @@ def _text(path: str) -> str:
     """One character more than a document may have, at most."""
     try:
         if path == "-":
-            return sys.stdin.read(MOST_JSON_BYTES + 1)
+            return standard_input("FILE").read(MOST_JSON_BYTES + 1)
         with Path(path).open(encoding="utf-8") as file:
             return file.read(MOST_JSON_BYTES + 1)
     except OSError as error:
         raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a JSON file or -") from None
-    except ValueError:
+    except UnicodeDecodeError:
         raise BadInput("document", "is not written in UTF-8; give one JSON object") from None
 
 
-class JsonCommand(BaseCommand):
+class JsonCommand(OneLineCommand):
     """A command that answers with one JSON document; subclasses give `answer(options)`."""
 
     # They would import every page, which takes longer than most answers; `manage.py check` makes them.

@@ -15,6 +15,7 @@ from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 FEWEST_TRANSITIONS = 8
+CONSTANT = "is constant; vary what is admitted so that its effect can be seen"
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,11 @@ class Identified:
 
 def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
     """The model of two series of one length. Raises `BadInput` naming u, y or the rows when there is none."""
-    _check(u, y, delay)
+    _check_length(u, delay)
+    (u, u_power), (y, y_power) = _scaled(u), _scaled(y)
     now, felt, after = y[delay:-1], u[: len(u) - 1 - delay], y[delay + 1 :]
+    _check_varied("u", felt)
+    _check_varied("y", after)
     without = _fit(np.column_stack([now, felt]), after)
     with_offset = _fit(np.column_stack([now, felt, np.ones_like(now)]), after)
     best = min((without, with_offset), key=lambda fit: _criterion(fit[1], len(fit[0]), len(after)))
@@ -42,23 +46,44 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
     offset = float(values[2]) if len(values) == 3 else 0.0
     freedom = max(1, len(after) - len(values))
     spread = float(((after - after.mean()) ** 2).sum())
+    if spread <= 0:
+        raise BadInput("y", CONSTANT)
     return Identified(
         float(values[0]),
-        float(values[1]),
-        offset,
-        math.sqrt(squares / freedom),
+        _unscaled(float(values[1]), y_power - u_power, "b"),
+        _unscaled(offset, y_power, "its offset"),
+        _unscaled(math.sqrt(squares / freedom), y_power, "what is left"),
         1.0 - squares / spread,
         len(after),
     )
 
 
-def _check(u: Floats, y: Floats, delay: int) -> None:
+def _check_length(u: Floats, delay: int) -> None:
     if len(u) - 1 - delay < FEWEST_TRANSITIONS:
         needed = FEWEST_TRANSITIONS + 1 + delay
         raise BadInput("rows", f"are {len(u)}; at least {needed} are needed to separate a and b from noise")
-    for name, series in (("u", u), ("y", y)):
-        if np.ptp(series) <= 1e-12 * float(np.abs(series).max()):
-            raise BadInput(name, "is constant; vary what is admitted so that its effect can be seen")
+
+
+def _check_varied(name: str, series: Floats) -> None:
+    """Of the values that the transitions hold: no transition ends with the first y."""
+    if np.ptp(series) <= 1e-12 * float(np.abs(series).max()):
+        raise BadInput(name, CONSTANT)
+
+
+def _scaled(series: Floats) -> tuple[Floats, int]:
+    """Values of at most 1, and the power of 2 they were divided by: exact, and no square leaves the range."""
+    power = math.frexp(float(np.abs(series).max()))[1]
+    return np.ldexp(series, -power), power
+
+
+def _unscaled(value: float, power: int, what: str) -> float:
+    try:
+        found = math.ldexp(value, power)
+    except OverflowError:
+        raise BadInput("y", f"is so large that {what} can't be written; take a larger unit") from None
+    if value and not found:
+        raise BadInput("y", f"is so small that {what} can't be written; take a smaller unit")
+    return found
 
 
 def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:

@@ -11,6 +11,8 @@ The pencil is what is left where doubling does not apply: for a singular R, and 
 unstable state.
 """
 
+import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +39,11 @@ class Regulator:
     loop: Floats
 
     @property
+    def is_finite(self) -> bool:
+        """Whether nothing in it has left the range of numbers."""
+        return all(bool(np.isfinite(each).all()) for each in (self.gain, self.cost, self.loop))
+
+    @property
     def spectral_radius(self) -> float:
         """The size of the largest eigenvalue: below 1 a loop of samples is stable."""
         return float(np.abs(np.linalg.eigvals(self.loop)).max(initial=0.0))
@@ -50,21 +57,26 @@ class Regulator:
 def regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     """The stabilising regulator. Raises `BadInput` naming A, B, Q or R when there is none."""
     check(a, b, q, r)
-    cost = _doubled(a, b, q, r)
-    found = None if cost is None else _of(a, b, r, cost)
-    return _by_pencil(a, b, q, r) if found is None else found
+    with np.errstate(all="ignore"):  # what leaves the range of numbers is found in the result
+        cost = _doubled(a, b, q, r)
+        found = None if cost is None else _of(a, b, r, cost)
+        return _by_pencil(a, b, q, r) if found is None else found
 
 
 def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     """The same for dx/dt = A·x + B·u and ∫ x'Qx + u'Ru: 0 = A'X + XA - XBR^-1B'X + Q, K = R^-1B'X."""
     check(a, b, q, r)
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)  # as for the pencil below
             cost = scipy.linalg.solve_continuous_are(a, b, q, r)
-        gain = np.linalg.solve(r, b.T @ cost)
+            gain = np.linalg.solve(r, b.T @ cost)
+            found = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _no_solution(a, b, r, 0.0) from error
-    return Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
+    if not found.is_finite or found.largest_real_part > 1e-9 * max(1.0, _size(found.loop)):
+        raise _out_of_range(a, b, q, r)
+    return found
 
 
 def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
@@ -95,7 +107,7 @@ def _doubled(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | None:
     """X by doubling; None where R is singular, or it does not settle at a stable loop."""
     try:
         g = b @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(r), b.T)
-    except np.linalg.LinAlgError:
+    except (np.linalg.LinAlgError, ValueError):
         return None
     h, identity = np.array(q), np.eye(len(a))
     with np.errstate(all="ignore"):
@@ -121,18 +133,42 @@ def _of(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator | None:
         gain = np.linalg.solve(r + b.T @ cost @ b, b.T @ cost @ a)
     except np.linalg.LinAlgError:
         return None
-    return Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
+    found = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
+    return found if found.is_finite else None
 
 
 def _by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # That the pencil could not be ordered shows in the loop, which is judged below.
+            warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
             found = _of(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _no_solution(a, b, r, 1.0) from error
+    if found is None and not all(_is_moderate(each) for each in (a, b, q, r)):
+        raise _out_of_range(a, b, q, r)
     if found is None or not found.spectral_radius < STABLE_BELOW:
         raise _no_solution(a, b, r, 1.0)
     return found
+
+
+def _size(matrix: Floats) -> float:
+    """Its greatest element; 1 of a matrix of zeros."""
+    return float(np.abs(matrix).max(initial=0.0)) or 1.0
+
+
+def _is_moderate(matrix: Floats) -> bool:
+    return 1e-50 <= _size(matrix) <= 1e50
+
+
+def _out_of_range(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
+    """The matrix furthest from 1 in size is at fault."""
+    sizes = {name: _size(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)}
+    name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
+    return BadInput(
+        name,
+        f"is of a size ({sizes[name]:.2g}) at which the gains leave the range of numbers; take other units",
+    )
 
 
 def _no_solution(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:

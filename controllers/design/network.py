@@ -26,6 +26,7 @@ from controllers.framework.parameter import Parameter, read_document
 from queues.errors import BadInput
 
 MOST_POPULATIONS = 200_000
+LEAST = 1e-50
 STATION = (
     Parameter("name", "name", "The station.", kind="text", required=True),
     Parameter("servers", "servers", "How many; 0 is a delay, where nobody waits.", 1, 0, 100_000, "integer"),
@@ -58,6 +59,7 @@ def answer(document: Any) -> dict[str, Json]:
     given = read_document(INPUT, document)
     stations = [Station(**row) for row in given["stations"]]
     _check(given, stations)
+    _check_sizes(given)
     if given["classes"] is not None:
         return _by_class(stations, given["classes"])
     if given["capacity"] is not None:
@@ -86,6 +88,20 @@ def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
         raise BadInput("stations", "takes at least one with service and visits, or think_seconds")
 
 
+def _check_sizes(given: Mapping[str, Any]) -> None:
+    """Of times and rates that are next to nothing the products leave the range of numbers."""
+    sizes = {name: given[name] for name in ("think_seconds", "arrivals_per_second")}
+    for at, row in enumerate(given["stations"]):
+        sizes |= {f"stations[{at}].{name}": row[name] for name in ("service_seconds", "visits")}
+    for at, row in enumerate(given["classes"] or ()):
+        sizes[f"classes[{at}].think_seconds"] = row["think_seconds"]
+        for name in ("service_seconds", "visits"):
+            sizes |= {f"classes[{at}].{name}.{station}": value for station, value in row[name].items()}
+    for field, value in sizes.items():
+        if value is not None and 0 < value < LEAST:
+            raise BadInput(field, f"takes 0, or a number from {LEAST:g} up, not {value:g}")
+
+
 def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
     classes = [
         Customers(
@@ -97,12 +113,19 @@ def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[st
         )
         for at, row in enumerate(rows)
     ]
+    for at, each in enumerate(classes):
+        if each.count and not each.think_seconds and not _is_served(each):
+            raise BadInput(f"classes[{at}]", "takes a station with service and visits, or think_seconds")
     populations = 1
     for each in classes:
         populations *= each.count + 1
     if populations > MOST_POPULATIONS:
         raise BadInput("classes", f"make {populations} populations; at most {MOST_POPULATIONS} are solved")
     return {"classes": {name: _printed(each) for name, each in closed_classes(stations, classes).items()}}
+
+
+def _is_served(customers: Customers) -> bool:
+    return any(seconds * customers.visits[name] for name, seconds in customers.service_seconds.items())
 
 
 def _by_station(

@@ -32,6 +32,7 @@ SETTLED_WITHIN = 0.02
 LONGEST_RESPONSE = 5_000
 ON_CIRCLE = 1e-6
 NEGLIGIBLE = 1e-30  # of the greatest coefficient
+MOST_GAIN = 1e100  # products of two greater ones leave the range of numbers
 STABLE_BELOW = 1 - 1e-9  # a pole at 1, as of ki = 0, is found a rounding below it
 
 
@@ -124,9 +125,16 @@ def place(model: Model, wanted: Sequence[complex], form: str = "i-p") -> Gains:
         raise BadInput("poles", f"takes two poles (kp, ki) or three (kd too), not {len(wanted)}")
     check_conjugate(wanted)
     polynomial = [float(each) for each in np.real(np.poly(np.asarray(wanted)))]
-    if len(wanted) == 2:
-        return _without_kd(model, polynomial, form)
-    return _with_kd(model, polynomial, form)
+    gains = _without_kd(model, polynomial, form) if len(wanted) == 2 else _with_kd(model, polynomial, form)
+    _check_size(model, gains)
+    return gains
+
+
+def _check_size(model: Model, gains: Gains) -> None:
+    """What the gains are divided by is named when they are too great: a for kd, else b."""
+    for field, divisor, values in (("a", model.a, (gains.kd,)), ("b", model.b, (gains.kp, gains.ki))):
+        if not all(abs(each) <= MOST_GAIN for each in values):
+            raise BadInput(field, f"is too small for such poles: {divisor:g} makes gains above {MOST_GAIN:g}")
 
 
 def _without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
@@ -178,16 +186,22 @@ def feedback(a: Floats, b: Floats, wanted: Sequence[complex]) -> Floats:
     if len(wanted) != size:
         raise BadInput("poles", f"takes {size}, one for each row of A, not {len(wanted)}")
     check_conjugate(wanted)
-    columns = [b[:, 0]]
-    for _ in range(size - 1):
-        columns.append(a @ columns[-1])
-    reached = np.column_stack(columns)
-    if np.linalg.matrix_rank(reached) < size:
-        raise BadInput("B", "can't move every state of A: the pair is not controllable")
-    value = np.zeros_like(a)
-    for coefficient in np.real(np.poly(np.asarray(wanted))):
-        value = value @ a + coefficient * np.eye(size)
-    return np.asarray(np.linalg.solve(reached.T, np.eye(size)[-1]) @ value)[None, :]
+    with np.errstate(all="ignore"):  # what leaves the range of numbers is found in the result
+        columns = [b[:, 0]]
+        for _ in range(size - 1):
+            columns.append(a @ columns[-1])
+        reached = np.column_stack(columns)
+        value = np.zeros_like(a)
+        for coefficient in np.real(np.poly(np.asarray(wanted))):
+            value = value @ a + coefficient * np.eye(size)
+        if not (np.isfinite(reached).all() and np.isfinite(value).all()):
+            raise BadInput("A", f"or the poles are too great: powers up to {size} leave the range of numbers")
+        if np.linalg.matrix_rank(reached) < size:
+            raise BadInput("B", "can't move every state of A: the pair is not controllable")
+        gain = np.asarray(np.linalg.solve(reached.T, np.eye(size)[-1]) @ value)[None, :]
+    if not np.isfinite(gain).all():
+        raise BadInput("B", "moves a state of A so little that the gains leave the range of numbers")
+    return gain
 
 
 def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
@@ -219,6 +233,8 @@ def report(model: Model, gains: Gains) -> GainsReport:
     if not radius < STABLE_BELOW:
         return GainsReport(radius, False, None, None, None)
     measured = np.array(step_response(model, gains, response_samples(radius)).measured)
+    if not np.isfinite(measured).all():  # of gains so great that their sums are lost in rounding
+        return GainsReport(radius, True, None, None, gain_margin(model, gains))
     apart = np.flatnonzero(np.abs(measured - 1) > SETTLED_WITHIN)
     settled = int(apart[-1]) + 1
     overshoot = max(0.0, float(measured.max()) - 1)

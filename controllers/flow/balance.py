@@ -51,7 +51,13 @@ PARAMETERS = (
     Parameter("integral", "1/s²", "Weight of a difference that lasts.", 0.25, 1e-9, 1e9),
     Parameter("r", "1/share²", "Weight of a change of shares: more is calmer.", 4.0, 1e-9, 1e12),
     Parameter(
-        "minimum_share", "share of all", "No replica gets less: it has to be measured.", 0.02, 0.0, 0.5
+        "minimum_share",
+        "share of all",
+        "No replica gets less: it has to be measured. Not given, 0.02, or half of an equal share of more "
+        "than 25 replicas.",
+        None,
+        0.0,
+        0.5,
     ),
     Parameter(
         "resolution_seconds",
@@ -95,6 +101,7 @@ OBSERVATION = (
 )
 DIFFERENCE = Parameter("difference", "s", "A replica's.", None, -1e9, 1e9)
 STATE = (Parameter("differences", "s", "As measured last.", kind="map", items=(DIFFERENCE,), required=True),)
+MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # where none is given
 WORTH_EXPECTING = 0.1
 EXPECTED_INTERVALS = 10
 MOST_REPLICAS = 1_000
@@ -199,7 +206,7 @@ class Balance:
             for name in parameters[key]:
                 if name not in observation["response_times_seconds"]:
                     raise BadInput(f"parameters.{key}.{name}", f"is no replica; they are {', '.join(names)}")
-        if parameters["minimum_share"] * len(names) > 1:
+        if minimum_share(parameters, len(names)) * len(names) > 1:
             raise BadInput(
                 "parameters.minimum_share",
                 f"takes at most {1 / len(names):.4g} with {len(names)} replicas, "
@@ -229,12 +236,18 @@ class Balance:
         # A replica that is new has no past: what it differs by now is taken to have lasted.
         before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
         wanted = shares + total * _designed(parameters, names).change(now, before)
-        spread = within(wanted, parameters["minimum_share"], total)
+        spread = within(wanted, minimum_share(parameters, len(names)), total)
         decision = _decision(parameters, names, response, shares, wanted, spread)
         return {"differences": dict(zip(names, now.tolist(), strict=True))}, decision
 
 
 LAW: Law = Balance()
+
+
+def minimum_share(parameters: Values, replicas: int) -> float:
+    """The least share of a replica: as given, else one that leaves shares to move however many there are."""
+    given = parameters["minimum_share"]
+    return float(given) if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)
 
 
 def within(wanted: Floats, minimum_share: float, total: float) -> Floats:

@@ -181,7 +181,8 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
     order: TopologicalSorter[str] = TopologicalSorter()
     for pattern in patterns:
         order.add(
-            pattern.name, *(name for symbol in set(pattern.symbols) for name in emitters.get(symbol, ()))
+            pattern.name,
+            *(name for symbol in dict.fromkeys(pattern.symbols) for name in emitters.get(symbol, ())),
         )
     try:
         order.prepare()

@@ -44,6 +44,7 @@ from queues.points import TOTAL
 
 # Strictly below BUSY: a node exactly at the threshold is BUSY.
 BELOW = 1 - 1e-6
+MINIMUM_CONTAINERS = 2  # where none is given
 
 PARAMETERS = (
     Parameter(
@@ -59,7 +60,13 @@ PARAMETERS = (
         "toobusy", "share of capacity", "Load over capacity at which a node is TOOBUSY.", 0.9, 1e-6, 1e9
     ),
     Parameter(
-        "minimum_containers", "containers", "A queue keeps at least this many.", 2, 1, 1_000, "integer"
+        "minimum_containers",
+        "containers",
+        "A queue keeps at least this many. Not given, 2, or 1 of a single node.",
+        None,
+        1,
+        1_000,
+        "integer",
     ),
     Parameter(
         "minimum_points", "points", "No smaller piece arrives or is left behind.", 50, 1, TOTAL, "integer"
@@ -156,11 +163,17 @@ def _check_queue(parameters: Values, queue: Values, names: Collection[str], wher
     minimum = queue["minimum_containers"]
     if minimum is not None and minimum > len(names):
         raise BadInput(f"{where}.minimum_containers", f"takes at most the {len(names)} nodes, not {minimum}")
-    if minimum is None and parameters["minimum_containers"] > len(names):
+    if minimum is None and (parameters["minimum_containers"] or 1) > len(names):
         raise BadInput(
             "parameters.minimum_containers",
             f"takes at most the {len(names)} nodes there are, not {parameters['minimum_containers']}",
         )
+
+
+def minimum_containers(parameters: Values, observation: Values) -> int:
+    """Of a queue without a minimum of its own: as given, else two, as far as there are nodes."""
+    given = parameters["minimum_containers"]
+    return min(MINIMUM_CONTAINERS, len(observation["nodes"])) if given is None else int(given)
 
 
 def _different(rows: Sequence[Values], where: str) -> Collection[str]:
@@ -246,7 +259,7 @@ LAW: Law = Rebalancing()
 
 
 def _allocation(parameters: Values, observation: Values) -> Allocation:
-    allocation = from_observation(observation, int(parameters["minimum_containers"]))
+    allocation = from_observation(observation, minimum_containers(parameters, observation))
     if parameters["goal"] == "below-busy":
         return allocation
     # A band spans the idle nodes too: whoever asks for it wants everything in use.

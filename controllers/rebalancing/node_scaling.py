@@ -32,7 +32,7 @@ from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import NO_ACTION, are, because, capitalised, counted, listed
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
-from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds
+from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds, minimum_containers
 from queues.errors import BadInput
 from queues.points import TOTAL, apportion
 
@@ -79,8 +79,8 @@ PARAMETERS = (
     Parameter(
         "minimum_containers",
         "containers",
-        "A queue keeps at least this many, so as many nodes stay.",
-        2,
+        "A queue keeps at least this many, so as many nodes stay. Not given, 2, or 1 of a single node.",
+        None,
         1,
         1_000,
         "integer",
@@ -158,7 +158,8 @@ class NodeScaling:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """What to use, release and restore; in one decision never both use and release."""
-        plant = from_observation(observation, int(parameters["minimum_containers"]))
+        least = minimum_containers(parameters, observation)
+        plant = from_observation(observation, least)
         lost = {
             name: state["lost"].get(name, 0) + 1
             for name, offline in zip(plant.nodes, plant.offline, strict=True)
@@ -169,7 +170,7 @@ class NodeScaling:
         declined = {name for name, flag in observation.get("declined", {}).items() if flag}
         use = _to_use(parameters, plant, forecast)
         held_back = bool(observation.get("held_back", False))
-        release = [] if use or gone or held_back else _to_release(parameters, plant, forecast)
+        release = [] if use or gone or held_back else _to_release(parameters, plant, forecast, least)
         quiet = int(state["quiet"]) + 1 if release else 0
         due = [plant.nodes[node] for node in release] if quiet >= parameters["quiet_decisions"] else []
         restore = restoring_moves(plant, [plant.nodes.index(name) for name in gone])
@@ -206,11 +207,11 @@ def _to_use(parameters: Values, plant: Allocation, forecast: float) -> list[int]
     return taken
 
 
-def _to_release(parameters: Values, plant: Allocation, forecast: float) -> list[int]:
+def _to_release(parameters: Values, plant: Allocation, forecast: float, least: int) -> list[int]:
     """The nodes the others can do without, the least capable first, among equals the least loaded."""
     used = [int(node) for node in np.flatnonzero(_in_use(plant))]
     kept = int(parameters["keep_share"] * int(plant.available.sum()))
-    keep = max([int(parameters["minimum_containers"]), kept, *plant.minimum])
+    keep = max([least, kept, *plant.minimum])
     needed = _needed(parameters, plant, forecast)
     rest, released = float(plant.capacity[used].sum()), list[int]()
     for node in sorted(used, key=lambda node: (plant.capacity[node], _heaviest(plant, node), node)):

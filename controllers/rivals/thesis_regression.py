@@ -42,6 +42,8 @@ class ThesisRegression:
         self._into, self._out = dict[str, _Regression](), dict[str, _Regression]()
         self._selectivity = dict[str, float]()
         for name, rows in list(records.items())[:-1]:
+            if not rows:  # a run shorter than a window taught nothing: the operator keeps its tasks
+                continue
             into = np.asarray([each.executed_events for each in rows])
             out = np.asarray([each.emitted_events for each in rows])
             times = np.asarray([[each.at_seconds / DAY_SECONDS, each.at_seconds] for each in rows])

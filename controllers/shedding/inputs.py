@@ -248,7 +248,7 @@ def check_rates(application: ArrangedPatterns, observation: Values, where: str) 
     """A type is made inside or comes from outside: with two rates nobody knows which is true."""
     for operator, types in observation["arrivals"].items():
         taken = {symbol for pattern in application.at(operator) for symbol in pattern.symbols}
-        for symbol in types.keys() & taken & application.emitters.keys():
+        for symbol in (each for each in types if each in taken and each in application.emitters):
             makers = ", ".join(pattern.name for pattern in application.emitters[symbol])
             raise BadInput(
                 f"{where}.arrivals.{operator}.{symbol}",

@@ -171,6 +171,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     if trace is not None:
         raise BadInput("--trace", "is not taken: in this scenario there is always work")
     network, p = model(settings), float(settings["p"])
+    row(p)  # rivals have no use for it, and it has to be one for them too
     ours = law in ("tcc", "explorer")
     found = explore(law, network.at, p) if ours else follow(law, network)
     metrics = {

@@ -173,6 +173,9 @@ def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float
     """
     inserted, taken, runs, oldest = np.cumsum(inflow).tolist(), 0.0, 0, 0
     for second, there in enumerate(inserted):
+        # All that fill for certain at once; the last ones by the rule below.
+        full = max(0, math.floor((there - taken) / events_per_worker) - 1)
+        runs, taken = runs + full, taken + full * events_per_worker
         while True:
             while oldest <= second and inserted[oldest] <= taken + 1e-3:
                 oldest += 1

@@ -18,7 +18,8 @@ matches                what the sinks got
 With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -110,6 +111,7 @@ class Controlled:
         }
         self.state: Any = self.law.initial_state(self.parameters)
         self.seen = Smoothed(settings["interval_seconds"])
+        self.expected = math.nan  # until the first table nothing is promised
         self.promised: list[float] = []
         self.table: Table = SHEDDERS["none"](self._measured())
 
@@ -325,17 +327,24 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     counted = stream.times >= WARM_UP_SECONDS
     by_window = _window_means(stream.times, latency, stream.seconds)
     seconds = stream.seconds - WARM_UP_SECONDS
-    promised = np.asarray(who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :])
+    promised = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
     metrics = {
         "recall": round(got / possible, 4) if possible else None,
         "latency_mean_seconds": round(float(latency[counted].mean()), 5) if counted.any() else None,
         "bound_violations": _share(by_window > settings["latency_bound_seconds"]),
         "utilisation": round(float(passed.service[counted].sum()) / seconds, 4),
-        "realised_share": round(got / (float(promised.mean()) * seconds), 4) if promised.size else None,
+        "realised_share": _realised(got, promised, seconds),
         "matches": got,
     }
     series = {"latency_seconds": by_window}
     return ScenarioOutcome(metrics, series, VIOLATION_SECONDS)
+
+
+def _realised(got: int, promised: Sequence[float], seconds: float) -> float | None:
+    """Of what was promised; where nothing was, nothing is known."""
+    known = np.asarray([rate for rate in promised if not math.isnan(rate)])
+    whole = float(known.mean()) * seconds if known.size else 0.0
+    return round(got / whole, 4) if whole > 0 else None
 
 
 @lru_cache(maxsize=1)

@@ -5,11 +5,11 @@ other turned into columns at once; one with a bad line is read again line by lin
 counted and named, and only those are lost.
 """
 
+import codecs
 import csv
 import gzip
 import io
 import itertools
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +23,7 @@ import pyarrow as pa
 from queues.errors import BadInput, MalformedEvent
 from queues.events.columns import Columns, Mapper, by_name, rows_to_batch
 from queues.events.plain_lines import LINE_MOST_BYTES, plain_batch
+from queues.standard_input import standard_input
 
 FORMATS = ("csv", "jsonl")
 CHUNK_BYTES = 512 * 1024
@@ -48,9 +49,9 @@ class EventLines:
     """Batches of `queues.events.block.SCHEMA`; `rejected` and `rejections` (the first 20) say what was
     skipped.
 
-    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first character decides). With
-    `strict` the first malformed line raises `MalformedEvent` whose field is the line. Raises `BadInput` for a
-    file that cannot be read at all: a broken gzip, a header without a named column.
+    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first character that is
+    written decides). With `strict` the first malformed line raises `MalformedEvent` whose field is the line.
+    Raises `BadInput` for a file that cannot be read at all: a broken gzip, a header without a named column.
     """
 
     def __init__(
@@ -72,13 +73,12 @@ class EventLines:
         self._not_tried = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        pieces = _pieces(self._stream)
+        pieces = _written(_pieces(self._stream))
         first = next(pieces, None)
         if first is None:
             return
         pieces = itertools.chain([first], pieces)
-        line, _, _ = first[1].partition(b"\n")
-        name = self._format or ("jsonl" if line.lstrip()[:1] == b"{" else "csv")
+        name = self._format or ("jsonl" if first[1].lstrip()[:1] == b"{" else "csv")
         form = JsonLines() if name == "jsonl" else CsvLines(self._columns)
         yield from gathered(self._batches(form, pieces))
 
@@ -237,7 +237,7 @@ class CsvLines:
 def open_events(path: str) -> BinaryIO:
     """A file by path, or standard input for `-`. Raises `BadInput` when it cannot be opened."""
     if path == "-":
-        return sys.stdin.buffer
+        return standard_input("file").buffer
     try:
         return Path(path).open("rb")
     except OSError as error:
@@ -277,6 +277,17 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         number += text.count(b"\n") + 1
     if carry:
         yield number, carry.removesuffix(b"\r")
+
+
+def _written(pieces: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """The pieces without a byte order mark, from the first one on in which something is written."""
+    before = codecs.BOM_UTF8
+    for number, text in pieces:
+        text, before = text.removeprefix(before), b""
+        if text and not text.isspace():
+            yield number, text
+            break
+    yield from pieces
 
 
 def _read(stream: BinaryIO) -> bytes:

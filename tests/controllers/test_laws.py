@@ -75,6 +75,12 @@ def parameters_of(law) -> st.SearchStrategy:
     return chosen.filter(fits).map(lambda document: catalog.read_parameters(law, document))
 
 
+def at_most(values, few):
+    """Those that are greater or not given, as the greatest that the observations suit."""
+    given = {key: most for key, most in few.items() if key in values}
+    return {key: most if values[key] is None else min(values[key], most) for key, most in given.items()}
+
+
 def replicas(law) -> st.SearchStrategy:
     """Observations of the same two to five replicas, and parameters that suit so many."""
     names = st.integers(2, 5).map(lambda count: [f"r{index}" for index in range(count)])
@@ -90,11 +96,7 @@ def replicas(law) -> st.SearchStrategy:
         )
         return st.lists(each, min_size=2, max_size=6)
 
-    parameters = parameters_of(law).map(
-        lambda values: (
-            {key: min(value, few[key]) if key in few else value for key, value in values.items()} | none
-        )
-    )
+    parameters = parameters_of(law).map(lambda values: values | at_most(values, few) | none)
     return st.tuples(parameters, names.flatmap(seen))
 
 
@@ -163,9 +165,7 @@ def runs_of(law) -> st.SearchStrategy:
     # Nodes and queues that belong together: drawn one by one they would all contradict each other. Small
     # ones, since the law may solve a program for each.
     few = {"minimum_containers": 3, "exact_ways": 15, "branches": 5}
-    parameters = parameters_of(law).map(
-        lambda values: {key: min(value, few[key]) if key in few else value for key, value in values.items()}
-    )
+    parameters = parameters_of(law).map(lambda values: values | at_most(values, few))
     plants = observations(nodes=(3, 4), queues=(1, 3))
     seen = st.lists(plants.map(lambda plant: catalog.read_observation(law, plant)), min_size=2, max_size=4)
     return st.tuples(parameters, seen)

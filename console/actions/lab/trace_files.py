@@ -3,7 +3,7 @@
 import csv
 import gzip
 import math
-import sys
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from queues.errors import BadInput
+from queues.standard_input import standard_input
 
 Floats = npt.NDArray[np.float64]
 Rows: TypeAlias = "csv.DictReader[str]"
@@ -20,10 +21,10 @@ Rows: TypeAlias = "csv.DictReader[str]"
 def read_trace(path: str, column: str | None) -> Floats:
     """The column's numbers, a row each. Raises `BadInput` naming file, column or line."""
     rows = _rows(path, "--trace")
-    names = rows.fieldnames or []
-    if column is None or column not in names:
-        raise BadInput("--column", f"takes a column of the file's first line, not {column}")
-    values = read_numbers(rows, (column,), "--trace")[0]
+    names, wanted = rows.fieldnames or [], (column or "").strip()
+    if not wanted or names.count(wanted) != 1:
+        raise BadInput("--column", f"takes a column that the file's first line names once, not {column}")
+    values = read_numbers(rows, (wanted,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
         raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
     return values
@@ -37,6 +38,8 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     for name in names:
         if name not in found:
             raise BadInput(name, "is no column of the file; its first line names the columns")
+        if found.count(name) > 1:
+            raise BadInput(name, "is the name of two columns; names must differ")
     return read_numbers(rows, names, "FILE")
 
 
@@ -51,15 +54,16 @@ def read_numbers(rows: Rows, names: Sequence[str], field: str) -> list[Floats]:
 
 def _rows(path: str, field: str) -> Rows:
     try:
-        text = sys.stdin.read() if path == "-" and field == "FILE" else _text(Path(path))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        text = standard_input(field).read() if path == "-" and field == "FILE" else _text(Path(path))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         why = (
             error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
         )
         raise BadInput(field, f"{path} can't be read ({why}); give a CSV file, .gz too") from None
-    rows = csv.DictReader(text.splitlines())
+    # Spreadsheets begin a file with a byte order mark.
+    rows = csv.DictReader(text.removeprefix("\ufeff").splitlines())
     try:
-        rows.fieldnames  # noqa: B018  the first line is read when it is asked for
+        rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
     except csv.Error:
         raise BadInput(field, "line 1 is not CSV") from None
     return rows

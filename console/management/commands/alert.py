@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
 from console.audit.watch import AuditWatch
 from console.incidents.keeper import ChangeKeeper
+from console.management.one_line import OneLineCommand
 from workers.alerts.alerter import Alerter
 from workers.alerts.dead_mans_switch import DeadMansSwitch
 from workers.alerts.delivery.schedule_feed import FeedReader
@@ -20,7 +20,7 @@ CONTROL_TIMEOUT_SECONDS = 2.0
 JOIN_SECONDS = 5.0
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "Evaluates alert rules every two seconds and sends messages every second, the audit every 30 s."
     requires_system_checks = []  # as for `JsonCommand`
 

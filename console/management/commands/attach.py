@@ -65,7 +65,7 @@ class Command(JsonCommand):
 
     def _agreed(self, said: list[str], name: str) -> bool:
         """Asked of a person; where there is none, --yes says it."""
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise BadInput("--register", "asks before it adds a plant; write --yes where nobody can answer.")
         self.stderr.write("\n".join(said))
         self.stderr.write(f"Add it as {name}? {ADVISES} [y/N] ", ending="")

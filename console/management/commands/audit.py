@@ -9,17 +9,18 @@ import sys
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.audit import audit_log, witness
 from console.audit.check import ACCEPT, Checker, Verdict
+from console.management.one_line import OneLineCommand
 
 MOST_ACCEPTED = 1_000
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "verify: check every entry of the audit. accept: note that the findings have been examined."
     requires_system_checks = []  # as for `JsonCommand`
 

@@ -1,5 +1,6 @@
 """`manage.py lab list` and `lab run`: the scenarios of the simulated plant."""
 
+import os
 from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
@@ -9,7 +10,7 @@ from django.core.management.base import CommandParser
 from plotly.colors import qualitative
 from plotly.subplots import make_subplots
 
-from console.actions.lab.trace_files import read_trace
+from console.actions.lab.trace_files import Floats, read_trace
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
@@ -52,12 +53,17 @@ class Command(JsonCommand):
         settings = scenario.read_settings(dict(setting(text) for text in options["set"]))
         if options["seed"] < 0:
             raise BadInput("--seed", f"takes a whole number from 0 up, not {options['seed']}")
-        trace = read_trace(options["trace"], options["column"]) if options["trace"] else None
+        trace = trace_of(options["trace"], options["column"])
+        files = [option for option in ("series", "html") if options[option]]
+        for option in files:  # before the laws run, which may take minutes
+            check_writable(options[option], f"--{option}")
         outcomes = {law: scenario.run(law, settings, options["seed"], trace) for law in laws}
-        if options["series"]:
-            write(options["series"], series_csv(outcomes), "--series")
-        if options["html"]:
-            write(options["html"], page(scenario, settings, outcomes), "--html")
+        texts = [
+            series_csv(outcomes) if option == "series" else page(scenario, settings, outcomes)
+            for option in files
+        ]
+        for option, text in zip(files, texts, strict=True):
+            write(options[option], text, f"--{option}")
         return {
             "scenario": scenario.name,
             "parameters": settings,
@@ -92,6 +98,27 @@ def setting(text: str) -> tuple[str, Any]:
         return key, value
 
 
+def trace_of(path: str | None, column: str | None) -> Floats | None:
+    """The arrivals that were asked for; None: the scenario's own. Raises `BadInput` naming the option."""
+    if path:
+        return read_trace(path, column)
+    if column is not None:
+        raise BadInput("--column", "takes a file to read it from; give --trace too")
+    return None
+
+
+def check_writable(path: str, option: str) -> None:
+    """Raise `BadInput` naming the option where no file can be written."""
+    place = Path(path)
+    why = "it is a folder" if place.is_dir() else None
+    if not place.exists() and not place.parent.is_dir():
+        why = f"{place.parent} is no folder"
+    if why is None and not os.access(place if place.exists() else place.parent, os.W_OK):
+        why = "Permission denied"
+    if why is not None:
+        raise BadInput(option, f"{path} can't be written ({why})")
+
+
 def write(path: str, text: str, option: str) -> None:
     """A file as asked for. Raises `BadInput` naming the option."""
     try:
@@ -115,7 +142,7 @@ def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
 def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]) -> str:
     """A page of its own: one plot a series, every law a line in it."""
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
-    words = ", ".join(f"{key} = {value:g}" for key, value in settings.items())
+    words = ", ".join(f"{key} = {in_title(value)}" for key, value in settings.items())
     figure = make_subplots(rows=len(names), cols=1, shared_xaxes=True, subplot_titles=names)
     colours = dict(zip(outcomes, cycle(qualitative.Plotly), strict=False))
     for law, outcome in outcomes.items():
@@ -137,6 +164,11 @@ def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str,
     figure.update_xaxes(title_text="hours", row=len(names), col=1)
     figure.update_layout(title=f"{scenario.name}: {words}", height=220 * len(names) + 120)
     return str(figure.to_html(include_plotlyjs=True, full_html=True))
+
+
+def in_title(value: Any) -> str:
+    """A setting: a number in short, a choice as it is."""
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def shown(value: float | None) -> str:

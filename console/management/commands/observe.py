@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
+from console.management.one_line import OneLineCommand
 from console.timeline.rollouts import RolloutMarks
 from queues import environment as variables
 from workers.coordination.connections import control_server
@@ -25,7 +25,7 @@ from workers.snapshot.observer import Observer
 CONTROL_TIMEOUT_SECONDS = 2.0
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "Watches the plant: a snapshot a second, to the console, the history and the archive."
     requires_system_checks = []  # as for `JsonCommand`
 

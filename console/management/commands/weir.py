@@ -11,11 +11,12 @@ from urllib.parse import urlencode
 
 import orjson
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from console.accounts.access import Actor, queues_of, role_of
 from console.api.request.calls import InProcess, Remote, Unanswered, refusal_of
 from console.api.v1 import api
+from console.management.one_line import OneLineCommand
 from console.management.operations import Operation, named, operations
 from console.terminal.plain_text import plain_line, plain_text
 from queues import environment as variables
@@ -24,7 +25,7 @@ from queues.errors import BadInput
 EXPORT = "/export"  # how the address of an operation ends whose answer is as long as what it exports
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "Do what the pages do. Without words: the list of commands. With --url: on a console elsewhere."
     requires_system_checks = []  # as for `JsonCommand`
 

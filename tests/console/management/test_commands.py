@@ -6,10 +6,11 @@ import json
 import pkgutil
 
 import pytest
-from django.core.management import call_command, load_command_class
+from django.core.management import CommandError, call_command, load_command_class
 
 from console.management import commands
 from console.management.document import JsonCommand
+from console.upkeep.management import commands as upkeep_commands
 
 
 def ask(monkeypatch, command: str, document: str, *arguments: str) -> dict:
@@ -110,6 +111,49 @@ def test_options_of_every_json_command_may_stand_anywhere():
         assert len(orders) == len(words) + 1
         read = [parser.parse_args(list(order)) for order in orders]
         assert all(each == read[0] and each.verbosity == 2 for each in read), name
+
+
+def every_command():
+    return [
+        (found.name, app)
+        for app, package in (("console", commands), ("console.upkeep", upkeep_commands))
+        for found in pkgutil.iter_modules(package.__path__)
+    ]
+
+
+def usage_error(capsys, app: str, name: str, *arguments: str) -> str:
+    """What a command line that can't be read prints on standard error, in one line."""
+    with pytest.raises(SystemExit) as ended:
+        load_command_class(app, name).run_from_argv(["manage.py", name, *arguments])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (2, "", 1), err
+    return err
+
+
+@pytest.mark.parametrize(("name", "app"), every_command())
+def test_a_command_line_that_can_not_be_read_is_refused_in_one_line(capsys, name, app):
+    assert usage_error(capsys, app, name, "--verbosity=loud").startswith("-v/--verbosity: invalid int value")
+
+
+@pytest.mark.parametrize(
+    ("begin", "arguments"),
+    [
+        ("LAW: is missing;", ["decide"]),
+        ("--colour: is not known;", ["decide", "flow", "--colour"]),
+        ("--delay: invalid int value: 'a\\nb'", ["design", "identify", "-", "--delay", "a\nb"]),
+        ("what: invalid choice: 'dance'", ["lab", "dance"]),
+        ("--seed: expected one argument", ["lab", "run", "--seed"]),
+    ],
+)
+def test_the_argument_that_is_wrong_is_named_first(capsys, begin, arguments):
+    said = usage_error(capsys, "console", *arguments)
+    assert said.startswith(begin)
+    assert said.endswith(f"; manage.py {arguments[0]} --help says what it takes\n")
+
+
+def test_who_calls_a_command_from_a_program_gets_djangos_error():
+    with pytest.raises(CommandError, match="required: LAW"):
+        call_command("decide")
 
 
 def _in_order(order, words):

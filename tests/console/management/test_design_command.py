@@ -27,6 +27,12 @@ def answer(monkeypatch, text, *arguments):
     return json.loads(out)
 
 
+ONE = {"A": [[1]], "B": [[1]], "Q": [[1]], "R": [[1]]}
+NETWORK = (
+    '{"stations": [{"name": "a", "service_seconds": %s, "visits": %s}], "customers": 3, "think_seconds": %s}'
+)
+
+
 def series(rows=300):
     chance = np.random.default_rng(2)
     u, y = chance.uniform(0, 10, rows), [0.0]
@@ -64,11 +70,39 @@ def test_a_model_is_identified_from_a_file(monkeypatch, tmp_path, suffix):
     assert answer(monkeypatch, series(), "identify", "-") == found
 
 
+@pytest.mark.parametrize("header", ["\ufeffu,y\n", "u, y\n", "\ufeff u ,\ty\n"])
+def test_a_header_may_have_a_byte_order_mark_and_spaces(monkeypatch, tmp_path, header):
+    text = series().replace("u,y\n", header)
+    found = answer(monkeypatch, text, "identify", "-")
+    assert found == answer(monkeypatch, series(), "identify", "-")
+    path = tmp_path / "run.csv.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert answer(monkeypatch, "", "identify", str(path)) == found
+
+
+def test_a_damaged_file_is_refused(monkeypatch, tmp_path):
+    path, packed = tmp_path / "run.csv.gz", bytearray(gzip.compress(series().encode()))
+    packed[40:60] = bytes(20)
+    path.write_bytes(packed)
+    code, out, err = run(monkeypatch, "", "identify", str(path))
+    assert (code, out) == (2, "") and err.startswith("FILE: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["identify", "place"])
+def test_a_closed_standard_input_is_refused(monkeypatch, name):
+    monkeypatch.setattr(sys, "stdin", None)
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.raises(SystemExit) as end:
+        call_command("design", name, "-", stdout=out, stderr=err)
+    assert end.value.code == 2 and err.getvalue().startswith("FILE: standard input is closed")
+
+
 @pytest.mark.parametrize(
     ("field", "text", "arguments"),
     [
         ("u", "x,y\n1,2\n", ["identify", "-"]),
         ("y", "u\n1\n", ["identify", "-"]),
+        ("y", "u,y, y\n1,2,3\n", ["identify", "-"]),
         ("rows", "u,y\n1,2\n2,3\n", ["identify", "-"]),
         ("u", "u,y\n" + "1,{}\n" * 20, ["identify", "-"]),
         ("FILE", "u,y\n1,nan\n", ["identify", "-"]),
@@ -78,6 +112,22 @@ def test_a_model_is_identified_from_a_file(monkeypatch, tmp_path, suffix):
         ("poles", '{"a": 1, "b": 1}', ["place", "-"]),
         ("a", '{"a": NaN}', ["check", "-"]),
         ("NAME", "", ["sorcery"]),
+        ("b", '{"a": 0.9, "b": 1e-320, "poles": [0.5, 0.4]}', ["place"]),
+        ("b", '{"a": 0.9, "b": -1e-200, "delay": 1, "poles": [0.5, 0.4, 0.3]}', ["place"]),
+        ("a", '{"a": 1e-300, "b": 1, "poles": [0.5, 0.4, 0.3]}', ["place"]),
+        ("A", json.dumps({"A": np.diag([1e90] * 5).tolist(), "B": [[1]] * 5, "poles": [0] * 5}), ["place"]),
+        ("B", '{"A": [[1, 0.1], [0, 1]], "B": [[0], [1e-310]], "poles": [0.1, 0.2]}', ["place"]),
+        ("stations[0].service_seconds", NETWORK % ("1e-310", 1, 0), ["network"]),
+        ("stations[0].visits", NETWORK % (1, "1e-310", 0), ["network"]),
+        ("think_seconds", NETWORK % (1, 1, "1e-320"), ["network"]),
+        (
+            "classes[0]",
+            '{"stations": [{"name": "a"}], "classes": [{"name": "c", "customers": 3}]}',
+            ["network"],
+        ),
+        ("R", json.dumps(ONE | {"R": [[1e-310]], "time": "continuous"}), ["lqr"]),
+        ("R", json.dumps(ONE | {"B": [[1e50]], "R": [[1e-300]], "time": "continuous"}), ["lqr"]),
+        ("B", json.dumps(ONE | {"B": [[5e-324]], "Q": [[1e100]], "time": "continuous"}), ["lqr"]),
     ],
 )
 def test_bad_input_ends_with_2_and_one_line_that_names_the_field(monkeypatch, field, text, arguments):

@@ -53,6 +53,22 @@ def test_series_and_page_are_written(tmp_path):
     assert "greedy-band" in page.read_text() and "http" not in page.read_text()[:200]
 
 
+@pytest.mark.parametrize(
+    ("scenario", "law", "words"), [("ladder", "none", "cap = shed"), ("concurrency", "aimd", "ratio = 1")]
+)
+def test_a_page_names_settings_that_are_words(tmp_path, scenario, law, words):
+    page = tmp_path / "run.html"
+    run(scenario, "--law", law, "--html", str(page))
+    assert words in page.read_text()
+
+
+def test_no_file_is_written_where_the_other_one_can_not_be(tmp_path):
+    series = tmp_path / "day.csv"
+    code, out, err = lab("run", "crash", "--series", str(series), "--html", str(tmp_path / "no" / "day.html"))
+    assert (code, out) == (2, "") and err.startswith("--html: ")
+    assert not series.exists()
+
+
 @pytest.mark.parametrize("name", ["day.csv", "day.csv.gz"])
 def test_a_real_trace_shapes_the_day(tmp_path, name):
     text = "time,value\n" + "".join(f"{i},{i % 3 + 1}\n" for i in range(50))
@@ -60,6 +76,25 @@ def test_a_real_trace_shapes_the_day(tmp_path, name):
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     shaped = run("queues", "--law", "greedy-band", "--trace", str(path), "--column", "value")
     assert shaped["results"] != run("queues", "--law", "greedy-band")["results"]
+
+
+def test_a_traces_header_may_have_a_byte_order_mark_and_spaces(tmp_path):
+    rows = "".join(f"{i},{i % 3 + 1}\n" for i in range(50))
+    answers = []
+    for header in ("time,value", "\ufefftime, value", "\ufeffvalue,time"):
+        path = tmp_path / "day.csv"
+        path.write_text(f"{header}\n{rows}")
+        column = "time" if header.endswith("time") else "value"
+        answers.append(run("crash", "--law", "thesis", "--trace", str(path), "--column", column)["results"])
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_damaged_trace_is_refused(tmp_path):
+    path, packed = tmp_path / "day.csv.gz", bytearray(gzip.compress(b"value\n" + b"1\n2\n3\n7\n" * 300))
+    packed[20:25] = b"weird"
+    path.write_bytes(packed)
+    code, out, err = lab("run", "crash", "--trace", str(path), "--column", "value")
+    assert (code, out) == (2, "") and err.startswith("--trace: ") and err.count("\n") == 1
 
 
 def written(tmp_path, values):
@@ -126,7 +161,10 @@ def test_options_may_stand_before_the_scenario(arguments):
         ("--set noise", ["queues", "--set", "noise=nan"]),
         ("--seed", ["queues", "--seed", "-1"]),
         ("--trace", ["queues", "--trace", "nowhere.csv", "--column", "x"]),
+        ("--column", ["queues", "--column", "x"]),
         ("--series", ["crash", "--series", "/nowhere/at/all.csv"]),
+        ("--html", ["crash", "--html", "/tmp"]),
+        *(("--set p", ["concurrency", "--law", law, "--set", "p=0.17"]) for law in ("tcc", "aimd", "envoy")),
     ],
 )
 def test_bad_input_ends_with_2_and_one_line_that_names_the_field(field, arguments):

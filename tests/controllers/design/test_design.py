@@ -185,12 +185,30 @@ def test_a_plant_measured_from_elsewhere_than_its_operating_point_has_an_offset(
     assert found.residual_std == pytest.approx(20.0, rel=0.15)
 
 
+@pytest.mark.parametrize(("u_unit", "y_unit"), [(1, 1e200), (1, 1e-200), (1e200, 1e200), (1e-310, 1e-308)])
+def test_a_model_does_not_depend_on_the_units(u_unit, y_unit):
+    u, y = made(0.9, -134.0, c=5_000.0, noise=20.0)
+    plain, found = identify(u, y), identify(u * u_unit, y / 1e4 * y_unit)
+    close([found.a, found.r2, found.b / (y_unit / u_unit) * 1e4], [plain.a, plain.r2, plain.b], 1e-6)
+    close([found.c / y_unit * 1e4, found.residual_std / y_unit * 1e4], [plain.c, plain.residual_std], 1e-6)
+
+
+@pytest.mark.parametrize(("u_unit", "y_unit"), [(1e-200, 1e200), (1e200, 1e-200)])
+def test_a_model_that_no_number_can_say_is_refused(u_unit, y_unit):
+    u, y = made(0.9, -134.0, noise=20.0)
+    with pytest.raises(BadInput, match=r"y: is so .* that b can't be written"):
+        identify(u * u_unit, y * y_unit)
+
+
 @pytest.mark.parametrize(
     ("field", "u", "y"),
     [
         ("rows", range(8), range(8)),
         ("u", [3.0] * 40, range(40)),
         ("y", range(40), [5.0] * 40),
+        ("y", range(40), [1.0] + [5.0] * 39),
+        ("y", range(40), [1e200] + [1e-200 * k for k in range(39)]),
+        ("u", [5.0] * 39 + [1.0], range(40)),
         ("u", np.arange(40.0), 2 * np.arange(40.0)),
     ],
 )

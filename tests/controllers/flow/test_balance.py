@@ -162,6 +162,25 @@ def test_with_load_enough_or_not_known_the_law_is_what_it_was():
 TWO, HALF = {"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.5}
 
 
+@pytest.mark.parametrize("replicas", [2, 25, 26, 50, 51, 200, 1_000])
+def test_without_a_minimum_the_shares_of_any_number_of_replicas_can_move(replicas):
+    names = [f"r{index}" for index in range(replicas)]
+    shares = dict.fromkeys(names, 1 / replicas)
+    times = {**dict.fromkeys(names, 1.0), "r0": 300.0}
+    found = shares_after(times, shares)
+    assert found["r0"] == pytest.approx(min(0.02, 0.5 / replicas)) and sum(found.values()) == pytest.approx(1)
+    assert min(found[name] for name in names[1:]) > 1 / replicas
+
+
+def test_a_minimum_that_was_given_is_kept_or_refused():
+    names = [f"r{index}" for index in range(50)]
+    times, shares = {**dict.fromkeys(names, 1.0), "r0": 300.0}, dict.fromkeys(names, 0.02)
+    assert shares_after(times, shares, minimum_share=0.02)["r0"] == pytest.approx(0.02)
+    with pytest.raises(BadInput) as refused:
+        decide({**times, "one more": 1.0}, {**shares, "one more": 0.02}, {"minimum_share": 0.02})
+    assert refused.value.field == "parameters.minimum_share"
+
+
 @pytest.mark.parametrize(
     ("field", "times", "shares", "parameters"),
     [

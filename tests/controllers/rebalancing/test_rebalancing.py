@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.rebalancing.law import Rebalancing
+from controllers.rebalancing.law import Rebalancing, minimum_containers
 from controllers.request import answer
 from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import after, loads, node, observation, observations, queue
@@ -227,6 +227,29 @@ def refused(document):
 def test_an_observation_that_contradicts_itself_is_refused_by_the_field(field, change):
     seen = {"nodes": [node("n1"), node("n2")], "queues": [queue("q", 1.0, {"n1": 500, "n2": 500})]}
     assert refused({"observations": [{**seen, **change}]}).field == field
+
+
+ALONE = {
+    "nodes": [{"name": "n1", "capacity": 1}],
+    "queues": [{"name": "q", "rate": 0.1, "containers": {"n1": 1000}}],
+}
+
+
+@pytest.mark.parametrize("law", ["rebalancing", "node_scaling"])
+def test_one_node_is_enough_unless_a_minimum_was_given(law):
+    [decision] = answer(law, {"observations": [ALONE]})["decisions"]
+    assert decision["action"] is None
+    with pytest.raises(BadInput) as refused:
+        answer(law, {"parameters": {"minimum_containers": 2}, "observations": [ALONE]})
+    assert refused.value.field == "parameters.minimum_containers"
+
+
+def test_without_a_minimum_a_queue_keeps_two_containers():
+    seen = {
+        "nodes": [node("n1"), node("n2"), node("n3")],
+        "queues": [queue("q", 0.1, {"n1": 500, "n2": 500})],
+    }
+    assert minimum_containers(catalog.read_parameters(LAW, {}), catalog.read_observation(LAW, seen)) == 2
 
 
 @pytest.mark.parametrize(

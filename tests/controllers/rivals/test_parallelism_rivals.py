@@ -106,6 +106,14 @@ def test_the_thesis_regression_never_scales_the_last_operator_and_scales_others_
     assert tasks["last"] == 1 and tasks["first"] > 1
 
 
+def test_the_thesis_regression_keeps_the_tasks_of_which_it_has_no_records():
+    trained = ThesisRegression({"first": [], "last": []}, 300.0)
+    assert trained.decide(seen(measured("first", 3, 1.0), measured("last", 2, 1.0), at=600.0)) == {
+        "first": 3,
+        "last": 2,
+    }
+
+
 def test_the_thesis_regression_holds_on_to_the_tasks_it_was_trained_with():
     records = [Record(300.0 * at, 2, 100.0 + math.sin(at), 100.0 + math.sin(at)) for at in range(20)]
     trained = ThesisRegression({"first": records, "last": records}, 300.0)

@@ -264,6 +264,26 @@ def test_contradictions_are_refused_by_name(change, field):
     assert refused.value.field == field
 
 
+def test_of_several_rates_that_contradict_the_first_is_named():
+    kinds = [f"Q{at}" for at in range(12)]
+    made = [
+        {"operator": "A", "name": f"a{at}", "expression": "x", "emits": kind, "seconds": 0}
+        for at, kind in enumerate(kinds)
+    ]
+    taken = {
+        "operator": "B",
+        "name": "b",
+        "expression": f"AND({','.join(kinds)})",
+        "emits": "S",
+        "seconds": 0,
+    }
+    for names in (kinds, kinds[::-1]):
+        seen = {"arrivals": {"B": dict.fromkeys(names, 1.0)}, "patterns": [*made, taken], "sinks": {"S": 1}}
+        with pytest.raises(BadInput) as refused:
+            read({}, seen)
+        assert refused.value.field == f"observation.arrivals.B.{names[0]}"
+
+
 def test_a_cycle_is_refused_with_the_patterns_on_it():
     rows = [
         {"operator": "A", "name": "a", "expression": "AND(x,back)", "emits": "mid", "seconds": 0},

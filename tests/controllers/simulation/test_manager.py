@@ -1,10 +1,13 @@
 """The lab's manager: our law beside the thesis' tables, on sines, chance, steps and real traces."""
 
 import math
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from console.actions.lab.trace_files import read_trace
 from controllers import catalog
@@ -133,6 +136,37 @@ def test_the_fewest_runs_in_time_are_full_or_start_when_the_oldest_may_wait_no_l
     assert manager.runs_in_time(inflow, 5, 0) == 1 + 1 + 2
     assert manager.runs_in_time(np.array([1.0, 0, 0, 1, 0, 0, 1]), 5, 2) == 3
     assert manager.runs_in_time(np.zeros(5), 5, 2) == 0
+
+
+def one_by_one(inflow, events_per_worker, max_wait_seconds):
+    """The same count, a worker at a time."""
+    inserted, taken, runs, oldest = np.cumsum(inflow).tolist(), 0.0, 0, 0
+    for second, there in enumerate(inserted):
+        while True:
+            while oldest <= second and inserted[oldest] <= taken + 1e-3:
+                oldest += 1
+            filled = there - taken >= events_per_worker - 1e-9
+            if oldest > second or not (filled or second - oldest >= max_wait_seconds):
+                break
+            runs, taken = runs + 1, min(there, taken + events_per_worker)
+    return runs + math.ceil((inserted[-1] - taken) / events_per_worker - 1e-9) if inserted else 0
+
+
+@given(
+    st.lists(st.one_of(st.just(0.0), st.floats(0, 1e3), st.integers(0, 400).map(float)), max_size=60),
+    st.integers(1, 60),
+    st.sampled_from([0.0, 1.0, 7.5, 300.0]),
+)
+def test_workers_counted_at_once_are_those_counted_one_by_one(inflow, size, wait):
+    assert manager.runs_in_time(np.array(inflow), size, wait) == one_by_one(np.array(inflow), size, wait)
+
+
+def test_the_greatest_rate_takes_no_longer_to_count():
+    began = time.process_time()
+    settings = SCENARIO.read_settings({"max_rate": 1e6, "events_per_worker": 1})
+    inflow = manager.events_per_second(settings, 1, None)
+    assert manager.runs_in_time(inflow, 1, 300) == pytest.approx(inflow.sum(), abs=12_000)
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.slow

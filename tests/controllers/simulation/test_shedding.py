@@ -73,6 +73,18 @@ def test_below_the_bound_nothing_is_shed():
     assert found["recall"] == 1.0 and found["bound_violations"] < 0.2
 
 
+@pytest.mark.parametrize("law", ["global", "local"])
+def test_before_the_first_table_nothing_is_promised(law):
+    found = metrics(law, seed=10, load_percent=1, latency_bound_seconds=0.013, seconds=600)
+    assert found["matches"] > 0 and 0 < found["realised_share"] < 1
+
+
+def test_of_nothing_promised_no_share_is_realised():
+    settings = SCENARIO.read_settings({"seconds": 600, "interval_seconds": 20})
+    trace = np.array([0.0] * 59 + [1.0])  # what comes, comes after the last table
+    assert SCENARIO.run("global", settings, 1, trace).metrics["realised_share"] is None
+
+
 def test_a_trace_shapes_the_arrivals():
     quiet = SCENARIO.run(
         "none", SCENARIO.read_settings({"seconds": 600, "load_percent": 90}), 1, np.asarray([0.0, 1.0])

@@ -140,6 +140,23 @@ def test_the_name_of_a_file_tells_its_format():
     assert format_of("-") is None
 
 
+@pytest.mark.parametrize("before", ["\ufeff", "\n", "\ufeff\r\n \n", "\n" * 2**20])
+@pytest.mark.parametrize("text", ['{"id": "a"}\n{"id": "b"}\n', "id\na\nb\n"])
+def test_a_byte_order_mark_and_blank_lines_before_the_first_change_nothing(before, text):
+    rows, lines = read(before + text)
+    assert [row["id"] for row in rows] == ["a", "b"] and lines.rejected == 0
+
+
+def test_lines_are_counted_from_the_files_first_one_also_where_it_is_blank():
+    assert [each.line for each in read('\n\n{"id": "a"}\n{')[1].rejections] == [4]
+
+
+def test_a_closed_standard_input_is_named(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(BadInput, match="file: standard input is closed"):
+        open_events("-")
+
+
 def test_windows_line_ends_are_line_ends():
     rows, _ = read("id,value\r\na,1\r\nb,2\r\n")
     assert [(row["id"], row["value"]) for row in rows] == [("a", 1.0), ("b", 2.0)]

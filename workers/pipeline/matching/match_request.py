@@ -41,7 +41,10 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
         if name not in KEYS:
             raise BadInput(name, f"is not known; known are {', '.join(KEYS)}")
     pattern = _pattern(document)
+    _check_previous(pattern)
     events = _events(document.get("events"))
+    if not events:
+        return {"matches": []}  # columns of no event have no type that a condition could be judged by
     rows = _rows(pattern, events)
     attributes = _attributes(pattern, events, rows.column("time"))
     masks = masks_of(pattern, pa.RecordBatch.from_pydict(attributes), _before(pattern, attributes, rows))
@@ -71,6 +74,12 @@ def _define(document: Mapping[str, Any]) -> Any:
     """What was given; nothing where it was left out, or is null."""
     given = document.get("define")
     return {} if given is None else given
+
+
+def _check_previous(pattern: Pattern) -> None:
+    for symbol, predicate in pattern.defines.items():
+        if predicate.previous & set(OWN):
+            raise BadInput(f"define.{symbol}", f"takes prev() of any attribute but {' and '.join(OWN)}")
 
 
 def _within_us(seconds: Any) -> int:
@@ -128,8 +137,6 @@ def _attributes(pattern: Pattern, events: list[dict[str, Any]], times_us: pa.Arr
     columns: dict[str, pa.Array] = {"time": times_us}
     for symbol, predicate in pattern.defines.items():
         for name in sorted(predicate.columns | predicate.previous):
-            if name in OWN and name in predicate.previous:
-                raise BadInput(f"define.{symbol}", f"takes prev() of any attribute but {' and '.join(OWN)}")
             if name not in columns:
                 columns[name] = _column(name, events, symbol)
     return columns
@@ -158,7 +165,7 @@ def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
     values = [event.get(name) for event in events]
     given = [(event["id"], value) for event, value in zip(events, values, strict=True) if value is not None]
     if not given:
-        if events and name != "type":
+        if name != "type":
             raise BadInput(f"define.{symbol}", f"reads {name!r}, which no event has")
         return pa.nulls(len(events), pa.string())
     kind = _kind(given[0][1])

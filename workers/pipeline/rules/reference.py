@@ -139,7 +139,7 @@ def _text(path: Path, field: str) -> str:
     if len(data) > MOST_BYTES:
         raise BadInput(field, f"{path.name} is larger than {MOST_BYTES // 2**20} MiB, the most for a table")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")  # spreadsheets begin a file with a byte order mark
     except UnicodeDecodeError:
         raise BadInput(field, f"{path.name} is not written in UTF-8") from None
 

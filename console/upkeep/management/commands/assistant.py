@@ -3,13 +3,14 @@
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
+from console.management.one_line import OneLineCommand
 from queues import environment as variables
 from queues.errors import BadInput
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "Serve an assistant over standard input and output (MCP), with the token in WEIR_TOKEN."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -10,10 +10,11 @@ that --password-environment names (a role that is there gets it, too).
 import re
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import connection, transaction
 from psycopg import sql
 
+from console.management.one_line import OneLineCommand
 from console.storage.append_only import TABLE
 from queues import environment as variables
 from queues.errors import BadInput
@@ -24,7 +25,7 @@ READ_ONLY = ("django_migrations",)
 APPENDED = (TABLE,)
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "Grant a PostgreSQL role what the application needs: rows of all tables; of the audit, new ones."
 
     def add_arguments(self, parser: CommandParser) -> None:

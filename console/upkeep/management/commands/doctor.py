@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from console.management.one_line import OneLineCommand
 from console.upkeep import bundle
 from console.upkeep.doctor import report
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "Check this installation: one line for each thing that is wrong, with what to do. Changes nothing."
     requires_system_checks = []
 

@@ -6,17 +6,18 @@ The token of one elsewhere comes from the environment: everybody on a host sees 
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from console.api.request.calls import Calls, InProcess, Remote
 from console.management.commands.weir import acting
+from console.management.one_line import OneLineCommand
 from queues import environment as variables
 from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 4.0  # of a terminal that asks each second
 
 
-class Command(BaseCommand):
+class Command(OneLineCommand):
     help = "Show the plant in this terminal: what is worst, incidents, loops, queues; hold, pause them."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -31,7 +32,7 @@ class Command(BaseCommand):
 
         try:
             calls, source = calls_of(options)
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
                 raise BadInput("top", "needs a terminal; for programs: manage.py weir live.")
         except BadInput as error:
             self.stderr.write(" ".join(str(error).split()))

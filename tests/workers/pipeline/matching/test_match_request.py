@@ -227,6 +227,12 @@ def test_a_define_of_nothing_leaves_every_symbol_an_event_type():
     assert words(ask("SEQ(A; B)", "AB", define={})) == words(ask("SEQ(A; B)", "AB", define=None)) == "A0B1"
 
 
+@pytest.mark.parametrize("condition", ["value > 5", "value > prev(value)", "type > 1", "value + 1 < other"])
+def test_no_event_is_no_match_whatever_a_condition_reads(condition):
+    document = {"pattern": "SEQ(A; B)", "define": {"B": condition}, "events": []}
+    assert answer(document) == answer({**document, "key": "host"}) == {"matches": []}
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -279,6 +285,23 @@ def test_what_is_wrong_is_refused_by_the_name_of_its_field(change, field):
     good = {"pattern": "SEQ(A; B)", "within_seconds": 1, "events": events}
     with pytest.raises(BadInput) as refused:
         answer({**good, **change})
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"pattern": "SEQ(A; B"}, "pattern"),
+        ({"define": {"Z": "true"}}, "define.Z"),
+        ({"define": {"B": "'a' > 5"}}, "define.B"),
+        ({"define": {"B": "prev(group) > 1"}}, "define.B"),
+        ({"key": 3}, "key"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_what_is_wrong_without_any_event_is_refused(change, field):
+    with pytest.raises(BadInput) as refused:
+        answer({"pattern": "SEQ(A; B)", "events": [], **change})
     assert refused.value.field == field
 
 
