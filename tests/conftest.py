@@ -23,6 +23,7 @@ from ninja import NinjaAPI
 from xdist.scheduler import LoadScopeScheduling
 
 from console.audit import refusals
+from console.pages.health import readiness
 from console.storage import append_only
 from queues import keys
 from queues.points import share
@@ -180,6 +181,12 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
 def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test was refused within the minute is not folded into what the next one is."""
     monkeypatch.setattr(refusals, "fold", refusals.Fold())
+
+
+@pytest.fixture(autouse=True)
+def _readiness_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was ready for one test, or a second ago in the same, says nothing about now."""
+    monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

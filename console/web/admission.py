@@ -208,8 +208,6 @@ class _Place:
 
     def refusal(self) -> RequestRefused:
         self.admission.refused[self.line.name] += 1
-        message = (
-            f"the console has too much to do: {len(self.admission.waiting[self.line.name])} requests like this "
-            "one wait; try again."
-        )
+        waiting = len(self.admission.waiting[self.line.name])
+        message = f"the console has too much to do: {waiting} requests like this one wait; try again."
         return RequestRefused(self.line.status, message, retry_after_seconds=1, field="")
