@@ -211,6 +211,12 @@ LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "live connections that one web p
 EGRESS_ALLOW = Variable(
     "WEIR_EGRESS_ALLOW", "networks that typed addresses may lead to all the same: 127.0.0.0/8 …"
 )
+HANDLERS = Variable(
+    "WEIR_HANDLERS",
+    "what pages and the API may name as python: handlers of queues and jobs of tasks: packages, modules or"
+    " whole paths, separated by commas",
+    unset="none",
+)
 KUBERNETES_CA = Folder(
     "WEIR_KUBERNETES_CA",
     "a PEM file of the authorities that Kubernetes API servers are checked against",
