@@ -56,9 +56,13 @@ def address_with_next(address: str, following: str) -> str:
     return f"{address}?{urlencode({'next': following})}"
 
 
-def enter(request: HttpRequest, user: User, backend: str, by: str) -> None:
-    """Log somebody in who has proved who it is, and note it; `by` says how."""
+def enter(request: HttpRequest, user: User, backend: str, by: str, proved_at: float | None = None) -> None:
+    """Log somebody in who has proved who it is, and note it; `by` says how. proved_at: when, in s since 1970,
+    where it was not just now (0: nobody knows); acts of consequence then take another proof.
+    """
     login(request, user, backend=backend)
+    if proved_at is not None:
+        request.session[CONFIRMED_AT] = proved_at
     actor = named(request, actor_of_user(user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login", user.get_username(), after={"by": by})
 
