@@ -123,7 +123,7 @@ class Admission:
 
     def has_room(self, line: Line, client: str = "") -> bool:
         """Whether one more of a line may be worked at, for this client."""
-        places = [((line.name,), line.at_work)]
+        places: list[tuple[tuple[str, ...], int]] = [((line.name,), line.at_work)]
         if not line.is_apart:
             places.append((self.beside, self.at_once))
         return all(
