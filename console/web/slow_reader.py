@@ -2,7 +2,8 @@
 
 Only the time counts in which `send` waits for the reader: what takes long to make is nobody's fault. A reader
 may keep an answer waiting for PATIENCE_SECONDS, and longer by what it has taken at LEAST_BYTES_PER_SECOND, so
-that a long export to a slow connection goes on.
+that a long export to a slow connection goes on. A single piece may wait for no longer than its own part of
+that: megabytes that lie in the buffers between are counted as taken, and nobody may have read one of them.
 """
 
 import asyncio
@@ -30,12 +31,13 @@ class Reader:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._send, self._patience_seconds, self._clock = send, patience_seconds, clock
-        self._taken_bytes, self._waited_seconds = 0, 0.0
+        self._taken_bytes, self._last_bytes, self._waited_seconds = 0, 0, 0.0
 
     async def send(self, message: dict[str, Any]) -> None:
         """The server's `send`, in time. Raises ReaderLeft."""
         allowed_seconds = self._patience_seconds + self._taken_bytes / LEAST_BYTES_PER_SECOND
-        left_seconds = allowed_seconds - self._waited_seconds
+        of_piece_seconds = self._patience_seconds + self._last_bytes / LEAST_BYTES_PER_SECOND
+        left_seconds = min(of_piece_seconds, allowed_seconds - self._waited_seconds)
         began_seconds = self._clock()
         try:
             if left_seconds <= 0:
@@ -45,4 +47,5 @@ class Reader:
         except TimeoutError:
             raise ReaderLeft from None
         self._waited_seconds += self._clock() - began_seconds
-        self._taken_bytes += len(message.get("body", b""))
+        self._last_bytes = len(message.get("body", b""))
+        self._taken_bytes += self._last_bytes

@@ -14,7 +14,7 @@ from console.accounts import token_failures
 from console.assistants.endpoint import AssistantEndpoint
 from console.pages.health.readiness import ReadinessPart, SharedReadiness
 from console.web.admission import Admission
-from tests.security.requests.test_slow_readers import SOMEBODY, ask, slow_readers
+from tests.security.places.test_slow_readers import SOMEBODY, ask, slow_readers
 
 OK = {"database": ReadinessPart(True, 0.0, "answers")}
 
@@ -53,7 +53,7 @@ def test_however_many_ask_readiness_is_found_once_a_second():
         begun.wait(5)
         return OK
 
-    shared = SharedReadiness(find, clock=lambda: seconds[0], kept_seconds=1.0)
+    shared = SharedReadiness(find, clock=lambda: seconds[0], retained_seconds=1.0)
     with ThreadPoolExecutor(8) as threads:
         answers = [threads.submit(shared.parts, timezone.now()) for _ in range(100)]
         begun.set()

@@ -122,6 +122,23 @@ async def test_a_long_export_goes_on_as_long_as_its_reader_takes_it(bytes_per_se
             await reader.send(message)
 
 
+async def test_what_lies_in_buffers_buys_no_time():
+    """Megabytes are taken at once by the network's buffers, and then nothing is read."""
+    pieces = iter(range(100))
+
+    async def stuck_after_many(message: dict[str, Any]) -> None:
+        if next(pieces, None) is None:
+            await asyncio.Event().wait()
+
+    reader = Reader(stuck_after_many, patience_seconds=0.05)
+    message = {"type": "http.response.body", "body": b"x" * 4_096, "more_body": True}
+    for _ in range(100):
+        await reader.send(message)
+    with pytest.raises(ReaderLeft):
+        async with asyncio.timeout(10):  # 50 s, if what was sent were read
+            await reader.send(message)
+
+
 async def test_the_time_in_which_an_answer_is_made_is_not_its_readers():
     seconds = [0.0]
 
