@@ -185,9 +185,9 @@ def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _readiness_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def _readiness_is_not_retained(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was ready for one test, or a second ago in the same, says nothing about now."""
-    monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(readiness, "RETAINED_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """The dead letters of all queues over all nodes: searched, and named as they were seen.
 
-Events may be about people: who may not peek into a queue (`queue.peek`) gets its letters sealed, with why
-they failed and how many events they have, and without what is in them.
+Events may be about people: who may not peek into a queue (`queue.peek`) gets its dead letters sealed, with
+why they failed and how many events they have, and without what is in them.
 """
 
 import functools
@@ -241,7 +241,7 @@ def _hex_line(start: int, data: bytes) -> str:
 
 
 def may_open(actor: Actor, queue: str) -> bool:
-    """Whether the actor may see what is in a queue's letters."""
+    """Whether the actor may see what is in a queue's dead letters."""
     return actor.may("queue.peek") and actor.reaches([queue])
 
 
@@ -293,7 +293,7 @@ def opened(actor: Actor, queue: str, node: str, dead_id: str) -> Letter | None:
 
 
 def note_opened(actor: Actor, letters: Iterable[Letter]) -> None:
-    """An entry in the audit for each place whose letters this actor has seen with what is in them."""
+    """An entry in the audit for each place whose dead letters this actor has seen whole."""
     seen: dict[str, list[Letter]] = {}
     for letter in letters:
         if not letter.sealed:

@@ -36,7 +36,7 @@ class AssistantEndpoint:
         async with ThreadSensitiveContext():
             try:
                 _judge(scope)
-                # Its place comes with the end of its body, so no token is looked up before.
+                # Its place comes with the end of its body, so no token is asked about before.
                 body = await _body(receive)
                 actor = None if body is None else await database_sync_to_async(_actor)(scope)
             except RequestRefused as refusal:

@@ -71,7 +71,7 @@ class Fix(Given):
 @router.get("/dead-letters", response=LetterList, summary="Dead letters of all queues, newest first")
 def list_letters(request: HttpRequest, wanted: Query[LetterSearch], rows: int = 50) -> dict[str, Any]:
     """`count`, `through` and `digest` say what was counted: an action on all of it takes them. Who has seen
-    events is noted in the audit; who may not peek into a queue gets its letters without them (`sealed`).
+    events is noted in the audit; who may not peek into a queue gets its dead letters without them (`sealed`).
     """
     actor = actor_for(request, "plant.view")
     check_rows(rows)

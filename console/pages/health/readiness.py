@@ -25,7 +25,7 @@ PIPELINE_SECONDS = 15.0
 ALERTER_SECONDS = 30.0
 BEAT_INTERVALS = 6  # ticks that may be missing before the clock counts as stopped
 ROLES = ("control", "jobs")
-KEPT_SECONDS = 1.0  # anybody may ask, and each answer takes queries
+RETAINED_SECONDS = 1.0  # anybody may ask, and each answer takes queries
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,23 @@ class ReadinessPart:
 
 
 class SharedReadiness:
-    """What `find` says, asked for once in KEPT_SECONDS however many ask: who comes meanwhile waits for it."""
+    """What `find` says, asked for once in RETAINED_SECONDS however many ask: the others wait for it."""
 
     def __init__(
         self,
         find: Callable[[datetime], dict[str, ReadinessPart]],
         clock: Callable[[], float] = time.monotonic,
-        kept_seconds: float | None = None,
+        retained_seconds: float | None = None,
     ) -> None:
-        self._find, self._clock, self._kept_seconds = find, clock, kept_seconds
+        self._find, self._clock, self._retained_seconds = find, clock, retained_seconds
         self._lock = threading.Lock()
         self._found: tuple[float, dict[str, ReadinessPart]] | None = None
 
     def parts(self, now: datetime) -> dict[str, ReadinessPart]:
-        """Every part, as it was within the last KEPT_SECONDS."""
+        """Every part, as it was within the last RETAINED_SECONDS."""
         with self._lock:
-            kept_seconds = KEPT_SECONDS if self._kept_seconds is None else self._kept_seconds
-            if self._found is None or self._clock() - self._found[0] >= kept_seconds:
+            retained_seconds = RETAINED_SECONDS if self._retained_seconds is None else self._retained_seconds
+            if self._found is None or self._clock() - self._found[0] >= retained_seconds:
                 self._found = (self._clock(), self._find(now))
             return self._found[1]
 
