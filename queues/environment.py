@@ -211,6 +211,12 @@ LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "live connections that one web p
 EGRESS_ALLOW = Variable(
     "WEIR_EGRESS_ALLOW", "networks that typed addresses may lead to all the same: 127.0.0.0/8 …"
 )
+HANDLERS = Variable(
+    "WEIR_HANDLERS",
+    "what pages and the API may name as python: handlers of queues and jobs of tasks: packages, modules or"
+    " whole paths, separated by commas",
+    unset="none",
+)
 KUBERNETES_CA = Folder(
     "WEIR_KUBERNETES_CA",
     "a PEM file of the authorities that Kubernetes API servers are checked against",
@@ -346,6 +352,7 @@ DECLARED: tuple[Variable, ...] = tuple(each for each in globals().values() if is
 # Families of variables, each read by a name that a role, or a person, says.
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
 SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers and plants
+SECRET_HOSTS = "_HOSTS"  # after the name of a secret: the hosts that it may be used at
 PIPELINE_PREFIX = "WEIR_PIPELINE_"
 OTLP_PREFIX = "OTEL_"  # of OpenTelemetry's library, which reads more of them than are declared here
 
@@ -358,6 +365,14 @@ PYTHONPATH = "PYTHONPATH"
 def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     """The secret under a name that a person has given and `egress.check_secret_name` takes; "" for none."""
     return environment.get(name, "") if name else ""
+
+
+def secret_hosts(name: str, environment: Mapping[str, str] = PROCESS) -> frozenset[str]:
+    """The hosts that the secret under a name may be used at, as its owner has set them in `NAME_HOSTS`; empty
+    where nothing is set: any.
+    """
+    text = environment.get(f"{name}{SECRET_HOSTS}", "") if name else ""
+    return frozenset(text.replace(",", " ").lower().split())
 
 
 def rows() -> Iterator[tuple[str, str, str]]:

@@ -23,6 +23,7 @@ from ninja import NinjaAPI
 from xdist.scheduler import LoadScopeScheduling
 
 from console.audit import refusals
+from console.pages.health import readiness
 from console.storage import append_only
 from queues import keys
 from queues.points import share
@@ -43,6 +44,7 @@ gc.set_threshold(100_000, 50, 100)
 
 # Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
+os.environ["WEIR_HANDLERS"] = "tests.workers"  # people may name the samples there
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 # A long proof that says nothing else hangs after so long; three share two cores whose speed varies.
@@ -180,6 +182,12 @@ def _emptying_the_database_may_empty_the_audit() -> Iterator[None]:
 def _no_refusals_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test was refused within the minute is not folded into what the next one is."""
     monkeypatch.setattr(refusals, "fold", refusals.Fold())
+
+
+@pytest.fixture(autouse=True)
+def _readiness_is_not_retained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was ready for one test, or a second ago in the same, says nothing about now."""
+    monkeypatch.setattr(readiness, "RETAINED_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

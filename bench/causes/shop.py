@@ -110,7 +110,8 @@ class Shop(RunningPlant):
         super().__exit__(*raised)
 
     def environment_of_run(self) -> dict[str, str]:
-        return {**super().environment_of_run(), "WEIR_EGRESS_ALLOW": "127.0.0.0/8"}
+        allowed = {"WEIR_EGRESS_ALLOW": "127.0.0.0/8", "WEIR_HANDLERS": "math.sqrt"}
+        return {**super().environment_of_run(), **allowed}
 
     def open(self) -> None:
         """Its queues, its application, its rules and who is notified; then producers begin."""

@@ -349,7 +349,7 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
         token=token,
         address=address,
         queues=_common(of_owner, limited(*(each.queues for each in line))),
-        actions=limited(token.actions),
+        actions=_common_actions([each.actions for each in line]),
     )
 
 
@@ -367,6 +367,22 @@ def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozens
     if one is None or other is None:
         return other if one is None else one
     return one & other
+
+
+def _common_actions(lists: list[list[str]]) -> frozenset[str] | None:
+    """What a token may, whose own actions come first, and then those of each that it was made with. An empty
+    list narrows nothing; that a parent has a list narrows its children whatever they have, even to nothing.
+    """
+    own, *inherited = lists
+    narrowing = [_named_by(actions) - BY_NAME_ONLY for actions in inherited if actions]
+    if not narrowing:
+        return limited(own)
+    return frozenset.intersection(*narrowing, *([_named_by(own)] if own else []))
+
+
+def _named_by(actions: Collection[str]) -> frozenset[str]:
+    """Each action that a list of actions and families has."""
+    return frozenset(each for each in ACTIONS if each in actions or family_of(each) in actions)
 
 
 def least_role(token_role: str, owner_role: str | None) -> str | None:

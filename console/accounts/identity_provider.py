@@ -111,6 +111,14 @@ def setting(attribute: str, *default: Any) -> Any:
     return getattr(settings, attribute, *default)
 
 
+def proved_at(request: HttpRequest, now: float) -> float:
+    """When the provider last asked for a proof, as it said of this login; 0 where it did not say. A
+    provider's own session lets whoever sits at an open browser in without a question: that proves nothing.
+    """
+    told = request.session.get(AUTHENTICATED_AT)
+    return min(float(told), now) if isinstance(told, int | float) else 0.0
+
+
 def end_url(back: str) -> str:
     """Where the provider ends its own session, and leads back; "" where it has no such place."""
     try:

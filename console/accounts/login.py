@@ -7,7 +7,7 @@ whose password was right.
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from django.contrib.auth import login
+from django.contrib.auth import authenticate, login
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
@@ -56,9 +56,13 @@ def address_with_next(address: str, following: str) -> str:
     return f"{address}?{urlencode({'next': following})}"
 
 
-def enter(request: HttpRequest, user: User, backend: str, by: str) -> None:
-    """Log somebody in who has proved who it is, and note it; `by` says how."""
+def enter(request: HttpRequest, user: User, backend: str, by: str, proved_at: float | None = None) -> None:
+    """Log somebody in who has proved who it is, and note it; `by` says how. proved_at: when, in s since 1970,
+    where it was not just now (0: nobody knows); acts of consequence then take another proof.
+    """
     login(request, user, backend=backend)
+    if proved_at is not None:
+        request.session[CONFIRMED_AT] = proved_at
     actor = named(request, actor_of_user(user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login", user.get_username(), after={"by": by})
 
@@ -68,6 +72,13 @@ def confirm(request: HttpRequest, by: str) -> None:
     request.session[CONFIRMED_AT] = timezone.now().timestamp()
     actor = named(request, actor_of_user(request.user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login.confirm", request.user.get_username(), after={"by": by})
+
+
+def is_own_password(request: HttpRequest, password: str) -> bool:
+    """Whether it is the password of who is logged in. A wrong one counts as a failed login, and in a lockout
+    none is right: who found an open browser must not find the password out in it.
+    """
+    return authenticate(request, username=request.user.get_username(), password=password) == request.user
 
 
 def wait_for_code(request: HttpRequest, user: User) -> None:

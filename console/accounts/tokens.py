@@ -74,9 +74,8 @@ def make(
     owner = User.objects.select_for_update().filter(pk=account.pk, is_active=True).first()
     if owner is None:
         raise BadInput("owner", f"{account.get_username()} may not log in.")
-    # A child gets its parent's scope, so that it shows what it may do.
     queues = scope.queues or sorted(actor.queues or ())
-    actions = scope.actions or sorted((actor.actions or set()) - BY_NAME_ONLY)
+    actions = scope.actions or _inherited(actor)
     expires_at = now + timedelta(days=days)
     if actor.token is not None:
         expires_at = min(expires_at, actor.token.expires_at)
@@ -131,6 +130,17 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
         mine = [each for each in ACTIONS if action in (each, family_of(each)) and actor.may(each)]
         if not mine or (actor.token is not None and not _within(actor, action)):
             raise BadInput("actions", f"{action} is more than {actor.name} may do.")
+
+
+def _inherited(parent: Actor) -> list[str]:
+    """What a child gets that names no actions: its parent's, so that it shows what it may do. Raises BadInput
+    when nothing is left of them, since no action would mean each of its role.
+    """
+    actions = sorted((parent.actions or frozenset()) - BY_NAME_ONLY)
+    if parent.actions is not None and not actions:
+        own = ", ".join(sorted(parent.actions))
+        raise BadInput("actions", f"{parent.name} may do nothing that it could hand on, only {own}.")
+    return actions
 
 
 def _within(parent: Actor, action: str) -> bool:

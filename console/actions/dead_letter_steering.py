@@ -68,11 +68,13 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     return report
 
 
-def all_matching(wanted: LetterFilter, through: datetime, digest: str, count: int) -> list[Name]:
-    """The dead letters that a filter showed, up to an instant. Raises BadInput when they are not the same any
-    more: what is done must be what was counted.
+def all_matching(
+    actor: Actor, wanted: LetterFilter, through: datetime, digest: str, count: int
+) -> list[Name]:
+    """The dead letters that a filter showed the actor, up to an instant. Raises BadInput when they are not
+    the same any more: what is done must be what was counted.
     """
-    found = dead_letters.search(wanted)
+    found = dead_letters.search(wanted, actor)
     if found.unreachable:
         raise BadInput(
             "letter", f"{', '.join(found.unreachable)} does not answer; choose dead letters one by one."

@@ -1,4 +1,8 @@
-"""The dead letters of all queues over all nodes: searched, and named as they were seen."""
+"""The dead letters of all queues over all nodes: searched, and named as they were seen.
+
+Events may be about people: who may not peek into a queue (`queue.peek`) gets its dead letters sealed, with
+why they failed and how many events they have, and without what is in them.
+"""
 
 import functools
 import hashlib
@@ -13,6 +17,8 @@ from typing import Any
 import redis
 from django.http import HttpResponse
 
+from console.accounts.access import Actor, demand
+from console.audit import audit_log
 from queues.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues.events.unreadable import TYPE as UNREADABLE
 from queues.events.unreadable import bytes_of
@@ -56,11 +62,12 @@ class Name:
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter as it is shown."""
+    """A dead letter as it is shown; sealed: without what is in it."""
 
     name: Name
     stored: DeadLetter
     at: datetime
+    sealed: bool = False
 
     @property
     def error(self) -> str:
@@ -77,6 +84,8 @@ class Letter:
     @cached_property
     def _read(self) -> tuple[list[dict[str, Any]], str, bytes]:
         """The events by their fields; when they can't be read why, and the bytes that can't."""
+        if self.sealed:
+            return [], "", b""
         try:
             events = self.stored.batch.to_pylist()
         except MalformedEvent as error:
@@ -122,6 +131,8 @@ class Letter:
             **{part: getattr(self.name, part) for part in ("queue", "node", "id")},
             "at": self.at,
             "events": self.events,
+            "event_count": self.event_count,
+            "sealed": self.sealed,
             "unreadable": self._unreadable() if self.unreadable else None,
             **{part: getattr(self.stored, part) for part in of_stored},
         }
@@ -229,15 +240,24 @@ def _hex_line(start: int, data: bytes) -> str:
     return f"{start:04x}  {data.hex(' '):<47}  {plain}"
 
 
-def search(wanted: LetterFilter) -> FoundLetters:
-    """All dead letters that match, of the first MOST_SCANNED. A node that does not answer is named."""
+def may_open(actor: Actor, queue: str) -> bool:
+    """Whether the actor may see what is in a queue's dead letters."""
+    return actor.may("queue.peek") and actor.reaches([queue])
+
+
+def search(wanted: LetterFilter, actor: Actor) -> FoundLetters:
+    """All dead letters that match, of the first MOST_SCANNED, as the actor may see them. A node that does not
+    answer is named.
+    """
     letters: list[Letter] = []
     unreachable: set[str] = set()
     left = MOST_SCANNED
     for queue, node, place in _places(wanted.queue):
+        sealed = not may_open(actor, queue)
         try:
             for letter in _every(queue, node, place, left):
                 left -= 1
+                letter = replace(letter, sealed=sealed)
                 if wanted.fits(letter):
                     letters.append(letter)
         except NodeUnavailable:
@@ -246,21 +266,52 @@ def search(wanted: LetterFilter) -> FoundLetters:
     return FoundLetters(letters, sorted(unreachable), left <= 0)
 
 
-def newest(queue: Queue, count: int) -> FoundLetters:
-    """A few dead letters of one queue, without reading them all."""
+def newest(queue: Queue, count: int, actor: Actor) -> FoundLetters:
+    """A few dead letters of one queue as the actor may see them, without reading them all."""
+    sealed = not may_open(actor, queue.name)
     letters: list[Letter] = []
     unreachable = []
     for name, node, place in _places(queue.name):
         try:
-            letters += [_shown(name, node, letter) for letter in place.read(count)]
+            read = place.read(count)
+            letters += [replace(_shown(name, node, letter), sealed=sealed) for letter in read]
         except NodeUnavailable:
             unreachable.append(node)
     letters.sort(key=lambda letter: (letter.at, letter.name.id))
     return FoundLetters(letters[:count], unreachable, len(letters) > count)
 
 
+def opened(actor: Actor, queue: str, node: str, dead_id: str) -> Letter | None:
+    """One letter as the actor may see it; that its events were seen is noted in the audit. None when it is
+    not there any more. Raises BadInput, NodeUnavailable.
+    """
+    letter = find(queue, node, dead_id)
+    if letter is None or not may_open(actor, queue):
+        return letter and replace(letter, sealed=True)
+    note_opened(actor, [letter])
+    return letter
+
+
+def note_opened(actor: Actor, letters: Iterable[Letter]) -> None:
+    """An entry in the audit for each place whose dead letters this actor has seen whole."""
+    seen: dict[str, list[Letter]] = {}
+    for letter in letters:
+        if not letter.sealed:
+            seen.setdefault(f"{letter.name.queue}/{letter.name.node}", []).append(letter)
+    for place, mine in seen.items():
+        first = [letter.name.id for letter in mine[:GROUPS]]
+        after = {"dead_letters": first, "events": sum(letter.event_count for letter in mine)}
+        audit_log.record(actor, "queue.peek", place, after=after)
+
+
+def stored_bytes(actor: Actor, queue: str, node: str, dead_id: str) -> Letter | None:
+    """The letter whose bytes are to be downloaded. Raises PermissionDenied, BadInput, NodeUnavailable."""
+    demand(actor, "queue.peek", [queue])
+    return opened(actor, queue, node, dead_id)
+
+
 def find(queue: str, node: str, dead_id: str) -> Letter | None:
-    """One letter, None when it is not there any more. Raises BadInput, NodeUnavailable."""
+    """One letter with what is in it, None when it is not there any more. Raises BadInput, NodeUnavailable."""
     name = Name.read(f"{queue}/{node}/{dead_id}/")
     letter = place_of(name).find(dead_id)
     return None if letter is None else _shown(queue, node, letter)

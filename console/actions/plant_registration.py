@@ -51,7 +51,7 @@ def inspect(
     actor: Actor, kind: str, url: str, *, secret_environment: str, options: Mapping[str, str]
 ) -> FoundPlant:
     """What stands at an address, as one who may register it asks; nothing is changed there or here. What does
-    not answer, or wrongly, is BadInput of the address.
+    not answer, or wrongly, is BadInput of the address. That somebody asked there is noted before it is done.
     """
     demand(actor, "plant.register")
     row = RegisteredPlant(
@@ -60,6 +60,7 @@ def inspect(
     row.options = {key: value for key, value in options.items() if value}
     with audit_log.noting_refused(actor, "plant.register", UNNAMED, ADDRESS_FIELDS):
         adapters.check(row)
+    audit_log.record(actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=_document(row))
     try:
         return adapters.kind_named(kind).inspected(adapters.address_of(row))
     except (PlantSilent, PlantConfused) as error:

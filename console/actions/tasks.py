@@ -18,6 +18,7 @@ from queues.errors import BadInput
 from workers.batch import runs, task_definitions, timetable
 from workers.batch.catalog import OWN
 from workers.batch.jobs.job import Surroundings
+from workers.host import own_code
 from workers.models import Run, Task
 from workers.steering.overrides import read_reason
 
@@ -90,6 +91,7 @@ def change(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
         demand_confirmed(actor)  # it decides what is deleted
     if wanted.job != before.job:
         demand(actor, "task.define")
+        _check_own(actor, name, wanted.job)
     in_force = before.parameters if before.job == wanted.job else None
     agreed = second_person.agreement(
         actor, "task.change", name, wanted.job, wanted.parameters, in_force, timezone.now()
@@ -103,10 +105,11 @@ def change(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
 
 
 def define(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
-    """Make a new task of a job. Its job may be any that imports here, so it takes an administrator; less than
-    a week's retention takes two.
+    """Make a new task of a job. Its job may be code of the host's own, so it takes an administrator; less
+    than a week's retention takes two.
     """
     demand(actor, "task.define")
+    _check_own(actor, name, wanted.job)
     why = read_reason(reason)
     if Task.objects.filter(name=name).exists():
         raise BadInput("name", f"{name} is taken; open that task to change it, or choose another name.")
@@ -130,6 +133,13 @@ def audit_document(task: Task) -> dict[str, Any]:
         "deadline": task.deadline and f"{task.deadline:%H:%M}",
         "enabled": task.enabled,
     }
+
+
+def _check_own(actor: Actor, name: str, job: str) -> None:
+    """Raises BadInput, before anything is imported, for code that people may not name."""
+    if job.startswith(OWN):
+        with audit_log.noting_refused(actor, "task.define", name, ("job",)):
+            own_code.check_path(job.removeprefix(OWN), "job")
 
 
 def _define(name: str, wanted: WantedTask, single_instance: bool | None) -> Task:

@@ -35,25 +35,31 @@ class AssistantEndpoint:
             return
         async with ThreadSensitiveContext():
             try:
-                actor = await database_sync_to_async(_actor)(scope)
+                _judge(scope)
+                # Its place comes with the end of its body, so no token is asked about before.
                 body = await _body(receive)
+                actor = None if body is None else await database_sync_to_async(_actor)(scope)
             except RequestRefused as refusal:
                 await refuse(scope, send, refusal)
                 return
-            if body is None:
+            if body is None or actor is None:
                 return  # nobody waits for the answer any more
             from console.assistants.server import serve
 
             await serve(Tools(InProcess(actor)), scope, _once(body, receive), send)
 
 
+def _judge(scope: dict[str, Any]) -> None:
+    """What needs no look-up. Raises RequestRefused."""
+    if scope["method"] != "POST":
+        raise RequestRefused(405, POST_ALONE, field="method")
+    if any(name == b"origin" for name, _ in scope["headers"]):
+        raise RequestRefused(403, FROM_A_PAGE, field="origin")
+
+
 def _actor(scope: dict[str, Any]) -> Actor:
     """Whose token it is. Raises RequestRefused."""
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
-    if scope["method"] != "POST":
-        raise RequestRefused(405, POST_ALONE, field="method")
-    if "origin" in headers:
-        raise RequestRefused(403, FROM_A_PAGE, field="origin")
     address = (scope.get("client") or (None,))[0]
     try:
         found = token_failures.actor_of(bearer_of(headers.get("authorization")), timezone.now(), address)

@@ -26,7 +26,9 @@ PAGE = b"Weir has too much to do just now. This page tries again by itself.\n"
 async def refuse(scope: dict[str, Any], send: Any, refusal: RequestRefused) -> None:
     """No middleware has seen the request, so the answer gets its id here."""
     request_id = uuid.uuid4().hex
-    for_a_person = not refusal.field and not scope["path"].startswith(problem.PROGRAM_PATHS)
+    path = scope.get("path", "")
+    for_a_program = path.startswith(problem.PROGRAM_PATHS) or path in problem.PROGRAM_PAGES
+    for_a_person = not refusal.field and not for_a_program
     body = PAGE if for_a_person else _document(scope, refusal, request_id)
     headers = [
         (b"content-type", b"text/plain; charset=utf-8" if for_a_person else problem.CONTENT_TYPE.encode()),

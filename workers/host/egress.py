@@ -81,6 +81,23 @@ def check_secret_name(name: str, field: str) -> None:
         raise BadInput(field, f"{SECRET_HELP}; any other variable is not for others to read.")
 
 
+def check_secret_host(
+    name: str,
+    host: str | None,
+    field: str = "secret_environment",
+    environment: Mapping[str, str] = variables.PROCESS,
+) -> None:
+    """Raise BadInput where the environment binds the secret to other hosts: who may name it and type an
+    address would else have it sent there.
+    """
+    bound = variables.secret_hosts(name, environment)
+    if bound and (host or "").rstrip(".").lower() not in bound:
+        listed = ", ".join(sorted(bound))
+        raise BadInput(
+            field, f"names {name}, which may be used at {listed} alone, not at {host or 'no host'}."
+        )
+
+
 def check_url(
     url: Any, field: str = "url", schemes: Mapping[str, int] = SCHEMES, ports: frozenset[int] = frozenset()
 ) -> httpx.URL:

@@ -179,5 +179,8 @@ def points_of(plan: Plan) -> int:
 
 
 def queues_of(plan: Plan) -> list[str] | None:
-    """The queues whose points it moves; None for one that empties a node, whatever is there."""
-    return None if plan.empties else sorted({move["queue"] for move in plan.moves})
+    """The queues whose points it moves; None for one that empties a node, whatever is there, and for its
+    roll-back, which puts that node to use again, for all queues.
+    """
+    of_a_node = plan.empties or (plan.undoes is not None and plan.undoes.empties)
+    return None if of_a_node else sorted({move["queue"] for move in plan.moves})

@@ -20,7 +20,7 @@ from queues import projection
 from queues.errors import BadInput
 from queues.models import Queue
 from queues.topology import Topology
-from workers.consumer.handlers import registry
+from workers.consumer.handlers import registry, typed
 from workers.consumer.handlers.handler import Place
 from workers.steering import overrides
 from workers.steering.overrides import read_reason
@@ -34,6 +34,8 @@ FIELDS = (
     "priority",
     "minimum_containers",
 )
+# A refusal of these is worth an entry: somebody tries where workers may not be sent, or code not to run.
+REACHING = ("handler", "handler_options.url")
 
 
 @dataclass(frozen=True)
@@ -62,20 +64,37 @@ def digest_of(definition: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
 
 
-def difference(queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
+def difference(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
     """What the fields would change, all of it checked. Raises BadInput naming the field."""
     before = definition_of(queue)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
         raise BadInput(unknown[0], f"is not changed here; the fields are {', '.join(FIELDS)}.")
     changed = {name: value for name, value in fields.items() if value != before[name]}
-    _check(queue.name, queue.kind, {**before, **changed})
+    if {"handler", "handler_options"} & changed.keys():  # what the host itself has set stays as it is
+        _check(actor, queue.name, queue.kind, {**before, **changed})
     return QueueChange(queue.name, {name: before[name] for name in changed}, changed, digest_of(before))
 
 
-def _check(name: str, kind: str, definition: Mapping[str, Any]) -> None:
+def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
+    """The difference, for who may make it: to check a definition may import code of the host's."""
+    demand(actor, "queue.define", [queue.name])
+    return difference(actor, queue, fields)
+
+
+def audit_document(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a queue as the audit keeps them, for good: without what may be a secret."""
+    options = fields.get("handler_options")
+    hidden = {"handler_options": typed.without_secrets(options)} if isinstance(options, Mapping) else {}
+    return {**fields, **hidden}
+
+
+def _check(actor: Actor, name: str, kind: str, definition: Mapping[str, Any]) -> None:
     if kind == Queue.Kind.JOBS:
-        registry.build(definition["handler"], definition["handler_options"], Place(name, settings.WEIR_DATA))
+        handler, options, data = definition["handler"], definition["handler_options"], settings.WEIR_DATA
+        with audit_log.noting_refused(actor, "queue.define", name, REACHING):
+            typed.check(handler, options, data)
+        registry.build(handler, options, Place(name, data))
     elif definition["handler"] or definition["handler_options"]:
         raise BadInput("handler", "is for jobs queues; the pipeline reads this one. Leave it empty.")
 
@@ -99,13 +118,14 @@ def change(
     queue = Queue.objects.select_for_update().filter(name=name).first()
     if queue is None:
         raise BadInput("queue", f"{name[:40]} is no queue.")
-    found = difference(queue, fields)
+    found = difference(actor, queue, fields)
     if digest != found.digest:
         raise BadInput("digest", f"{name} was changed meanwhile; reload the page and change it again.")
     if not found.after:
         raise BadInput("queue", "is as it was; change at least one field.")
     projection.change_queue(control, name, found.after, overrides.node_thresholds(now))
-    audit_log.record(actor, "queue.change", name, reason=why, before=found.before, after=found.after)
+    before, after = audit_document(found.before), audit_document(found.after)
+    audit_log.record(actor, "queue.change", name, reason=why, before=before, after=after)
     return found
 
 
@@ -132,9 +152,9 @@ def create(
     if kind not in Queue.Kind.values:
         raise BadInput("kind", f"takes {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}
-    _check(name, kind, {**definition_of(Queue()), **given})
+    _check(actor, name, kind, {**definition_of(Queue()), **given})
     topology = projection.create_queue(control, name, kind, points, overrides.node_thresholds(now), **given)
-    after = {"kind": kind, "points": dict(topology.queues[name].points), **given}
+    after = {"kind": kind, "points": dict(topology.queues[name].points), **audit_document(given)}
     audit_log.record(actor, "queue.create", name, reason=why, after=after)
     return topology
 

@@ -64,6 +64,19 @@ def open_at(now: datetime) -> QuerySet[SharedLink]:
     return SharedLink.objects.filter(ended_at=None, expires_at__gt=now).order_by("-pk")
 
 
+def listed(actor: Actor, now: datetime) -> QuerySet[SharedLink]:
+    """The open ones, for who may share one: an address of them shows the whole plant. Raises
+    PermissionDenied.
+    """
+    demand(actor, "link.make")
+    return open_at(now)
+
+
+def may_share(actor: Actor) -> bool:
+    """Whether the actor may make links, and see their addresses."""
+    return actor.may("link.make") and actor.reaches(None)
+
+
 def address_of(link: SharedLink) -> str:
     """The address, without the host."""
     return reverse("shared-link", args=[Signer(salt=SALT).sign(str(link.pk))])

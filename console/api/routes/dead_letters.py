@@ -1,5 +1,6 @@
 """Dead letters: found by a filter, seen, mended, put in again, discarded."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -7,6 +8,7 @@ from django.utils import timezone
 from ninja import Query, Schema
 from pydantic import Field
 
+from console.accounts.access import Actor
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letters import LetterFilter, Name
 from console.api.answer.files import STORED_BYTES
@@ -48,12 +50,13 @@ class ChosenLetters(Given):
     count: int = 0
     confirm: str = ""
 
-    def names(self) -> list[Name]:
+    def names(self, actor: Actor) -> list[Name]:
         if self.filter is None:
             return dead_letters.chosen(self.letters)
         if self.through is None:
             raise BadInput("through", "is missing; give what the listing said.")
-        return dead_letter_steering.all_matching(self.filter.filter(), self.through, self.digest, self.count)
+        wanted = self.filter.filter()
+        return dead_letter_steering.all_matching(actor, wanted, self.through, self.digest, self.count)
 
 
 class Fix(Given):
@@ -67,10 +70,13 @@ class Fix(Given):
 
 @router.get("/dead-letters", response=LetterList, summary="Dead letters of all queues, newest first")
 def list_letters(request: HttpRequest, wanted: Query[LetterSearch], rows: int = 50) -> dict[str, Any]:
-    """`count`, `through` and `digest` say what was counted: an action on all of it takes them."""
-    actor_for(request, "plant.view")
+    """`count`, `through` and `digest` say what was counted: an action on all of it takes them. Who has seen
+    events is noted in the audit; who may not peek into a queue gets its dead letters without them (`sealed`).
+    """
+    actor = actor_for(request, "plant.view")
     check_rows(rows)
-    found = dead_letters.search(wanted.filter())
+    found = dead_letters.search(wanted.filter(), actor)
+    dead_letters.note_opened(actor, found.letters[:rows])
     return {
         "count": len(found.letters),
         "events": sum(letter.event_count for letter in found.letters),
@@ -85,8 +91,8 @@ def list_letters(request: HttpRequest, wanted: Query[LetterSearch], rows: int = 
 
 @router.get("/dead-letters/{queue}/{node}/{dead_id}", response=LetterRow, summary="One dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dict[str, Any]:
-    actor_for(request, "plant.view")
-    found = dead_letters.find(queue, node, dead_id)
+    """Its events for who may peek into the queue, which is noted in the audit; sealed for others."""
+    found = dead_letters.opened(actor_for(request, "plant.view"), queue, node, dead_id)
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
     return found.document()
@@ -98,9 +104,8 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dic
     summary="The bytes of a dead letter, as they are stored",
 )
 def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
-    """Also of events that can't be read. An Arrow record batch where they can."""
-    actor_for(request, "plant.view")
-    found = dead_letters.find(queue, node, dead_id)
+    """Also of events that can't be read. An Arrow record batch where they can. Noted in the audit."""
+    found = dead_letters.stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
     return dead_letters.download(found)
@@ -111,13 +116,13 @@ def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> Http
 )
 def requeue(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.requeue")
-    return vars(dead_letter_steering.act(actor, "requeue", body.names(), body.reason))
+    return vars(dead_letter_steering.act(actor, "requeue", body.names(actor), body.reason))
 
 
 @router.post("/dead-letters/discard", response=LetterActionReport, summary="Delete dead letters for good")
 def discard(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.discard")
-    return vars(dead_letter_steering.act(actor, "discard", body.names(), body.reason, body.confirm))
+    return vars(dead_letter_steering.act(actor, "discard", body.names(actor), body.reason, body.confirm))
 
 
 @router.post(
@@ -128,4 +133,5 @@ def discard(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
 def fix(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.fix")
     name = Name(queue, node, dead_id, body.digest)
-    return dead_letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now()).document()
+    mended = dead_letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now())
+    return replace(mended, sealed=not dead_letters.may_open(actor, queue)).document()

@@ -28,14 +28,16 @@ class UnreadableBytes(ApiAnswer):
 
 
 class LetterRow(ApiAnswer):
-    """A dead letter with its events."""
+    """A dead letter, with its events for who may peek into its queue."""
 
     name: str = Field(description="What an action takes.")
     queue: str
     node: str
     id: str
     at: datetime
-    events: list[LetterEvent] = Field(description="None when they can't be read.")
+    events: list[LetterEvent] = Field(description="None when they can't be read, or it is sealed.")
+    event_count: Events
+    sealed: bool = Field(description="Whether what is in it is left out: you may not peek into its queue.")
     unreadable: UnreadableBytes | None
     error: str
     tries: int

@@ -31,7 +31,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """200 when every needed part is there, else 503; each part with its age. What a part says (errors,
     addresses, counts) is for those who may see the plant.
     """
-    parts = readiness.parts(timezone.now())
+    parts = readiness.SHARED.parts(timezone.now())
     ready = all(part.ok for part in parts.values())
     known = parts["database"].ok and _may_look(request)
     document = {"ready": ready, "parts": {name: part.document(known) for name, part in parts.items()}}

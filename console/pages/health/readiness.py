@@ -1,6 +1,8 @@
 """Whether the plant is ready: each part with its age, and whether it is needed."""
 
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,6 +25,7 @@ PIPELINE_SECONDS = 15.0
 ALERTER_SECONDS = 30.0
 BEAT_INTERVALS = 6  # ticks that may be missing before the clock counts as stopped
 ROLES = ("control", "jobs")
+RETAINED_SECONDS = 1.0  # anybody may ask, and each answer takes queries
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,28 @@ class ReadinessPart:
         age = None if self.age_seconds is None else round(self.age_seconds, 1)
         document = {"ok": self.ok, "age_seconds": age}
         return {**document, "message": self.message} if in_words else document
+
+
+class SharedReadiness:
+    """What `find` says, asked for once in RETAINED_SECONDS however many ask: the others wait for it."""
+
+    def __init__(
+        self,
+        find: Callable[[datetime], dict[str, ReadinessPart]],
+        clock: Callable[[], float] = time.monotonic,
+        retained_seconds: float | None = None,
+    ) -> None:
+        self._find, self._clock, self._retained_seconds = find, clock, retained_seconds
+        self._lock = threading.Lock()
+        self._found: tuple[float, dict[str, ReadinessPart]] | None = None
+
+    def parts(self, now: datetime) -> dict[str, ReadinessPart]:
+        """Every part, as it was within the last RETAINED_SECONDS."""
+        with self._lock:
+            retained_seconds = RETAINED_SECONDS if self._retained_seconds is None else self._retained_seconds
+            if self._found is None or self._clock() - self._found[0] >= retained_seconds:
+                self._found = (self._clock(), self._find(now))
+            return self._found[1]
 
 
 def parts(now: datetime) -> dict[str, ReadinessPart]:
@@ -131,3 +156,6 @@ def _aged(age_seconds: float, limit_seconds: float, does: str) -> ReadinessPart:
     return ReadinessPart(
         False, age_seconds, f"last heard {age_seconds:.0f} s ago, limit {limit_seconds:.0f} s"
     )
+
+
+SHARED = SharedReadiness(parts)  # one a process

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.forms import PasswordChangeForm
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -18,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import identity_provider, sessions, tokens
 from console.accounts.access import Actor, actor_of, requires, user_of
+from console.accounts.password_form import OwnPasswordForm
 from console.audit import audit_log
 from console.input.form_values import number_of
 from console.models import ApiToken, UserSession
@@ -42,7 +42,7 @@ class AccountPage(ConsolePage):
 
     TEMPLATE, NAME = "people/settings.html", "settings"
 
-    form: PasswordChangeForm
+    form: OwnPasswordForm
     has_password: bool  # not where a provider keeps it
     token_errors: Errors
     submitted: Submitted  # of a token that was refused
@@ -65,7 +65,7 @@ def settings(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and identity_provider.is_of(request.user):
         return settings_page(request, {"password": ["is kept at your provider; change it there."]})
     user = user_of(request)
-    form = PasswordChangeForm(user, request.POST or None)
+    form = OwnPasswordForm(request, request.POST or None)
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             form.save()
@@ -126,8 +126,8 @@ def settings_page(
     return _settings_page(request, _password_form(request), errors, status=422 if errors else 200)
 
 
-def _password_form(request: HttpRequest) -> PasswordChangeForm:
-    return PasswordChangeForm(user_of(request))
+def _password_form(request: HttpRequest) -> OwnPasswordForm:
+    return OwnPasswordForm(request)
 
 
 def _queues_of(actor: Actor) -> list[str]:
@@ -138,7 +138,7 @@ def _queues_of(actor: Actor) -> list[str]:
 
 def _settings_page(
     request: HttpRequest,
-    form: PasswordChangeForm,
+    form: OwnPasswordForm,
     token_errors: Errors | None = None,
     new_token: TokenShownOnce | None = None,
     status: int = 200,

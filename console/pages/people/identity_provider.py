@@ -118,7 +118,8 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
         request, following = self.request, self.request.session.get("oidc_login_next") or reverse("overview")
         asked_at = request.session.pop(CONFIRMING, None)
         if asked_at is None or not request.user.is_authenticated:
-            login.enter(request, self.user, identity_provider.BACKEND, "OpenID Connect")
+            proved_at = identity_provider.proved_at(request, time.time())
+            login.enter(request, self.user, identity_provider.BACKEND, "OpenID Connect", proved_at)
             return redirect(following)
         # It must be the same person, and the provider must really have asked.
         told = request.session.get(identity_provider.AUTHENTICATED_AT)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib.auth import authenticate, logout
+from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
@@ -20,6 +20,7 @@ from console.accounts.access import Actor, actor_of, user_of
 from console.audit import audit_log
 from console.web.template_context import TemplateContext, render_context
 
+LATE_OR_WRONG = "The code was wrong, or came too soon."
 WRONG_CODE = "The code does not match. Wait for the app's next one, then try again."
 
 
@@ -106,9 +107,7 @@ def code(request: HttpRequest) -> HttpResponse:
         return redirect(following)
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(name=user.get_username(), role=None, address=address, request_id=request_id)
-    audit_log.record(
-        actor, "login.failed", user.get_username(), reason="The code was wrong, or came too soon."
-    )
+    audit_log.record(actor, "login.failed", user.get_username(), reason=LATE_OR_WRONG)
     return render_context(request, LoginCodePage(next=following, error=WRONG_CODE), 422)
 
 
@@ -146,6 +145,9 @@ def confirm(request: HttpRequest) -> HttpResponse:
         if _is_proved(request, way):
             login.confirm(request, way)
             return redirect(following)
+        if way == "code":  # a password's failure is noted where it is counted
+            actor = actor_of(request)
+            audit_log.record(actor, "login.failed", actor.name, reason=LATE_OR_WRONG)
         error = WRONG_CODE if way == "code" else "The password does not match."
         return render_context(request, ConfirmPage(next=following, proof=way, error=error), 422)
     page = ConfirmPage(next=following, proof=way, provider=identity_provider.name())
@@ -161,5 +163,4 @@ def _way_to_confirm(request: HttpRequest) -> str:
 def _is_proved(request: HttpRequest, way: str) -> bool:
     if way == "code":
         return second_factor.is_right(user_of(request), request.POST.get("code", ""), timezone.now())
-    password = request.POST.get("password", "")
-    return authenticate(request, username=request.user.get_username(), password=password) == request.user
+    return login.is_own_password(request, request.POST.get("password", ""))

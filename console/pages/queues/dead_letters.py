@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, admit, requires
+from console.accounts.access import actor_of, admit, demand, requires
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
 from console.actions.dead_letters import ErrorGroup, FoundLetters, Letter, LetterFilter, Name
@@ -90,7 +90,8 @@ def letters_page(
     # A form that was refused is shown over the filter it was made from.
     asked = _asked(submitted) if submitted else request.GET
     wanted, wrong = chosen_or_refused(filter_of, asked)
-    found = dead_letters.search(wanted) if wanted is not None else FoundLetters([], [], False)
+    none, actor = FoundLetters([], [], False), actor_of(request)
+    found = dead_letters.search(wanted, actor) if wanted is not None else none
     page_obj = Paginator(found.letters, PAGE_ROWS).get_page(asked.get("page"))
     query = asked.copy()
     query.pop("page", None)
@@ -143,7 +144,7 @@ def letter_page(
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
     get_object_or_404(Queue, name=queue)
-    found, unreachable = _found(queue, node, dead_id)
+    found, unreachable = _found(request, queue, node, dead_id)
     row = _row(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), found)
     event = found.events[row] if found and found.events else None
     page = DeadLetterPage(
@@ -162,16 +163,17 @@ def letter_page(
 
 
 @require_safe
-@requires("plant.view")
+@requires("queue.peek")
 def stored(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """The letter's bytes as a file, also when they can't be read; the letter's page when it is gone."""
-    found, _ = _found(queue, node, dead_id)
+    demand(actor_of(request), "queue.peek", [queue])
+    found, _ = _found(request, queue, node, dead_id)
     return dead_letters.download(found) if found else letter_page(request, queue, node, dead_id)
 
 
-def _found(queue: str, node: str, dead_id: str) -> tuple[Letter | None, bool]:
+def _found(request: HttpRequest, queue: str, node: str, dead_id: str) -> tuple[Letter | None, bool]:
     try:
-        return dead_letters.find(queue, node, dead_id), False
+        return dead_letters.opened(actor_of(request), queue, node, dead_id), False
     except BadInput:
         return None, False
     except NodeUnavailable:
@@ -208,6 +210,7 @@ def act(request: HttpRequest) -> Done:
     admit(actor, f"dead_letters.{wanted}")
     if posted.get("all"):
         names = dead_letter_steering.all_matching(
+            actor,
             filter_of(posted),
             time_of(posted.get("through", ""), "through"),
             posted.get("digest", ""),

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from console.accounts.access import actor_of, requires
+from console.accounts.access import ConfirmationNeeded, actor_of, requires
 from console.actions.queues import definitions as queue_definitions
 from console.actions.queues.definitions import FIELDS
 from console.connections.control_server import control
@@ -124,7 +124,9 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     """Posted: the form. Answers what it would change, {"sentence", "rows"}, and changes nothing."""
     queue = get_object_or_404(Queue, name=name)
     try:
-        found = queue_definitions.difference(queue, fields_of(request.POST))
+        found = queue_definitions.preview(actor_of(request), queue, fields_of(request.POST))
+    except ConfirmationNeeded as needed:
+        return JsonResponse({"sentence": str(needed), "rows": []})
     except BadInput as error:
         return JsonResponse(
             {"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []}

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import requires
+from console.accounts.access import actor_of, requires
 from console.actions import dead_letters
 from console.actions.dead_letters import Letter
 from console.pages.frame.frame import seen_of
@@ -80,7 +80,7 @@ def queue_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     found = get_object_or_404(Queue, name=name)
-    letters = dead_letters.newest(found, LETTERS)
+    letters = dead_letters.newest(found, LETTERS, actor_of(request))
     page = QueuePage(
         name=name,
         queue=found,

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of
 from console.actions.timeline import shared_links
 from console.connections.control_server import control
+from console.display import for_strangers
 from console.display.plant_picture import PlantCard, png
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
@@ -49,7 +50,9 @@ PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-r
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLinkPage(TemplateContext):
-    """What a link shows: of people and addresses nothing. picture: the whole address of the picture."""
+    """What a link shows: of people, addresses and errors nothing. worst: what is unwell, "" for nothing.
+    picture: the whole address of the picture.
+    """
 
     TEMPLATE = "records/shared_link.html"
 
@@ -57,7 +60,7 @@ class SharedLinkPage(TemplateContext):
     expires_at: datetime
     plant: str
     state: str
-    sentence: str
+    worst: str
     totals: PlantTotals
     nodes: dict[str, NodeStatus]
     queues: dict[str, QueueStatus]
@@ -85,7 +88,7 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
         expires_at=link.expires_at,
         plant=snapshot.plant,
         state=snapshot.health.state,
-        sentence=snapshot.health.sentence,
+        worst=for_strangers.worst(snapshot),
         totals=snapshot.totals,
         nodes=snapshot.nodes,
         queues=snapshot.queues,
@@ -121,7 +124,7 @@ def _drawn(data: Path, asked: datetime) -> bytes | None:
         title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
         severity=snapshot.health.severity,
         state=WORDS[snapshot.health.severity],
-        sentence=snapshot.health.sentence,
+        sentence=for_strangers.worst(snapshot),
         tiles=(
             ("Events in", f"{formatted(totals.in_per_second, 'rate')} /s"),
             ("Events out", f"{formatted(totals.out_per_second, 'rate')} /s"),

@@ -53,6 +53,7 @@ class TimelinePage(FormPage):
     steps: Mapping[str, Window]  # where the buttons lead
     resume_minutes: int  # the live range nearest in length
     marks: QuerySet[Mark]
+    may_share: bool
     links: Sequence[tuple[SharedLink, str]]  # open ones, with their addresses; for who may share alone
 
 
@@ -95,6 +96,7 @@ def timeline_page(
         steps=_steps(window, now),
         resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
         marks=marks.between(window.since, window.until),
+        may_share=shared_links.may_share(actor_of(request)),
         links=_links(request, now),
         errors=wrong,
         submitted=submitted or {},
@@ -103,7 +105,7 @@ def timeline_page(
 
 
 def _links(request: HttpRequest, now: datetime) -> list[tuple[SharedLink, str]]:
-    if not actor_of(request).may("link.make"):
+    if not shared_links.may_share(actor_of(request)):
         return []
     return [
         (link, request.build_absolute_uri(shared_links.address_of(link)))

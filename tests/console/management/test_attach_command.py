@@ -75,7 +75,8 @@ def test_it_says_what_stands_there_and_adds_nothing(capsys, asked):
     status, answer = attach(capsys, "broker", "redis://broker.example", "--option", "queue=mail")
     assert (status, answer["sentences"], answer["registered"]) == (0, SENTENCES, False)
     assert (answer["name"], asked[0].options) == ("broker-broker", {"queue": "mail"})
-    assert not RegisteredPlant.objects.exists() and not AuditEntry.objects.exists()
+    assert not RegisteredPlant.objects.exists()
+    assert AuditEntry.objects.get().action == "plant.inspect"  # a request went out
 
 
 def test_with_register_it_is_added_under_a_name_and_audited(capsys, monkeypatch):
@@ -87,7 +88,7 @@ def test_with_register_it_is_added_under_a_name_and_audited(capsys, monkeypatch)
     assert (status, answer["registered"]) == (0, True)
     row = RegisteredPlant.objects.get()
     assert (row.name, row.kind, row.secret_environment) == ("shop", "broker", "WEIR_SECRET_BROKER")
-    assert AuditEntry.objects.get().action == "plant.register"
+    assert AuditEntry.objects.get(action="plant.register").target == "shop"
     assert "pa55word" not in json.dumps(answer)
 
 

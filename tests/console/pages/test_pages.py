@@ -183,8 +183,8 @@ def test_an_entry_is_exported_and_replayed(viewer, stored_snapshot, loop):
     assert context["replay"].decision is not None
 
 
-def test_a_queues_page_shows_the_dead_letters_of_all_nodes(viewer, poisoned, stored_snapshot):
-    letters = viewer.get("/queues/alert/").context["dead_letters"]
+def test_a_queues_page_shows_the_dead_letters_of_all_nodes(browsers, poisoned, stored_snapshot):
+    letters = browsers["operator"].get("/queues/alert/").context["dead_letters"]
     assert sorted((letter.name.node, letter.events[0]["id"]) for letter in letters) == [
         ("n1", "e-n1"),
         ("n2", "e-n2"),

@@ -165,10 +165,11 @@ async def test_a_request_whose_body_is_on_its_way_takes_no_place():
     assert (await slow).status == 200
 
 
-async def test_how_the_console_is_can_always_be_asked():
+async def test_how_the_console_is_can_be_asked_while_pages_overload_it():
     answers = Answers()
-    tasks = await begun(Admission(answers, FEW, at_once=1), *[PEOPLE] * 3, "/healthz", "/readyz", "/metrics")
-    assert answers.working == [PEOPLE, "/healthz", "/readyz", "/metrics"]
+    admission = Admission(answers, LINES, at_once=1)
+    tasks = await begun(admission, *[PEOPLE] * 3, "/healthz", "/readyz", "/metrics", "/static/weir.css")
+    assert answers.working == [PEOPLE, "/healthz", "/readyz", "/metrics", "/static/weir.css"]
     answers.go.set()
     await asyncio.gather(*tasks)
 
@@ -182,6 +183,11 @@ async def test_how_the_console_is_can_always_be_asked():
         ("POST", "/control/here/v1/hold", "programs"),
         ("POST", EVENTS, "events"),
         ("GET", EVENTS, "programs"),
+        ("GET", "/static/weir.css", "files"),
+        ("GET", "/readyz", "watched"),
+        ("GET", "/metrics", "watched"),
+        ("GET", "/healthz", "alive"),
+        ("POST", "/mcp", "programs"),
     ],
 )
 def test_a_request_waits_in_the_line_of_its_address(method, path, line):

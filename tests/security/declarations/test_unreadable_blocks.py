@@ -148,17 +148,17 @@ def letter(poisoned, snapshot, control):
 @pytest.mark.parametrize("case", LETTERS)
 def test_an_unreadable_letter_is_shown_downloaded_and_discarded(case, letter, browsers):
     dead_id = letter(LETTERS[case])
-    viewer, operator = browsers["viewer"], browsers["operator"]
+    operator = browsers["operator"]
     for path in ("/dead-letters/", "/dead-letters/?type=a", "/queues/alert/", "/api/v1/dead-letters"):
-        assert viewer.get(path).status_code == 200, path
-    page = viewer.get(f"/dead-letters/alert/n1/{dead_id}/")
+        assert operator.get(path).status_code == 200, path
+    page = operator.get(f"/dead-letters/alert/n1/{dead_id}/")
     assert (page.status_code, "can't be read as events" in page.content.decode()) == (200, True)
-    found = viewer.get(f"/api/v1/dead-letters/alert/n1/{dead_id}").json()
+    found = operator.get(f"/api/v1/dead-letters/alert/n1/{dead_id}").json()
     stored = LETTERS[case].get("e", b"")
     stored = stored.encode() if isinstance(stored, str) else stored
     assert found["unreadable"]["bytes"] == len(stored)
     for path in (f"/dead-letters/alert/n1/{dead_id}/bytes", f"/api/v1/dead-letters/alert/n1/{dead_id}/bytes"):
-        answer = viewer.get(path)
+        answer = operator.get(path)
         assert (answer.status_code, answer.content) == (200, stored)
         assert answer["Content-Disposition"].startswith("attachment")
     act = functools.partial(operator.post, content_type="application/json")
@@ -166,14 +166,14 @@ def test_an_unreadable_letter_is_shown_downloaded_and_discarded(case, letter, br
     assert act(f"/api/v1/dead-letters/alert/n1/{dead_id}/fix", fix).status_code == 422
     body = {"letters": [found["name"]], "reason": "a test", "confirm": "alert"}
     assert act("/api/v1/dead-letters/discard", body).json()["letters"] == 1
-    assert viewer.get(f"/api/v1/dead-letters/alert/n1/{dead_id}").status_code == 404
+    assert operator.get(f"/api/v1/dead-letters/alert/n1/{dead_id}").status_code == 404
 
 
 @pytest.mark.django_db
 def test_a_letter_of_an_id_in_no_calendar_is_shown(letter, browsers):
     dead_id = letter({"e": b"x"}, "18446744073709551615-5")
-    assert browsers["viewer"].get("/dead-letters/").status_code == 200
-    assert browsers["viewer"].get(f"/dead-letters/alert/n1/{dead_id}/").status_code == 200
+    assert browsers["operator"].get("/dead-letters/").status_code == 200
+    assert browsers["operator"].get(f"/dead-letters/alert/n1/{dead_id}/").status_code == 200
 
 
 @pytest.mark.django_db
@@ -183,7 +183,7 @@ def test_what_a_worker_could_not_read_is_downloaded_as_it_was(poisoned, browsers
     work(segment, tmp_path)
     dead_id = DeadLetters(segment).read()[-1].dead_id
     assert find("alert", "n1", dead_id).unreadable
-    answer = browsers["viewer"].get(f"/dead-letters/alert/n1/{dead_id}/bytes")
+    answer = browsers["operator"].get(f"/dead-letters/alert/n1/{dead_id}/bytes")
     assert answer.content == b"\xff\x00garbage"
 
 
@@ -192,7 +192,7 @@ def test_what_a_worker_could_not_read_is_downloaded_as_it_was(poisoned, browsers
 @pytest.mark.parametrize("case", LETTERS)
 def test_requeueing_an_unreadable_letter_answers_and_loses_nothing(case, letter, browsers, poisoned):
     dead_id = letter(LETTERS[case])
-    name = browsers["viewer"].get(f"/api/v1/dead-letters/alert/n1/{dead_id}").json()["name"]
+    name = browsers["operator"].get(f"/api/v1/dead-letters/alert/n1/{dead_id}").json()["name"]
     body = {"letters": [name], "reason": "a test"}
     answer = browsers["operator"].post("/api/v1/dead-letters/requeue", body, content_type="application/json")
     assert answer.json()["letters"] == 1

@@ -1,5 +1,6 @@
 """Login by OpenID Connect, end to end against a provider served on this machine."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,6 +14,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.test import Client
 
 from console.accounts import identity_provider, identity_settings
+from console.accounts.access import CONFIRMED_AT, CONFIRMED_SECONDS
 from console.models import AuditEntry, Identity
 
 pytestmark = [
@@ -167,6 +169,23 @@ def test_a_confirmation_takes_the_same_person_and_a_fresh_proof(configured, cont
     assert log_in(browser, "s-9", "/oidc/begin/?confirm&next=/settings/").url == "/settings/"
     known(configured, "s-10", preferred_username="pat", groups=["admins"], auth_time=4_000_000_000)
     assert log_in(browser, "s-10", "/oidc/begin/?confirm&next=/settings/").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "is_proof"), [(None, False), (3_600, False), (CONFIRMED_SECONDS - 60, True), (-600, True)]
+)
+def test_a_login_without_a_question_is_no_proof(seconds_ago, is_proof, configured, control, people):
+    """The provider's own session lets in whoever sits at the browser; acts of consequence take a person."""
+    asked_at = None if seconds_ago is None else int(time.time() - seconds_ago)
+    known(configured, "s-12", preferred_username="kay", groups=["admins"], auth_time=asked_at)
+    browser = Client()
+    for _ in range(2):  # also over a session that is there
+        log_in(browser, "s-12")
+    body = {"username": "mallory", "role": "administrator", "reason": "a test"}
+    answer = browser.post("/api/v1/users", body, content_type="application/json")
+    assert answer.status_code == (201 if is_proof else 403), answer.content
+    assert ("/confirm/" in answer.content.decode()) is not is_proof
+    assert browser.session[CONFIRMED_AT] <= time.time()
 
 
 def test_a_logout_says_that_the_provider_still_knows_them(configured, control):

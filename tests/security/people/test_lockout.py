@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 from axes.models import AccessAttempt, AccessLog
+from django.contrib.auth.models import User
 from django.db.models import F
 from django.test import Client
 
-from console.accounts import lockout, token_failures
-from console.models import AuditEntry
+from console.accounts import lockout, second_factor, token_failures
+from console.models import AuditEntry, SecondFactor
 from tests.console.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -87,3 +88,40 @@ def test_logins_are_noted_for_as_long_as_they_count_and_no_longer(people, contro
     AccessLog.objects.update(attempt_time=F("attempt_time") - lockout.KNOWN_FOR - timedelta(days=1))
     assert log_in("viewer", PASSWORD, ELSEWHERE) == 302
     assert list(AccessLog.objects.values_list("ip_address", flat=True)) == [ELSEWHERE]
+
+
+def test_the_form_of_another_password_is_no_way_to_guess_the_old_one(people, stored_snapshot):
+    """As at a login: counted, audited, and in a lockout none is right."""
+    browser = Client(REMOTE_ADDR=HERE)
+    browser.force_login(people["viewer"])
+    new = "another long pass phrase"
+
+    def change(old: str) -> int:
+        posted = {"old_password": old, "new_password1": new, "new_password2": new}
+        return browser.post("/settings/", posted).status_code
+
+    tried = [change(f"guess {number}") for number in range(lockout.AT_ADDRESS)]
+    assert tried == [422] * (lockout.AT_ADDRESS - 1) + [429]
+    assert change(PASSWORD) == 429 and log_in("viewer", PASSWORD) == 429
+    assert not User.objects.get(username="viewer").check_password(new)
+    noted = AuditEntry.objects.filter(actor="viewer")
+    assert noted.filter(action="login.failed").count() == lockout.AT_ADDRESS
+    assert noted.filter(action="login.locked").exists()
+
+
+def test_who_knows_the_old_password_changes_it(people, stored_snapshot):
+    browser = Client(REMOTE_ADDR=HERE)
+    browser.force_login(people["viewer"])
+    new = "another long pass phrase"
+    posted = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+    assert browser.post("/settings/", posted).status_code == 302
+    assert browser.get("/settings/").status_code == 200 and log_in("viewer", new) == 302
+
+
+def test_a_wrong_code_at_the_confirmation_is_audited(people, browsers, stored_snapshot):
+    second_factor.begin(people["viewer"])
+    factor = SecondFactor.objects.get(user=people["viewer"])
+    factor.confirmed = True
+    factor.save()
+    assert browsers["viewer"].post("/confirm/", {"code": "000000"}).status_code == 422
+    assert AuditEntry.objects.get(action="login.failed").actor == "viewer"

@@ -75,7 +75,7 @@ def test_who_is_limited_neither_ends_nor_extends_anothers_override(loops, people
     assert AuditEntry.objects.filter(action__startswith="override").count() == 0
 
 
-def plan_of(*queues: str, empties: str = "") -> Plan:
+def plan_of(*queues: str, empties: str = "", undoes: Plan | None = None) -> Plan:
     return Plan.objects.create(
         kind="hand",
         title="t",
@@ -85,13 +85,19 @@ def plan_of(*queues: str, empties: str = "") -> Plan:
         base_revision=1,
         hash="0" * 64,
         empties=empties,
+        undoes=undoes,
         expires_at=timezone.now() + timedelta(minutes=5),
     )
 
 
 def test_only_plans_that_move_their_queues_alone_are_theirs(loops, people):
     actor, now = actor_of_user(people["operator"]), timezone.now()
-    for other in (plan_of("process"), plan_of("alert", "process"), plan_of("alert", empties="n1")):
+    drain = plan_of("alert", empties="n1")
+    # Which puts the node to use again, for every queue.
+    roll_back = plan_of("alert", undoes=drain)
+    for other in (plan_of("process"), plan_of("alert", "process"), drain, roll_back):
+        with pytest.raises(PermissionDenied):
+            plans.approve(actor, other, other.hash, "a test", None, now)
         for act in (plans.reject, plans.stop):
             with pytest.raises(PermissionDenied):
                 act(actor, other, "a test", now)

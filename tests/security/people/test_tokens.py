@@ -101,6 +101,33 @@ def test_a_child_makes_no_token(people, control):
     assert minted(child, name="grandchild").status_code == 403
 
 
+@pytest.mark.parametrize("actions", [["token.mint"], ["token.mint", "user.manage"]])
+def test_a_token_that_only_makes_tokens_makes_none_that_may_more(actions, people, control):
+    secret = made(people["administrator"], "parent", "administrator", actions=actions)
+    answer = minted(secret, role="administrator")
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["actions"])
+    assert not ApiToken.objects.filter(name="child").exists()
+
+
+@pytest.mark.parametrize(
+    ("of_parent", "own", "may", "may_not"),
+    [
+        (["token.mint"], [], [], ["plant.view", "settings.change", "token.mint"]),
+        (["override"], [], ["override.set"], ["plant.view"]),
+        (["override.end"], ["override"], ["override.end"], ["override.set"]),
+        (["override"], ["override.end"], ["override.end"], ["override.set"]),
+        (["user.manage"], ["user.manage"], [], ["user.manage"]),
+        ([], ["override"], ["override.set"], ["plant.view"]),
+    ],
+)
+def test_a_child_made_before_has_no_more_than_its_parent_now(of_parent, own, may, may_not, people):
+    owner, until = people["administrator"], timezone.now() + timedelta(days=1)
+    parent = create_token(owner, "parent", "administrator", until, actions=of_parent)[0]
+    child = create_token(owner, "child", "administrator", until, actions=own, parent=parent)[1]
+    actor = actor_of_token(child, timezone.now())
+    assert [each for each in (*may, *may_not) if actor.may(each)] == may
+
+
 @pytest.mark.parametrize("end", ["revoked", "expired", "deleted"])
 def test_a_child_dies_with_its_parent(end, people, control):
     now = timezone.now()

@@ -88,9 +88,10 @@ def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
     url, variable = settings.get("url"), settings.get("secret_environment") or ""
     if isinstance(url, str) and len(url) > LONGEST_URL:
         raise BadInput("url", f"takes at most {LONGEST_URL} characters.")
-    egress.check_url(url)
+    host = egress.check_url(url).host
     if variable:
         egress.check_secret_name(str(variable), "secret_environment")
+        egress.check_secret_host(str(variable), host)
     return {"url": url, "secret_environment": variable}
 
 

@@ -2,14 +2,16 @@
 
 Options: `url` (`sqlite:///path` or `postgresql://…`; default: `handled.sqlite3` in the data folder),
 `url_environment` (the name of a variable that holds the URL, for one with a password), `table` (default
-`handled`). The table is created when missing. A worker's blocks go in with one transaction, `INSERT … ON
-CONFLICT (queue, id) DO NOTHING`: the rows inserted are the effects, the others the duplicates.
+`handled`). From pages and the API `url` takes less (`workers.consumer.handlers.sql_address`). The table is
+created when missing. A worker's blocks go in with one transaction, `INSERT … ON CONFLICT (queue, id) DO
+NOTHING`: the rows inserted are the effects, the others the duplicates.
 """
 
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +19,7 @@ import psycopg
 
 from queues import environment as variables
 from queues.errors import BadInput
+from workers.consumer.handlers import sql_address
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
@@ -85,8 +88,8 @@ class PostgresStore:
     `time` is timestamptz. A lost connection is opened again at the next call.
     """
 
-    def __init__(self, url: str, table: str) -> None:
-        self._url, self._table = url, table
+    def __init__(self, table: str, connect: Callable[[], psycopg.Connection]) -> None:
+        self._table, self._connect = table, connect
         self._connection: psycopg.Connection | None = None
 
     def insert(self, queue: str, columns: list[list[Any]]) -> int:
@@ -109,7 +112,7 @@ class PostgresStore:
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=10)
+            self._connection = self._connect()
             self._create(self._connection)
         return self._connection
 
@@ -124,15 +127,21 @@ class PostgresStore:
             )
 
 
-def store_at(url: str, table: str) -> Store:
-    """The store of a URL. Raises BadInput for a scheme that is not spoken here."""
+def store_at(url: str, table: str, *, is_hosts_own: bool = False) -> Store:
+    """The store of a URL; is_hosts_own: of the environment, so that it is neither judged nor quoted. Raises
+    BadInput for a scheme that is not spoken here.
+    """
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest.startswith("/"):
         return SqliteStore(Path(rest[1:]), table)
     if scheme in ("postgresql", "postgres"):
-        return PostgresStore(url, table)
-    message = f"takes sqlite:///path or postgresql://…, not a URL that begins with {scheme[:20]!r}."
-    raise BadInput("handler_options.url", message)
+        return PostgresStore(
+            table, partial(sql_address.open_own if is_hosts_own else sql_address.connect, url)
+        )
+    message = "takes sqlite:///path or postgresql://…"
+    if is_hosts_own:
+        raise BadInput("handler_options.url_environment", f"names a variable that {message}.")
+    raise BadInput("handler_options.url", f"{message}, not a URL that begins with {scheme[:20]!r}.")
 
 
 class Sql:
@@ -146,9 +155,9 @@ class Sql:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
             raise BadInput("handler_options.table", f"takes lower-case letters, digits and _, not {table!r}.")
         url = options.text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
-        url = self._from_environment(options.text("url_environment", ""), environment) or url
+        own = self._from_environment(options.text("url_environment", ""), environment)
         options.finish()
-        self._store = store_at(url, table)
+        self._store = store_at(own or url, table, is_hosts_own=bool(own))
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         columns: list[list[Any]] = [[] for _ in range(1 + len(COLUMNS))]

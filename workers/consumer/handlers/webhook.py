@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import orjson
@@ -82,7 +83,7 @@ class Webhook:
         self.url = self._checked_url(options.text("url"))
         timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
         headers = options.texts("headers")
-        self._secret = self._read_secret(options.text("secret_environment", ""), environment)
+        self._secret = self._read_secret(options.text("secret_environment", ""), self.url, environment)
         options.finish()
         self._client = egress.client(
             timeout_seconds,
@@ -147,9 +148,11 @@ class Webhook:
         return url
 
     @staticmethod
-    def _read_secret(name: str, environment: Mapping[str, str]) -> bytes:
+    def _read_secret(name: str, url: str, environment: Mapping[str, str]) -> bytes:
         if name:
-            egress.check_secret_name(name, "handler_options.secret_environment")
+            field = "handler_options.secret_environment"
+            egress.check_secret_name(name, field)
+            egress.check_secret_host(name, urlsplit(url).hostname, field, environment)
         secret = variables.secret_named(name, environment)
         if name and not secret:
             message = (

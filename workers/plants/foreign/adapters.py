@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -66,10 +67,18 @@ def address_of(
     if row.secret_environment:
         egress.check_secret_name(row.secret_environment, "secret_environment")
     check_url(row.url, kind)
+    _check_secret_host(row, kind, environment)
     secret = variables.secret_named(row.secret_environment, environment)
     if row.secret_environment and not secret:
         raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
-    return PlantAddress(name=row.name, url=row.url, options=row.options, secret=secret, transport=transport)
+    return PlantAddress(
+        name=row.name,
+        url=row.url,
+        options=row.options,
+        secret=secret,
+        secret_name=row.secret_environment,
+        transport=transport,
+    )
 
 
 def adapter_of(
@@ -91,6 +100,7 @@ def check(row: RegisteredPlant) -> None:
     check_url(row.url, kind)
     if row.secret_environment:
         egress.check_secret_name(row.secret_environment, "secret_environment")
+        _check_secret_host(row, kind)
     _check_options(kind, row.options)
     if kind.check is not None:
         kind.check(PlantAddress(name=row.name, url=row.url, options=row.options))
@@ -111,6 +121,13 @@ def check_url(url: str, kind: AdapterKind | None = None) -> None:
     )
     if checked.query:
         raise BadInput("url", "takes an address without password and query; name the token's variable.")
+
+
+def _check_secret_host(
+    row: RegisteredPlant, kind: AdapterKind, environment: Mapping[str, str] = variables.PROCESS
+) -> None:
+    if kind.schemes:  # a declared plant names its servers and their secrets itself
+        egress.check_secret_host(row.secret_environment, urlsplit(row.url).hostname, environment=environment)
 
 
 def _check_options(kind: AdapterKind, options: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -12,6 +13,7 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection, ProofStatus, SensorStatus
+from workers.host import egress
 from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import Elastic, PlantSilent
 from workers.plants.reached import USUAL, Patience
@@ -47,13 +49,15 @@ class PlantOption:
 @dataclass(frozen=True, kw_only=True)
 class PlantAddress:
     """How a plant is reached, checked: what an adapter is made of. secret: the value that the environment
-    holds under the registered name, "" for none. transport: another than the egress policy's, for tests.
+    holds under the registered name, "" for none; secret_name: that name. transport: another than the egress
+    policy's, for tests.
     """
 
     name: str
     url: str
     options: Mapping[str, str] = field(default_factory=dict)
     secret: str = field(default="", repr=False)
+    secret_name: str = ""
     transport: httpx.BaseTransport | None = None
 
     def option(self, name: str, default: str = "") -> str:
@@ -61,7 +65,10 @@ class PlantAddress:
         return self.options.get(name) or default
 
     def client(self, user: str = "", url: str = "") -> PlantClient:
-        """An HTTP client of the plant; with `user`, the secret is its password (else a bearer token)."""
+        """An HTTP client of the plant; with `user`, the secret is its password (else a bearer token). Raises
+        BadInput where the secret may not be used.
+        """
+        egress.check_secret_host(self.secret_name, urlsplit(url or self.url).hostname)
         return PlantClient(self.name, url or self.url, self.secret, user=user, transport=self.transport)
 
 

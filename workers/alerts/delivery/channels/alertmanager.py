@@ -100,10 +100,11 @@ def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCES
     """A bearer's token, where the receiver names the variable that holds it."""
     name = receiver.settings.get("secret_environment")
     try:
-        egress.check_url(receiver.settings.get("url", ""))
+        host = egress.check_url(receiver.settings.get("url", "")).host
         if not name:
             return {}
         egress.check_secret_name(name, "secret_environment")
+        egress.check_secret_host(name, host, environment=environment)
     except BadInput as error:
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
     secret = variables.secret_named(name, environment)

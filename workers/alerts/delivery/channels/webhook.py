@@ -47,9 +47,10 @@ def setup_error(receiver: Receiver) -> str:
     """Why a receiver that was set before there were rules can't be used, "" when it can."""
     name, url = receiver.settings.get("secret_environment"), receiver.settings.get("url", "")
     try:
-        egress.check_url(url)
+        host = egress.check_url(url).host
         if name:
             egress.check_secret_name(name, "secret_environment")
+            egress.check_secret_host(name, host)
     except BadInput as error:
         return f"{error.field} {error.message} Change the receiver."
     return ""

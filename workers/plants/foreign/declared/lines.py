@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from queues import environment as variables
+from workers.host import egress
 from workers.plants.foreign.declared.login import Login
 from workers.plants.foreign.line import PlantClient
 
@@ -23,11 +24,14 @@ class Lines:
         self._open: dict[tuple[str, Login], PlantClient] = {}
 
     def to(self, url: str, login: Login) -> tuple[PlantClient, str]:
-        """(line, path with its query) of an address. Raises BadInput when the secret is not set."""
+        """(line, path with its query) of an address. Raises BadInput when the secret is not set, or
+        may not be used there.
+        """
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}"
         line = self._open.get((server, login))
         if line is None:
+            egress.check_secret_host(login.environment, parts.hostname, environment=self.environment)
             headers = login.headers(self.environment)
             name = f"{self._plant} ({parts.netloc})"
             line = PlantClient(name, server, headers=headers, transport=self._transport)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from queues.errors import BadInput
 from workers.host import egress
 from workers.plants.foreign.kafka.reading import (
     UNKNOWN,
@@ -283,13 +284,20 @@ _Topics = Mapping[str, tuple[str, int]]
 
 
 def client_settings(address: PlantAddress) -> dict[str, Any]:
-    """Of librdkafka. Raises PlantSilent for an address that leads where the egress policy does not go."""
+    """Of librdkafka. Raises PlantSilent for an address that leads where the egress policy does not go, or
+    where the secret may not be used.
+    """
     url = httpx.URL(address.url)
     tls, user = url.scheme == "kafkas", address.option("user")
     brokers = [
         (url.host, url.port or SCHEMES[url.scheme]),
         *map(broker_of, listed(address.option("brokers"))),
     ]
+    try:
+        for host, _ in brokers:
+            egress.check_secret_host(address.secret_name, host)
+    except BadInput as error:
+        raise PlantSilent(f"{address.name} can't be asked: {error.message}") from None
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(_reached(address.name, *each, tls=tls) for each in brokers),
         "client.id": "weir",

@@ -1,0 +1,25 @@
+"""The form by which somebody changes the own password."""
+
+from typing import Any
+
+from django.contrib.auth.forms import PasswordChangeForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from console.accounts.access import user_of
+from console.accounts.login import is_own_password
+
+
+class OwnPasswordForm(PasswordChangeForm):
+    """Django's, but the old password is proved as at a login: counted, locked out and audited."""
+
+    def __init__(self, request: HttpRequest, data: Any = None) -> None:
+        super().__init__(user_of(request), data)
+        self.request = request
+
+    def clean_old_password(self) -> str:
+        """The old password. Raises ValidationError for a wrong one, and in a lockout for any."""
+        typed: str = self.cleaned_data["old_password"]
+        if not is_own_password(self.request, typed):
+            raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
+        return typed

@@ -1,0 +1,205 @@
+"""Who defines queues and tasks sends workers where the host allows, and names code that it allows."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from console.embedded.seeding import seed
+from console.models import AuditEntry
+from queues import keys
+from queues.errors import BadInput
+from queues.models import Queue
+from workers.consumer.handlers import sql_address, typed
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.registry import build
+from workers.host.egress import AddressRefused, addresses_of
+from workers.models import Task
+
+pytestmark = pytest.mark.django_db
+REASON = {"reason": "a test of the attack"}
+HOSTILE = (
+    "postgresql://127.0.0.1/weir",
+    "postgresql://127.0.0.1:6379/x",
+    "postgresql://localhost/weir",
+    "postgresql://169.254.169.254:80/x",
+    "postgresql://[::1]/weir",
+    "postgresql://[::ffff:127.0.0.1]/weir",
+    "postgresql:///weir",
+    "postgresql:///weir?host=/var/run/postgresql",
+    "postgresql://db.example/weir?host=127.0.0.1",
+    "postgresql://db.example/weir?hostaddr=127.0.0.1",
+    "postgresql://db.example,127.0.0.1/weir",
+    "postgresql://%2Fvar%2Frun%2Fpostgresql/weir",
+    "postgresql://db.example@127.0.0.1/weir",
+    "postgresql://db.example:22/weir",
+    "postgresql://db.example:6379/weir",
+    "postgresql://weir:secret-word@db.example/weir",
+    "postgres://weir@host=127.0.0.1 dbname=x/weir",
+    "host=127.0.0.1 dbname=weir",
+    "service=other",
+    "sqlite:////tmp/weir-attack/handler.sqlite3",
+    "sqlite:////etc/passwd",
+    "sqlite:///handled.sqlite3",
+    "sqlite:///{data}/weir.sqlite3",
+    "sqlite:///{data}/archive/index.sqlite3",
+    "sqlite:///{data}/handled/../weir.sqlite3",
+    "sqlite:///{data}/handled/hook.pth",
+    "sqlite:///{data}/handled/link/x.sqlite3",
+    "mysql://db.example/weir",
+    "",
+    7,
+)
+GOOD = (
+    "postgresql://db.example/weir",
+    "postgresql://weir@db.example:5433/weir",
+    "postgres://weir@10.1.2.3/weir",
+    "sqlite:///{data}/handled.sqlite3",
+    "sqlite:///{data}/handled/orders.sqlite3",
+)
+
+
+@pytest.fixture(autouse=True)
+def plant(control: Any, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    settings.WEIR_DATA, settings.WEIR_EGRESS_ALLOW = tmp_path, ""
+    monkeypatch.delenv("WEIR_HANDLERS")
+    (tmp_path / "handled").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "handled" / "link").symlink_to(tmp_path / "elsewhere")
+    seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:1/1"})
+    return tmp_path
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of the host that nobody allowed: importing it is the attack."""
+    (tmp_path / "weir_trap.py").write_text("def handle(events): pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "weir_trap", raising=False)
+    return "weir_trap"
+
+
+def at(url: Any, data: Path) -> Any:
+    return url.replace("{data}", str(data)) if isinstance(url, str) else url
+
+
+def made(browser: Any, handler: str, options: Any) -> Any:
+    body = {"kind": "jobs", "handler": handler, "handler_options": options, **REASON}
+    return browser.post("/api/v1/queues/mail/create", body, content_type="application/json")
+
+
+def digest(browser: Any) -> str:
+    return browser.get("/api/v1/queues/alert/definition").json()["digest"]
+
+
+@pytest.mark.parametrize("url", HOSTILE)
+def test_no_typed_database_leads_into_the_host_or_keeps_a_password(url, plant):
+    with pytest.raises(BadInput) as caught:
+        typed.check("sql", {"url": at(url, plant)}, plant)
+    assert caught.value.field == "handler_options.url" and "secret-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", GOOD)
+def test_a_database_of_the_site_may_be_typed(url, plant):
+    typed.check("sql", {"url": at(url, plant)}, plant)
+    build("sql", {"url": at(url, plant)}, Place("alert", plant))
+
+
+def test_pages_and_api_refuse_it_note_it_and_make_nothing(browsers, control):
+    browser, url = browsers["administrator"], "postgresql://169.254.169.254:80/x"
+    before = control.get(keys.TOPOLOGY)
+    assert made(browser, "sql", {"url": url}).status_code == 422
+    options = {"handler_options": json.dumps({"url": url}), "digest": digest(browser), **REASON}
+    answer = browser.post("/queues/alert/change", options, headers={"accept": "application/json"})
+    assert answer.status_code == 422 and control.get(keys.TOPOLOGY) == before
+    noted = AuditEntry.objects.filter(action="refused.queue.define")
+    assert sorted(noted.values_list("target", flat=True)) == ["alert", "mail"]
+
+
+def rebound(host: str, port: int, ports: frozenset[int]) -> list[str]:
+    """A name that means this host by now."""
+    return addresses_of(host, port, lambda *said: ["127.0.0.1"], ports)
+
+
+def test_a_name_is_judged_again_when_a_worker_connects():
+    with pytest.raises(AddressRefused):
+        sql_address.connect("postgresql://db.example/weir", rebound)
+    with pytest.raises(psycopg.OperationalError) as caught:
+        sql_address.connect("postgresql://db.example:1025/weir", lambda *said, **more: ["127.0.0.1"])
+    assert "127.0.0.1" in str(caught.value)  # there, and not where the name leads by now
+
+
+def test_what_the_host_itself_has_set_is_not_judged(browsers, control, monkeypatch, plant):
+    """In its database or a variable; and the rest of such a queue can be changed."""
+    own = {"url": "postgresql://weir:word@127.0.0.1:1/weir"}
+    Queue.objects.filter(name="alert").update(handler="sql", handler_options=own)
+    browser = browsers["administrator"]
+    body = {"tries": 7, "digest": digest(browser), **REASON}
+    answer = browser.post("/api/v1/queues/alert/definition", body, content_type="application/json")
+    assert answer.status_code == 200, answer.content
+    build("sql", own, Place("alert", plant))
+    monkeypatch.setenv("WEIR_SECRET_DATABASE", own["url"])
+    assert made(browser, "sql", {"url_environment": "WEIR_SECRET_DATABASE"}).status_code == 201
+
+
+def test_a_refusal_quotes_no_secret_that_is_no_address(monkeypatch, plant):
+    monkeypatch.setenv("WEIR_SECRET_DESK", "hunter2-and-more")
+    with pytest.raises(BadInput) as caught:
+        build("sql", {"url_environment": "WEIR_SECRET_DESK"}, Place("alert", plant))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_no_page_imports_code_that_the_host_does_not_allow(browsers, trap):
+    browser = browsers["administrator"]
+    form = {"handler": f"python:{trap}.handle", "handler_options": "{}", **REASON}
+    said = browser.post("/queues/alert/definition/preview", form).json()["sentence"]
+    assert "WEIR_HANDLERS" in said
+    assert made(browser, f"python:{trap}.handle", {}).status_code == 422
+    change = {**form, "digest": digest(browser)}
+    assert browser.post("/queues/alert/change", change).status_code == 422
+    task = {"when": "interval", "interval": "10", "unit": "minutes", "parallel": "1", **REASON}
+    task |= {"name": "mine", "job": f"python:{trap}.handle"}
+    assert browser.post("/tasks/define", task).status_code == 422
+    assert trap not in sys.modules and not Task.objects.filter(name="mine").exists()
+    refused = AuditEntry.objects.filter(action__in=["refused.queue.define", "refused.task.define"])
+    assert {entry.target for entry in refused} == {"alert", "mail", "mine"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_made"),
+    [
+        ("weir_trap", True),
+        ("shop.orders, weir_trap.handle", True),
+        ("weir_tra", False),
+        ("weir_trap.handle.more", False),
+    ],
+)
+def test_the_host_allows_packages_modules_and_whole_paths(allowed, is_made, browsers, trap, monkeypatch):
+    monkeypatch.setenv("WEIR_HANDLERS", allowed)
+    answer = made(browsers["administrator"], f"python:{trap}.handle", {})
+    assert answer.status_code == (201 if is_made else 422), answer.content
+
+
+def test_a_preview_is_for_who_may_make_the_change_now(browsers, trap, monkeypatch):
+    """The proof of who it is comes before code is imported."""
+    monkeypatch.setenv("WEIR_HANDLERS", trap)
+    browser = browsers["administrator"]
+    session = browser.session
+    session["weir_confirmed_at"] = 0.0
+    session.save()
+    said = browser.post("/queues/alert/definition/preview", {"handler": f"python:{trap}.handle"}).json()
+    assert "/confirm/" in said["sentence"] and trap not in sys.modules
+
+
+def test_the_audit_keeps_of_options_no_secret_for_good(browsers):
+    options = {
+        "url": "https://desk.example/hook/secret-word",
+        "headers": {"Authorization": "secret-word"},
+        "timeout_seconds": 5,
+    }
+    assert made(browsers["administrator"], "webhook", options).status_code == 201
+    kept = AuditEntry.objects.get(action="queue.create").after["handler_options"]
+    assert kept == {"url": "https://desk.example/…", "headers": {"Authorization": "…"}, "timeout_seconds": 5}

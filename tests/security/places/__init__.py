@@ -1,0 +1,1 @@
+"""Attacks on the places that a process has for requests: taken for long, and by many."""

@@ -1,0 +1,176 @@
+"""Whoever reads an answer slowly, or asks too often from one address, shuts nobody else out."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from console.actions import exports
+from console.web.admission import LINES, Admission, line_of
+from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
+
+ATTACKER, SOMEBODY = "198.51.100.9", "203.0.113.7"
+MANY = 60
+
+
+async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """An application whose answer is larger than what a connection takes unread."""
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def reads_nothing(message: dict[str, Any]) -> None:
+    if message["type"] == "http.response.body":
+        await asyncio.Event().wait()
+
+
+async def ask(application: Any, path: str, address: str, send: Any) -> None:
+    messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Any:
+        for message in messages:
+            return message
+        return await asyncio.Event().wait()
+
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": path, "scheme": "http"}
+    peer = {"client": (address, 40_000), "server": ("testserver", 80), "headers": [(b"host", b"testserver")]}
+    await application({**scope, **peer, "raw_path": path.encode(), "query_string": b""}, receive, send)
+
+
+async def status(application: Any, path: str, address: str = SOMEBODY) -> int:
+    """What somebody who reads gets, at once."""
+    found: list[int] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        found.extend([message["status"]] if "status" in message else [])
+
+    async with asyncio.timeout(2):
+        await ask(application, path, address, send)
+    return found[0]
+
+
+@asynccontextmanager
+async def slow_readers(application: Any, path: str, address: str = ATTACKER, many: int = MANY) -> Any:
+    tasks = [
+        asyncio.create_task(ask(application, path, address.format(at), reads_nothing)) for at in range(many)
+    ]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    yield tasks
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("path", ["/static/weir.css", "/login/", "/api/v1/snapshot", "/readyz", "/healthz"])
+async def test_one_address_that_reads_nothing_leaves_places_for_others(path):
+    application = Admission(answer)
+    async with slow_readers(application, path):
+        assert [await status(application, each) for each in (path, "/", "/static/a.js", "/healthz")] == [
+            200
+        ] * 4
+
+
+async def test_one_customer_of_a_provider_has_many_ipv6_addresses_and_counts_as_one():
+    application = Admission(answer)
+    async with slow_readers(application, "/login/", "2001:db8:0:1::{:x}"):
+        assert await status(application, "/login/", "2001:db8:0:2::1") == 200
+
+
+async def test_readers_of_files_from_everywhere_keep_nobody_from_the_pages():
+    application = Admission(answer)
+    async with slow_readers(application, "/static/weir.css", "198.51.100.{}"):
+        assert await status(application, "/") == 200
+
+
+@pytest.mark.parametrize("line", LINES)
+async def test_who_reads_nothing_is_let_go_and_the_next_is_served(line):
+    paths = ("/", "/api/v1/ledger", "/static/a.js", "/readyz", "/healthz")
+    path = next((each for each in paths if line_of({"method": "GET", "path": each}) == line.name), "/")
+    application = Admission(answer, reading_seconds=0.05)
+    async with slow_readers(application, path, "198.51.100.{}", many=line.at_work) as tasks:
+        assert application.at_work.total()
+        await asyncio.wait(tasks, timeout=10)
+        assert all(task.done() and task.exception() is None for task in tasks)
+        assert not application.at_work.total() and not application.at_work_of
+
+
+@pytest.mark.parametrize(("bytes_per_second", "is_read"), [(12_000, True), (4_000, False)])
+async def test_a_long_export_goes_on_as_long_as_its_reader_takes_it(bytes_per_second, is_read):
+    seconds, piece = [0.0], b"x" * 32_768
+
+    async def slowly(message: dict[str, Any]) -> None:
+        seconds[0] += len(message["body"]) / bytes_per_second
+
+    reader = Reader(slowly, clock=lambda: seconds[0])
+    message = {"type": "http.response.body", "body": piece, "more_body": True}
+    if is_read:
+        for _ in range(200):
+            await reader.send(message)
+        assert seconds[0] > 20 * PATIENCE_SECONDS
+        return
+    with pytest.raises(ReaderLeft):
+        for _ in range(200):
+            await reader.send(message)
+
+
+async def test_what_lies_in_buffers_buys_no_time():
+    """Megabytes are taken at once by the network's buffers, and then nothing is read."""
+    pieces = iter(range(100))
+
+    async def stuck_after_many(message: dict[str, Any]) -> None:
+        if next(pieces, None) is None:
+            await asyncio.Event().wait()
+
+    reader = Reader(stuck_after_many, patience_seconds=0.05)
+    message = {"type": "http.response.body", "body": b"x" * 4_096, "more_body": True}
+    for _ in range(100):
+        await reader.send(message)
+    with pytest.raises(ReaderLeft):
+        async with asyncio.timeout(10):  # 50 s, if what was sent were read
+            await reader.send(message)
+
+
+async def test_the_time_in_which_an_answer_is_made_is_not_its_readers():
+    seconds = [0.0]
+
+    async def at_once(message: dict[str, Any]) -> None:
+        pass
+
+    reader = Reader(at_once, clock=lambda: seconds[0])
+    for _ in range(5):
+        seconds[0] += 10 * PATIENCE_SECONDS
+        await reader.send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
+async def test_django_closes_an_export_whose_reader_has_left(settings):
+    """Its audit's end is written, and its thread and its database connection are free."""
+    settings.ALLOWED_HOSTS = ["*"]
+    closed = asyncio.Event()
+
+    def pieces() -> Iterator[str]:
+        try:
+            while True:
+                yield "x" * 65_536
+        finally:
+            loop.call_soon_threadsafe(closed.set)
+
+    class Export(ASGIHandler):
+        async def run_get_response(self, request: Any) -> HttpResponseBase:
+            return StreamingHttpResponse(exports._asynchronous(pieces()))
+
+    loop = asyncio.get_running_loop()
+    application = Admission(Export(), reading_seconds=0.05)
+    async with asyncio.timeout(5):
+        await ask(application, "/audit/export", SOMEBODY, reads_nothing)
+        await closed.wait()
+    assert not application.at_work.total()

@@ -1,0 +1,91 @@
+"""What anybody may ask without a login costs a bounded part of a process, however many ask."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from console.accounts import token_failures
+from console.assistants.endpoint import AssistantEndpoint
+from console.pages.health.readiness import ReadinessPart, SharedReadiness
+from console.web.admission import Admission
+from tests.security.places.test_slow_readers import SOMEBODY, ask, slow_readers
+
+OK = {"database": ReadinessPart(True, 0.0, "answers")}
+
+
+@pytest.mark.parametrize(("path", "most"), [("/readyz", 4), ("/metrics", 4), ("/healthz", 4), ("/mcp", 6)])
+async def test_of_a_flood_from_everywhere_few_are_at_work_and_few_wait(path, most):
+    working, go = [], asyncio.Event()
+
+    async def answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await receive()
+        working.append(scope["path"])
+        await go.wait()
+
+    application = Admission(answer)
+    async with slow_readers(application, path, "198.51.100.{}", many=200):
+        assert len(working) == most
+        assert sum(map(len, application.waiting.values())) <= 64
+        assert application.refused.total() >= 200 - most - 64
+        assert path == "/healthz" or await _is_served(application, go)
+
+
+async def _is_served(application: Admission, go: asyncio.Event) -> bool:
+    """Whether who asks for a page beside the flood gets to work."""
+    task = asyncio.create_task(ask(application, "/", SOMEBODY, None))
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait([task], timeout=2)
+    return task.done()
+
+
+def test_however_many_ask_readiness_is_found_once_a_second():
+    found, seconds, begun = [], [0.0], threading.Event()
+
+    def find(now: datetime) -> dict[str, ReadinessPart]:
+        found.append(now)
+        begun.wait(5)
+        return OK
+
+    shared = SharedReadiness(find, clock=lambda: seconds[0], retained_seconds=1.0)
+    with ThreadPoolExecutor(8) as threads:
+        answers = [threads.submit(shared.parts, timezone.now()) for _ in range(100)]
+        begun.set()
+        assert all(each.result() == OK for each in answers)
+    assert len(found) == 1
+    seconds[0] = 1.1
+    shared.parts(timezone.now())
+    assert len(found) == 2
+
+
+async def test_no_token_is_looked_up_for_an_assistant_that_finds_no_place(monkeypatch):
+    looked_up = []
+    monkeypatch.setattr(token_failures, "actor_of", lambda *said: looked_up.append(said))
+    application = Admission(AssistantEndpoint(None), at_once=0)
+
+    async def post(path: str) -> int:
+        sent: list[int] = []
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.extend([message["status"]] if "status" in message else [])
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        headers = [(b"authorization", b"Bearer weir_made_up")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+        await application({**scope, "client": (SOMEBODY, 1)}, receive, send)
+        return sent[0]
+
+    application.lines = {
+        name: replace(line, patience_seconds=0.01) for name, line in application.lines.items()
+    }
+    assert await post("/mcp") == 429 and not looked_up
+    application.at_once = 12
+    assert await post("/mcp") == 401 and looked_up

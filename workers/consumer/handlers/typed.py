@@ -1,0 +1,45 @@
+"""What of a queue's handler people may set from pages and the API: less than the host's own files may."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from workers.consumer.handlers import sql_address
+from workers.host import own_code
+
+PYTHON = "python:"
+PLAIN = frozenset({"table", "takes", "per", "distribution", "compression"})  # texts that are no secret
+HIDDEN = "…"
+
+
+def check(handler: str, options: Any, data: Path) -> None:
+    """Raise BadInput naming `handler` or `handler_options.…` for what only the host may set. Nothing is
+    imported, opened or connected to.
+    """
+    if handler.startswith(PYTHON):
+        own_code.check_path(handler.removeprefix(PYTHON), "handler")
+    if handler == "sql" and isinstance(options, Mapping) and "url" in options:
+        sql_address.check_typed(options["url"], data)
+
+
+def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options for the audit: of an address its host, of what may be a secret the name alone."""
+    return {name: _shown(name, value) for name, value in options.items()}
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict.fromkeys(value, HIDDEN)
+    if not isinstance(value, str) or name in PLAIN or name.endswith("_environment"):
+        return HIDDEN if isinstance(value, list) else value
+    return _host(value) if name == "url" else HIDDEN
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return HIDDEN
+    return f"{parts.scheme}://{parts.hostname or ''}{port}/{HIDDEN}" if parts.scheme else HIDDEN

@@ -1,0 +1,23 @@
+"""Code of the host's own that people may name: `python:dotted.path` as a queue's handler or a task's job.
+
+Naming a path imports its module, and a worker calls what is there: who may name any may run anything. So
+pages and the API take what WEIR_HANDLERS lists, or what lies below that, and nothing else; the host's own
+files and commands name what they like.
+"""
+
+from queues import environment as variables
+from queues.errors import Forbidden
+
+
+def prefixes() -> list[str]:
+    """Of the environment: packages, modules, or whole paths."""
+    return variables.HANDLERS.text().replace(",", " ").split()
+
+
+def check_path(path: str, field: str) -> None:
+    """Raise Forbidden naming the field, before anything is imported, unless the host allows the path."""
+    allowed = prefixes()
+    if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in allowed):
+        listed = ", ".join(allowed) or "none so far"
+        name = variables.HANDLERS.name
+        raise Forbidden(field, f"python:{path[:80]} is not among what the host allows in {name}: {listed}.")
