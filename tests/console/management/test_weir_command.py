@@ -202,6 +202,7 @@ PAGES = {
     "tasks/define": "tasks create",
     "tasks/<str:name>/run": "tasks retention run",
     "tasks/<str:name>/change": "tasks retention change",
+    "differences/count": "tasks retention run",
     "lab/begin": "experiments create",
     "lab/<int:experiment_id>/cancel": "experiments 1 cancel",
     "lab/<int:experiment_id>/apply": "experiments 1 apply",
