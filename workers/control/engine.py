@@ -152,14 +152,14 @@ def _tick(
         own = effective(loop, catalog.law(loop.law), in_force, now)
         setting = _held(own, stopped.why_held(loop.target, snapshot))
         if (unfinished := ledger.open_entry(loop)) is not None:
-            with lease.kept():
+            with lease.renewed():
                 _finish(unfinished, setting.mode, loop, plant, now)
         entry = _record(loop, setting, snapshot, now, fence, in_force)
         if entry is not None:
             note({"weir.decision": entry.pk})
             # An order to another's server may take longer than the lease, and then be given twice.
             calls = entry.action is not None or kind_of(loop.law).keeper is not None
-            with span("act", decision=entry.pk), lease.kept() if calls else nullcontext():
+            with span("act", decision=entry.pk), lease.renewed() if calls else nullcontext():
                 _follow(entry, loop, plant, snapshot, now)
         return entry
 

@@ -47,7 +47,7 @@ class Lease:
         return self._under_token(script("lease/renew"), self._milliseconds)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def renewed(self) -> Iterator[None]:
         """It is renewed meanwhile, for what may take longer than it lasts: an order to another's server.
         Whoever is killed or frozen in it renews nothing, and the lease ends as ever.
         """

@@ -48,7 +48,7 @@ def test_renewing_prolongs_a_lease(control):
 def test_a_lease_that_is_kept_lasts_as_long_as_what_it_protects_and_no_longer(control):
     first, other = Lease(control, "a", 0.15), Lease(control, "a", 0.15)
     first.acquire()
-    with first.kept():
+    with first.renewed():
         deadline = time.monotonic() + 0.6
         while time.monotonic() < deadline:
             assert other.acquire() is None

@@ -76,7 +76,7 @@ class Graph:
                     "emits for another operator, but its last step may stay open until the window is over: "
                     "its complex events would come out of order. Let it end with an event",
                 )
-            if pattern.emits in self.inner_types and waits_for_another_way(pattern):
+            if pattern.emits in self.inner_types and is_decided_late(pattern):
                 raise BadInput(
                     f"operators ({pattern.name})",
                     "emits for another operator, but a match may wait for a longer way of its OR, and come "
@@ -166,7 +166,7 @@ def ends_with_an_event(expression: Expression) -> bool:
     return not expression.at_last and _ends_firmly(expression.root)
 
 
-def waits_for_another_way(pattern: Pattern) -> bool:
+def is_decided_late(pattern: Pattern) -> bool:
     """Whether a match that is complete may be held back, since another way of an OR may still be taken: where
     an event is in one match only, or every event counts.
     """
