@@ -150,10 +150,13 @@ def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
 
 
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:
-    """The alert ended before anybody was notified; or the receiver was not notified of its beginning."""
+    """The alert ended before anybody was notified; or it fires again, or the receiver was not notified of its
+    beginning.
+    """
+    is_over = delivery.alert.resolved_at is not None
     if delivery.kind == Delivery.Kind.FIRING:
-        return delivery.alert.resolved_at is not None
-    return heard <= {Message.State.FAILED}
+        return is_over
+    return not is_over or heard <= {Message.State.FAILED}
 
 
 def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:

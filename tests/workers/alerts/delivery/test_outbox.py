@@ -94,3 +94,17 @@ def test_what_waits_of_an_earlier_end_is_told_once(looks):
     looks.look(6.0)
     assert heard(looks) == ["resolved"]
     assert heard(looks) == []
+
+
+def test_an_end_that_waits_is_not_told_once_the_alert_fires_again(looks):
+    rule(keep_seconds=0)
+    looks.snapshot = lost()
+    looks.pass_seconds(8)
+    (first,) = outbox.bundle(looks.at)
+    outbox.failed(first, "no route", looks.at)
+    assert ends(looks, 8) == [], "its beginning is on its way still"
+    assert fires(looks) == ["firing"]
+    first.refresh_from_db()
+    outbox.sent(first, looks.at)
+    assert heard(looks) == [] and the_alert().state == "firing"
+    assert ends(looks, 8) == ["resolved"]
