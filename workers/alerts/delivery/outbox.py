@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 GROUP_SECONDS = 3.0
 MOST_TRIES = 10
 MOST_DETAILED = 50  # alerts that one message has in full
+SWITCHED_OFF = "The receiver was switched off before it was sent."
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
 Waiting = Message.State.WAITING
 
