@@ -20,7 +20,6 @@ from django.db.models import Max, Q
 from queues import environment as variables
 from queues import keys
 from queues.errors import BadInput
-from workers.alerts.delivery import outbox
 from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 from workers.coordination.leases import Lease
@@ -135,7 +134,7 @@ def unreached() -> str:
     """
     to_people = Message.objects.exclude(receiver__channel__in=NO_PEOPLE)
     last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]
-    given_up = Q(state=Message.State.FAILED) & ~Q(error=outbox.SWITCHED_OFF)
+    given_up = Q(state=Message.State.FAILED) & ~Q(error=Message.SWITCHED_OFF)
     failing = to_people.filter(given_up | Q(state=Message.State.WAITING, tries__gt=1), receiver__enabled=True)
     if last is not None:
         failing = failing.filter(created_at__gt=last)

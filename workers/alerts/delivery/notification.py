@@ -114,7 +114,8 @@ def _own(own: Sequence[DeliveryFacts]) -> tuple[NoticeState, str, datetime | Non
         return "notified", f"Notified{again} at {_clock(first.sent_at)}.", first.sent_at
     for each in reversed(own):
         if each.message == "failed":
-            words = f"Not delivered, given up after {_tries(each.tries)}: {each.error}"
+            given_up = f", given up after {_tries(each.tries)}" if each.tries else ""
+            words = f"Not delivered{given_up}: {each.error}"
             return "failed", words, None
         if each.message == "waiting" and each.tries:
             words = (

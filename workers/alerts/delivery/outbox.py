@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 GROUP_SECONDS = 3.0
 MOST_TRIES = 10
 MOST_DETAILED = 50  # alerts that one message has in full
-SWITCHED_OFF = "The receiver was switched off before it was sent."
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
 Waiting = Message.State.WAITING
 
@@ -33,14 +32,15 @@ def owe(
     alert: Alert, step: int, names: Sequence[str], receivers: Mapping[str, Receiver], now: datetime
 ) -> list[Delivery]:
     """A step is due: what its receivers are owed (not yet saved). One that is gone or switched off is passed
-    over; what says that messages to a receiver fail isn't sent to that receiver.
+    over; what says that messages to a receiver fail isn't sent to that receiver, by no schedule either.
     """
     owed = []
+    able = {name: each for name, each in receivers.items() if name != alert.labels.get("receiver")}
     for name in names:
-        receiver = receivers.get(name)
-        if receiver is None or alert.labels.get("receiver") == name:
+        receiver = able.get(name)
+        if receiver is None:
             continue
-        for each in notified_by(receiver, receivers, now):
+        for each in notified_by(receiver, able, now):
             owed.append(_owed(alert, each.pk, Delivery.Kind.FIRING, step, now))
             if each.channel == Receiver.Channel.BROWSER:
                 alert.announcement = f"{alert.round}.{step}"
@@ -90,12 +90,22 @@ def group_of(alert: Alert) -> str:
 
 def bundle(now: datetime) -> list[Message]:
     """Messages out of the deliveries whose group has waited long enough."""
+    give_up_switched_off()
     waiting = Delivery.objects.filter(state=Delivery.State.WAITING).order_by("pk")
     ripe = waiting.filter(created_at__lte=now - timedelta(seconds=GROUP_SECONDS))
     # Beginnings first: an end is judged by what became of them.
     groups = ripe.values_list("receiver_id", "group", "kind").order_by("kind").distinct()
     made = [_bundled(receiver, group, kind, now) for receiver, group, kind in groups]
     return [message for message in made if message is not None]
+
+
+def give_up_switched_off() -> None:
+    """What waits for a receiver that is switched off is sent to it no more: days later it would be news."""
+    off = Receiver.objects.filter(enabled=False)
+    owed = Delivery.objects.filter(state=Delivery.State.WAITING, receiver__in=off)
+    owed.update(state=Delivery.State.DROPPED)
+    waiting = Message.objects.filter(state=Waiting, receiver__in=off)
+    waiting.update(state=Message.State.FAILED, error=Message.SWITCHED_OFF)
 
 
 @transaction.atomic

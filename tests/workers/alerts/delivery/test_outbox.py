@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 
 from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
-from workers.alerts.delivery import outbox
+from workers.alerts.conditions.evidence import Failing, failing_receivers
+from workers.alerts.delivery import outbox, receivers, schedule
 from workers.alerts.lifecycle import automaton
-from workers.alerts.lifecycle.models import Delivery
+from workers.alerts.lifecycle.models import Delivery, Message, OnCallFeed, Receiver
 from workers.alerts.rules import silences
 
 pytestmark = pytest.mark.django_db
@@ -108,3 +109,57 @@ def test_an_end_that_waits_is_not_told_once_the_alert_fires_again(looks):
     outbox.sent(first, looks.at)
     assert heard(looks) == [] and the_alert().state == "firing"
     assert ends(looks, 8) == ["resolved"]
+
+
+def test_that_messages_to_who_is_on_call_fail_is_told_to_somebody_else(looks):
+    for name in ("anna", "boss"):
+        receivers.define(name, "email", {"addresses": [f"{name}@x.example"]})
+    named = {"secret_environment": "WEIR_SECRET_ROTA", "otherwise": "boss"}
+    rota = receivers.define("rota", "schedule", named)
+    shift = schedule.Shift(looks.at - timedelta(days=1), looks.at + timedelta(days=1), ("anna",))
+    OnCallFeed.objects.create(receiver=rota, read_at=looks.at, shifts=[shift.document()])
+    rule(
+        "delivery-failing",
+        condition="delivery_failing",
+        title="Messages to {receiver} fail",
+        threshold=3,
+        clear_threshold=1,
+        escalation=[{"after_minutes": 0, "receivers": ["rota"]}],
+    )
+    looks.more = {"failing": [Failing("anna", 4, 0, "no route")]}
+    looks.look()
+    assert [each.receiver.name for each in Delivery.objects.all()] == ["boss"]
+
+
+def switch(receiver: Receiver, on: bool) -> None:
+    receivers.define(receiver.name, "email", {"addresses": ["a@b.example"]}, enabled=on)
+
+
+def test_a_receiver_that_is_switched_off_gets_nothing_old_and_calls_for_nobody(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.pass_seconds(8)
+    (first,) = outbox.bundle(looks.at)
+    for _ in range(3):
+        first.refresh_from_db()
+        outbox.failed(first, "no route", looks.at)
+    desk = Receiver.objects.get(name="desk")
+    switch(desk, on=False)
+    assert failing_receivers(looks.at - timedelta(hours=2)) == []
+    looks.snapshot = plant()
+    looks.pass_seconds(20)
+    switch(desk, on=True)
+    assert outbox.bundle(looks.at) == [] and outbox.due(looks.at + timedelta(days=3)) == []
+    first.refresh_from_db()
+    assert (first.state, first.error) == ("failed", Message.SWITCHED_OFF)
+    assert failing_receivers(looks.at - timedelta(hours=2)) == []
+
+
+def test_what_is_owed_to_a_receiver_that_is_switched_off_meanwhile_is_dropped(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.look()
+    Receiver.objects.update(enabled=False)
+    assert outbox.bundle(looks.at) == []
+    Receiver.objects.update(enabled=True)
+    assert heard(looks) == [] and Delivery.objects.get().state == "dropped"
