@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS, MINUTE_SECONDS, MINUTES_PER_DAY = 5.0, 60, 1_440
 TRIM_MINUTES = 60
 CARRIED_SECONDS = 600.0
+LEAST_KEPT_DAYS = 9  # a report of seven days may come a day late
 MOST_SUBJECTS = 10  # of those that burnt most in a minute
 DIGITS = 3
 
@@ -232,8 +233,7 @@ class ObjectiveBook:
             tally.forget(before)
 
     def _trim(self, minute: int) -> None:
-        """Forget what no window reaches."""
+        """Forget what neither a window nor a weekly report reaches."""
         for tally in self._tallies.values():
-            tally.objective.minutes.filter(
-                minute__lte=minute - tally.objective.window_days * MINUTES_PER_DAY
-            ).delete()
+            days = max(tally.objective.window_days, LEAST_KEPT_DAYS)
+            tally.objective.minutes.filter(minute__lte=minute - days * MINUTES_PER_DAY).delete()

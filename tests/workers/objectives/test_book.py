@@ -214,14 +214,14 @@ def test_what_is_counted_anew_forgets_and_what_is_promised_anew_does_not():
 
 
 @pytest.mark.django_db
-def test_minutes_that_no_window_reaches_are_removed_and_objectives_that_are_gone_are_not_counted():
+def test_minutes_that_no_window_and_no_weekly_report_reaches_are_removed_and_objectives_that_are_gone_are_not_counted():
     row = define("late", {**LATENCY, "window_days": 3}, None, NOW)
     first = int(START // 60)
-    for age in (0, 4_318, 4_319, 9_000):
+    for age in (0, 4_318, 4_319, 12_958, 12_959, 20_000):
         ObjectiveMinute.objects.create(objective=row, minute=first - 1 - age, bad=1.0, total=60.0)
     book = ObjectiveBook()
     assert watched(book, 1)["late"].bad == 2.0
-    assert ObjectiveMinute.objects.count() == 2
+    assert ObjectiveMinute.objects.count() == 4
     row.delete()
     assert watched(book, 61, 1) == {}
 
