@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS, MINUTE_SECONDS, MINUTES_PER_DAY = 5.0, 60, 1_440
 TRIM_MINUTES = 60
 CARRIED_SECONDS = 600.0
-LEAST_KEPT_DAYS = 9  # a report of seven days may come a day late
+REPORTED_DAYS = 9  # a report of seven days may come a day late
 MOST_SUBJECTS = 10  # of those that burnt most in a minute
 DIGITS = 3
 
@@ -235,5 +235,5 @@ class ObjectiveBook:
     def _trim(self, minute: int) -> None:
         """Forget what neither a window nor a weekly report reaches."""
         for tally in self._tallies.values():
-            days = max(tally.objective.window_days, LEAST_KEPT_DAYS)
+            days = max(tally.objective.window_days, REPORTED_DAYS)
             tally.objective.minutes.filter(minute__lte=minute - days * MINUTES_PER_DAY).delete()

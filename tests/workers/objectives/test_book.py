@@ -214,7 +214,7 @@ def test_what_is_counted_anew_forgets_and_what_is_promised_anew_does_not():
 
 
 @pytest.mark.django_db
-def test_minutes_that_no_window_and_no_weekly_report_reaches_are_removed_and_objectives_that_are_gone_are_not_counted():
+def test_minutes_that_no_window_or_report_reaches_are_removed_and_objectives_that_are_gone_not_counted():
     row = define("late", {**LATENCY, "window_days": 3}, None, NOW)
     first = int(START // 60)
     for age in (0, 4_318, 4_319, 12_958, 12_959, 20_000):

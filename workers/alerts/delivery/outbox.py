@@ -148,7 +148,7 @@ def _thread(receiver: int, alerts: Sequence[Alert]) -> str:
 
 
 def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
-    """{alert: states of the messages on its beginning to their receiver, since it was last told an end}."""
+    """{alert: states of the messages on its beginning to their receiver, since the end that it last got}."""
     receivers, alerts = {each.receiver_id for each in ends}, {each.alert_id for each in ends}
     rows = Delivery.objects.filter(receiver__in=receivers, alert__in=alerts, state=Delivery.State.BUNDLED)
     ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED))
