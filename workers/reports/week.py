@@ -126,7 +126,7 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
     if week.total <= 0:
         return found
     budget = window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
-    good_share = 1 - week.bad / week.total
+    good_share = max(0.0, 1 - week.bad / week.total)  # what was shed unwatched may exceed what was offered
     return replace(found, good_share=good_share, burnt=week.bad / budget if budget else None)
 
 

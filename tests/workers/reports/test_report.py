@@ -90,6 +90,14 @@ def test_a_week_of_which_not_all_is_kept_says_from_when_it_is_known():
     assert older.good_share is None and older.known_from == promise.known_from
 
 
+@pytest.mark.django_db
+def test_of_a_week_in_which_more_was_lost_than_was_counted_as_offered_nothing_was_kept():
+    wait = {"kind": "queue", "condition": "wait_seconds <= 1", "target": 0.9}
+    made, minute = Objective.objects.create(name="o", **wait), int(MONDAY.timestamp() // 60) - 9
+    ObjectiveMinute.objects.create(objective=made, minute=minute, bad=3_000, total=1_000)
+    assert week(MONDAY).promises[0].good_share == 0.0
+
+
 def test_it_is_sent_once_a_week_to_who_asks_for_it(happened, settings):
     with mail_server() as mails:
         settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
