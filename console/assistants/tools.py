@@ -121,7 +121,7 @@ class Tools:
         """What a loop would have decided in the last hours with other values of its parameters, on what it
         recorded. The record does not answer to what would have been done."""
         number = self._loop_id(loop)
-        changed = [f"{name}={value:g}" for name, value in values.items()]
+        changed = [f"{name}={value!r}" for name, value in values.items()]
         answer: dict[str, Any] = self._get(f"/loops/{number}/what-if", {"set": changed, "hours": hours})
         return answer
 

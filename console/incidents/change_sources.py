@@ -83,11 +83,13 @@ def recorded_changes(since: datetime, until: datetime, data: Path) -> list[Found
 
 
 def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    """Set, and ended: by somebody, or by itself."""
+    """Set, and ended by somebody, or run out."""
     touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
     found = Override.objects.filter(touched, created_at__lte=until)
     of_laws = _loops_of_laws()
-    for override in found.select_related("loop", "node", "owner").order_by("-created_at")[:MOST_ROWS]:
+    for override in found.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[
+        :MOST_ROWS
+    ]:
         parts, what = _parts_of_override(override, of_laws), _override_words(override)
         reason = override.reason[:REASON_SHOWN]
         ref, by = f"override:{override.pk}", override.owner.get_username()
@@ -100,9 +102,17 @@ def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
             ref=ref,
         )
         if (end := ended_at(override)) is not None:
-            yield FoundChange(
-                kind="override ended", at=end, parts=parts, words=f"{what} ended", by=by, ref=ref
-            )
+            how, who = _how_it_ended(override)
+            words = f"{what} {how}"
+            yield FoundChange(kind="override ended", at=end, parts=parts, words=words, by=who, ref=ref)
+
+
+def _how_it_ended(override: Override) -> tuple[str, str]:
+    """(how, who ended it); nobody did where it reached its time, also where that was noted later."""
+    at, until = override.ended_at, override.expires_at
+    if at is None or (until is not None and until <= at):
+        return "ran out", ""
+    return "ended", override.ended_by.get_username() if override.ended_by else ""
 
 
 def _loops_of_laws() -> dict[str, list[str]]:

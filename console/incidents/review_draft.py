@@ -11,14 +11,13 @@ from pathlib import Path
 from console.incidents.changes import changes_of
 from console.incidents.incident_timeline import IncidentEvent, timeline_of
 from console.templatetags.weir import formatted
+from controllers.framework.reason import counted
 from workers.alerts import history, incidents
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle.models import Alert
-from workers.models import LedgerEntry
 
 MOST_CHANGES, MOST_ACTIONS = 5, 12
 SIGNS = re.compile(r"([\\`*_\[\]<>#|~])")
-HELPED = LedgerEntry.Verdict.EFFECTIVE
 
 
 def review_of(alert: Alert, data: Path) -> str:
@@ -98,9 +97,12 @@ def _loops(alert: Alert) -> Iterator[str]:
 
 def _helped(alert: Alert, happened: Iterable[IncidentEvent]) -> list[str]:
     """What was judged effective, and what people did last before it was mitigated or over: they know."""
-    effective = [each for each in history.response(alert).entries if each.verdict == HELPED]
-    rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in effective]
     end = incidents.incident_of(alert).mitigated_at or alert.resolved_at
+    effective = history.effective_until(alert, end)
+    shown = list(effective[:MOST_ACTIONS])
+    rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in shown]
+    if more := effective.count() - len(shown):
+        rows.append(f"- {counted(more, 'earlier action')} of loops, judged effective too")
     acted = [each for each in happened if each.kind == "person" and (end is None or each.at <= end)]
     rows += [f"- {_line(each.by)}: {_line(each.words)} (did it help?)" for each in acted[-3:]]
     return rows or ["Nothing that is recorded as effective. " + TO_WRITE]

@@ -9,13 +9,13 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import httpx
 import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections, connections
-from django.db.models import Max, Min
+from django.db.models import Max, Q
 
 from queues import environment as variables
 from queues import keys
@@ -30,13 +30,14 @@ OBSERVED_SECONDS = 15.0
 CHECKED_SECONDS = 30.0
 # A round of sending lasts as long as the slowest channel may take.
 DELIVERED_SECONDS = 90.0
-UNREACHED = timedelta(hours=1)  # messages that were given up longer ago say nothing of now
+# What shows a message by itself, and what is only people's names: nothing is sent to either.
+NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 
 
 @dataclass(frozen=True)
 class WatchFacts:
-    """Ages in seconds, None where it never happened. error: of the messages that no receiver took while none
-    arrived anywhere, "" where some did or none were due.
+    """Ages in seconds, None where it never happened. error: of a message that no receiver took since one
+    arrived last, "" where there is none.
     """
 
     observed_seconds: float | None
@@ -108,7 +109,7 @@ class DeadMansSwitch:
             observed_seconds=None if published is None else now.timestamp() - published,
             checked_seconds=_age(watch.looked_at if watch else None, now),
             delivered_seconds=_age(watch.delivered_at if watch else None, now),
-            error=unreached(now),
+            error=unreached(),
         )
 
     def _call(self) -> str:
@@ -127,17 +128,18 @@ class DeadMansSwitch:
         return "" if 200 <= status < 300 else f"{variables.ALIVE_URL.name} answered {status}."
 
 
-def unreached(now: datetime) -> str:
-    """The error of a message to people, where such messages fail and none has arrived since the first."""
-    to_people = Message.objects.exclude(receiver__channel=Receiver.Channel.BROWSER)
-    failing = to_people.filter(tries__gt=1, receiver__enabled=True, created_at__gte=now - UNREACHED)
-    failing = failing.exclude(state=Message.State.SENT)
-    since = failing.aggregate(Min("created_at"))["created_at__min"]
-    if since is None:
-        return ""
+def unreached() -> str:
+    """The error of the newest message to people that failed twice, or was given up, since one arrived last;
+    "" where none has. Of several receivers one that works is enough, whatever became of earlier messages.
+    """
+    to_people = Message.objects.exclude(receiver__channel__in=NO_PEOPLE)
     last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]
-    arrived = last is not None and last >= since
-    return "" if arrived else failing.order_by("-pk").values_list("error", flat=True)[0]
+    given_up = Q(state=Message.State.FAILED) & ~Q(error=Message.SWITCHED_OFF)
+    failing = to_people.filter(given_up | Q(state=Message.State.WAITING, tries__gt=1), receiver__enabled=True)
+    if last is not None:
+        failing = failing.filter(created_at__gt=last)
+    newest = failing.order_by("-pk").first()
+    return newest.error or "no error was noted" if newest else ""
 
 
 def _age(at: datetime | None, now: datetime) -> float | None:

@@ -47,6 +47,12 @@ def actions(alert: Alert) -> QuerySet[LedgerEntry]:
     return decisions(alert).filter(mode__in=Loop.ACTING)
 
 
+def effective_until(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntry]:
+    """Of these, all that were judged effective, up to this time; None: it is not over."""
+    found = actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE)
+    return found if until is None else found.filter(at__lte=until)
+
+
 def plans(alert: Alert) -> list[Plan]:
     """The plans that controllers (or the recovery of a lost node) made in its time, the newest first."""
     found = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MOST_PLANS]

@@ -5,8 +5,9 @@ after a pause of more than `GAP_SECONDS` only for a second, so that a time that 
 way. But what a counter says was lost meanwhile is lost (`workers.objectives.figures`).
 
 Lost events are counted in bursts, as batches end; what is lost beyond what is offered in that second counts
-in the next ones, up to what is offered in `CARRIED_SECONDS`. A minute is written when it is over, and when
-the process ends; what a killed one had counted of the running minute is lost, and counts neither way. A
+in the next ones, up to what is offered in `CARRIED_SECONDS`; where there are none, since the process ends or
+the objective is changed, in the running minute. A minute is written when it is over, and when the process
+ends; what a killed one had counted of the running minute is lost, and counts neither way. A
 minute is written whole, so that writing it twice is once.
 """
 
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS, MINUTE_SECONDS, MINUTES_PER_DAY = 5.0, 60, 1_440
 TRIM_MINUTES = 60
 CARRIED_SECONDS = 600.0
+REPORTED_DAYS = 9  # a report of seven days may come a day late
 MOST_SUBJECTS = 10  # of those that burnt most in a minute
 DIGITS = 3
 
@@ -65,12 +67,21 @@ class ObjectiveTally:
         if self.now is None:
             return
         bad, total = self.carried + self.now[0] * seconds, self.now[1] * seconds
-        self.carried = min(max(0.0, bad - total), self.now[1] * CARRIED_SECONDS)
+        self.carried = max(0.0, bad - total)
+        if self.now[1] > 0:  # a quiet second says nothing of what may be offered soon
+            self.carried = min(self.carried, self.now[1] * CARRIED_SECONDS)
         burnt = self.unwritten.setdefault(minute, {}) if total > 0 else {}
         self.counts.add(minute, min(bad, total), total)
         for name, (lost, _) in known.items():
             if lost > 0 and name != self.objective.subject:
                 burnt[name] = burnt.get(name, 0.0) + lost * seconds
+
+    def settle(self, minute: int) -> None:
+        """Count in this minute what is carried over: nobody will count it in the next ones."""
+        if self.carried > 0:
+            self.unwritten.setdefault(minute, {})
+            self.counts.add(minute, self.carried, 0.0)
+            self.carried = 0.0
 
     def status(self) -> ObjectiveStatus:
         """As the snapshot has it."""
@@ -98,7 +109,7 @@ class ObjectiveTally:
         found = []
         for minute, burnt in self.unwritten.items():
             bad, total = self.counts.of(minute)
-            if minute < before and total > 0:
+            if minute < before and (total > 0 or bad > 0):
                 most = sorted(burnt.items(), key=lambda each: -each[1])[:MOST_SUBJECTS]
                 kept = {name: round(value, DIGITS) for name, value in most}
                 row = ObjectiveMinute(
@@ -163,9 +174,12 @@ class ObjectiveBook:
         self._tallies, self._before, self._minute, self._written = {}, NOTHING_SEEN, None, None
 
     def close(self) -> None:
-        """Write what was counted of the running minute."""
-        if self._minute is not None:
-            self._write(self._minute + 1)
+        """Write what was counted of the running minute, and what is carried over."""
+        if self._minute is None:
+            return
+        for tally in self._tallies.values():
+            tally.settle(self._minute)
+        self._write(self._minute + 1)
 
     def _status(self, objective: Objective) -> ObjectiveStatus:
         if objective.pk in self._tallies:
@@ -190,6 +204,7 @@ class ObjectiveBook:
             if refused and refused[0] == each.revision:
                 continue
             if tally and not is_another(tally.objective, each):
+                tally.settle(minute)
                 self._write(minute + 1, [tally])
             try:
                 self._tallies[each.pk] = ObjectiveTally.of(each, minute)
@@ -218,8 +233,7 @@ class ObjectiveBook:
             tally.forget(before)
 
     def _trim(self, minute: int) -> None:
-        """Forget what no window reaches."""
+        """Forget what neither a window nor a weekly report reaches."""
         for tally in self._tallies.values():
-            tally.objective.minutes.filter(
-                minute__lte=minute - tally.objective.window_days * MINUTES_PER_DAY
-            ).delete()
+            days = max(tally.objective.window_days, REPORTED_DAYS)
+            tally.objective.minutes.filter(minute__lte=minute - days * MINUTES_PER_DAY).delete()

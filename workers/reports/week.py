@@ -4,10 +4,10 @@ All of it is read from what is kept anyway; the same week gives the same report,
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Min, Q, Sum
 
 from controllers.design.error_budget import Counted, window_budget
 from workers.alerts import review
@@ -23,13 +23,15 @@ MOST_ROWS = 20
 @dataclass(frozen=True)
 class PromiseOutcome:
     """An objective in the week. good_share: what was good of all, None where nobody counted; burnt: how much
-    of the error budget of a whole window the week used up.
+    of the error budget of a whole window the week used up; known_from: where what is kept of it begins only
+    after the week did; None: the week is known whole.
     """
 
     name: str
     target: float
     good_share: float | None
     burnt: float | None
+    known_from: datetime | None = None
 
     @property
     def missed(self) -> bool:
@@ -120,11 +122,19 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
     counted = Count("pk", filter=Q(total__gt=0))
     sums = minutes.aggregate(all_bad=Sum("bad"), all_counted=Sum("total"), minutes_counted=counted)
     week = Counted(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
+    found = PromiseOutcome(objective.name, objective.target, None, None, _known_from(objective, first))
     if week.total <= 0:
-        return PromiseOutcome(objective.name, objective.target, None, None)
+        return found
     budget = window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
-    good_share = 1 - week.bad / week.total
-    return PromiseOutcome(objective.name, objective.target, good_share, week.bad / budget if budget else None)
+    good_share = max(0.0, 1 - week.bad / week.total)  # what was shed unwatched may exceed what was offered
+    return replace(found, good_share=good_share, burnt=week.bad / budget if budget else None)
+
+
+def _known_from(objective: Objective, first: int) -> datetime | None:
+    """Where its oldest minute is newer than this one: what was before is not kept, or was never counted."""
+    oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
+    is_later = oldest is not None and oldest > first
+    return datetime.fromtimestamp(oldest * MINUTE_SECONDS, UTC) if is_later else None
 
 
 def _loops(since: datetime, until: datetime) -> list[LoopWeek]:

@@ -4,7 +4,8 @@ A proposal holds one act with its exact arguments, the reason, the token that as
 made on. Its hash is SHA-256 of all that (`hash_of`). A person who is logged in approves that very hash within
 PROPOSAL_SECONDS; then the act is done by the same function that pages and the API call, with that person's
 rights, and both stand in the audit. A token may never decide (`proposal.decide` is for sessions only), and
-what was decided or has run out is decided no more.
+what was decided or has run out is decided no more. Nor is what would take the place of an override that was
+set after it was proposed.
 
 All functions raise PermissionDenied, and BadInput naming the field; then nothing has changed.
 """
@@ -14,7 +15,7 @@ import hmac
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -193,8 +194,10 @@ def approve(
         raise BadInput("proposal", f"is of {row.token.name}, a token that has ended; reject it.")
     act = ACTS[row.act]
     demand(actor, act.permission, queues_of(row))
-    why = f"{row.reason} (proposed by {row.token.name}, approved: {text})"
-    row.outcome = act.carry_out(actor, row.arguments, why[: overrides.MAXIMUM_REASON_LENGTH], snapshot, now)
+    if why := _drift(row, now):
+        raise BadInput("proposal", f"is void: {why}; ask for another one.")
+    said = f"{row.reason} (proposed by {row.token.name}, approved: {text})"
+    row.outcome = act.carry_out(actor, row.arguments, said[: overrides.MAXIMUM_REASON_LENGTH], snapshot, now)
     return _decided(actor, row, State.APPROVED, text, now)
 
 
@@ -263,6 +266,20 @@ def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
     if state != State.PROPOSED:
         raise BadInput("proposal", f"is {state} already; ask for another one.")
     return row
+
+
+def _drift(row: AssistantProposal, now: datetime) -> str:
+    """Why it no longer fits, as a sentence ends: who set the same since it was proposed; "" where nobody."""
+    name = row.arguments["name"] if row.act == "override" else "mode" if row.act == "hold" else ""
+    if not name:
+        return ""
+    held = overrides.on(loop_named(row.arguments["loop"]), now)
+    later = [each for each in held if each.name == name and each.created_at > row.created_at]
+    if not later:
+        return ""
+    newest = later[-1]
+    at = f"{newest.created_at.astimezone(UTC):%H:%M:%S} UTC"
+    return f"{newest.owner.get_username()} set {name} to {newest.value} at {at}, after it was proposed"
 
 
 def _is_hash_of(row: AssistantProposal, hash: Any) -> bool:

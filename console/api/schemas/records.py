@@ -232,6 +232,9 @@ class PromiseRow(ApiAnswer):
     target: Share
     good_share: Share | None = Field(description="null: nobody counted.")
     burnt: float | None = Field(description="Of the error budget of a whole window.")
+    known_from: datetime | None = Field(
+        description="Where what is kept begins only after the week did; null: the week is known whole."
+    )
     missed: bool
 
 

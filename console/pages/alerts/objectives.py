@@ -173,7 +173,7 @@ def _least_left_first(row: ListedObjective) -> tuple[float, str]:
 
 def _listed(row: Objective, snapshot: Snapshot) -> ListedObjective:
     status = snapshot.objectives.get(row.name)
-    good = 1 - status.bad / status.total if status and status.total else None
+    good = max(0.0, 1 - status.bad / status.total) if status and status.total else None
     rates = [each for each in (status.burn.values() if status else ()) if each is not None]
     return ListedObjective(
         row, _about(row), _promise(row), status, good, max(rates, default=None), _state(status)

@@ -126,6 +126,7 @@ def _shown(proposal: AssistantProposal, now: datetime) -> ShownProposal:
 
 
 def _words(value: object) -> str:
-    return (
-        f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
-    )
+    """Exactly what is approved, no digit less."""
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return value if isinstance(value, str) else json.dumps(value)

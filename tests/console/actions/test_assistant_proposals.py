@@ -24,6 +24,7 @@ from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Silence
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Override
+from workers.steering.overrides import in_force, set_override
 
 pytestmark = pytest.mark.django_db
 SNAPSHOT = Snapshot(seq=7, at=1_790_000_000.0)
@@ -204,6 +205,22 @@ def test_an_approval_that_is_sent_twice_acts_once(loop, assistant, person):
     assert Override.objects.count() == 1
 
 
+@pytest.mark.parametrize("scope", ["loop", "queue"])
+def test_what_a_person_set_since_it_was_proposed_is_not_replaced(loop, assistant, person, people, scope):
+    other = {"loop": loop} if scope == "loop" else {"queue": "alert"}
+    value = {"loop": LOOP, "name": "upper_limit", "value": 4, "minutes": 5}
+    waiting = [proposed(assistant, "override", value), proposed(assistant)]
+    given = {"owner": people["administrator"], "reason": "the sale", "now": timezone.now(), "minutes": 30}
+    set_override(name="upper_limit", value=9, **other, **given)
+    set_override(name="mode", value="advise", **other, **given)
+    for proposal in waiting:
+        with pytest.raises(BadInput, match=r"is void: administrator set .* after it was proposed"):
+            approved(person, proposal)
+    assert sorted(str(each.value) for each in in_force(timezone.now())) == ["9", "advise"]
+    approved(person, proposed(assistant, "override", value))
+    assert {each.value for each in in_force(timezone.now()).filter(name="upper_limit")} >= {4}
+
+
 def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):
     with pytest.raises(BadInput, match="authorization"):
         proposed(person)
@@ -216,6 +233,13 @@ def test_a_token_can_not_flood_people(loop, assistant):
         proposed(assistant)
     later = timezone.now() + timedelta(seconds=PROPOSAL_SECONDS + 1)
     assert proposed(assistant, now=later).pk and assistant_proposals.open_proposals(later).count() == 1
+
+
+def test_the_page_shows_each_digit_of_what_is_approved(loop, assistant, browsers, stored_snapshot):
+    value = {"loop": LOOP, "name": "upper_limit", "value": 1_234_567.25, "minutes": 5}
+    proposal = proposed(assistant, "override", value)
+    page = browsers["operator"].get(f"/proposals/{proposal.pk}/").content.decode()
+    assert "1234567.25" in page and ">5<" in page
 
 
 def test_the_page_shows_what_is_approved_and_takes_a_reason(loop, assistant, browsers, stored_snapshot):

@@ -1,5 +1,6 @@
 """An incident: its timeline, roles and severity, a review drafted from what is recorded, and follow-ups."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,53 @@ def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tm
     assert "1. Deploy: alert handler 4.2 (2 min before, by ci; such a change came before 3 of 4" in text
     assert "1 of 1 action had an effect" in text and "(did it help?)" in text
     assert "_To be written._" in text
+
+
+def helped(alert: Alert, data: Path) -> str:
+    (section,) = [each for each in draft(alert, data).split("## ") if each.startswith("What helped")]
+    return section
+
+
+def acted(loop: Loop, ago: timedelta, reason: str, verdict: str = "effective") -> None:  # noqa: F811
+    LedgerEntry.objects.create(
+        loop=loop, at=NOW - ago, mode="auto", parameters={}, action={}, reason=reason, verdict=verdict
+    )
+
+
+def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_after(
+    people,
+    loop,  # noqa: F811
+    tmp_path: Path,
+):
+    given = {"began_at": NOW - 90 * MINUTE, "state": "resolved", "resolved_at": NOW - MINUTE}
+    alert = an_alert(90 * MINUTE, labels={"queue": "alert", "node": "n1"}, **given)
+    for number in range(13):
+        acted(loop, (80 - number) * MINUTE, f"Start {number} early")
+    for number in range(14):
+        acted(loop, (40 - 2 * number) * MINUTE, f"Start {number} in vain", "ineffective")
+    acted(loop, MINUTE / 2, "Stop 1 worker")
+    said = helped(alert, tmp_path)
+    assert said.count("early") == 12 and "1 earlier action of loops, judged effective too" in said
+    assert "in vain" not in said and "Stop 1 worker" not in said
+    incidents.mitigate(alert.pk, None, NOW - 78 * MINUTE)
+    said = helped(Alert.objects.get(pk=alert.pk), tmp_path)
+    assert [f"Start {number} early" in said for number in range(4)] == [True, True, True, False]
+
+
+def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, loop, tmp_path: Path):  # noqa: F811
+    given = {"began_at": NOW - 30 * MINUTE, "state": "resolved", "resolved_at": NOW - MINUTE}
+    alert = an_alert(30 * MINUTE, labels={"queue": "alert", "node": "n1"}, **given)
+    ran_out = {"expires_at": NOW - 10 * MINUTE, "ended_at": NOW - 9 * MINUTE}
+    an_override(people["operator"], loop, 120 * MINUTE, **ran_out)
+    ended = {"ended_at": NOW - 8 * MINUTE, "ended_by": people["administrator"]}
+    an_override(people["operator"], loop, 119 * MINUTE, name="lower_limit", **ended)
+    rows = [each for each in timeline_of(alert, tmp_path) if each.words.startswith("Override")]
+    assert [(each.kind, each.by, each.words.split()[-1]) for each in rows] == [
+        ("change", "", "out"),
+        ("person", "administrator", "ended"),
+    ]
+    said = helped(alert, tmp_path)
+    assert "administrator: Override lower limit" in said and "upper limit" not in said
 
 
 def test_words_from_outside_make_no_heading_and_no_link_in_it(night, tmp_path: Path):

@@ -9,7 +9,7 @@ from queues import keys
 from tests.workers.alerts.receiving import hook
 from workers.alerts.dead_mans_switch import DeadMansSwitch, WatchFacts, failure, unreached
 from workers.alerts.delivery import outbox, receivers
-from workers.alerts.lifecycle.models import AlertWatch, Message
+from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 
 NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
 
@@ -62,9 +62,45 @@ def test_it_stops_when_no_message_reaches_anybody_and_goes_on_when_one_does(work
     for _ in range(2):
         outbox.failed(Message.objects.get(), "answered 503", NOW)
     made = switch(control, calls)
-    assert not made.step(NOW) and unreached(NOW) == "answered 503"
+    assert not made.step(NOW) and unreached() == "answered 503"
     outbox.sent(Message.objects.get(pk=message.pk), NOW)
     assert made.step(NOW)
+
+
+def fails(receiver: Receiver, at: datetime, error: str, times: int = 2, for_good: bool = False) -> None:
+    message = outbox.test_message(receiver, "operator", at)
+    for _ in range(times):
+        outbox.failed(Message.objects.get(pk=message.pk), error, at, for_good)
+
+
+@pytest.fixture
+def receiver_of(db):
+    return lambda name: receivers.define(name, "email", {"addresses": [f"{name}@b.example"]})
+
+
+def test_a_receiver_that_never_works_does_not_hide_that_the_others_stopped(receiver_of):
+    broken, desk = receiver_of("broken"), receiver_of("desk")
+    fails(broken, NOW, "refused", outbox.MOST_TRIES)
+    assert unreached() == "refused"
+    outbox.sent(outbox.test_message(desk, "operator", NOW), NOW + timedelta(seconds=30))
+    assert unreached() == ""
+    fails(desk, NOW + timedelta(minutes=5), "no route")
+    assert unreached() == "no route"
+
+
+def test_what_is_given_up_at_once_counts_and_is_not_forgotten(receiver_of):
+    fails(receiver_of("desk"), NOW - timedelta(days=1), "answered 400", times=1, for_good=True)
+    assert unreached() == "answered 400"
+
+
+def test_one_failed_try_a_receiver_that_is_off_and_the_test_of_a_schedule_say_nothing(receiver_of):
+    off, desk = receiver_of("off"), receiver_of("desk")
+    rota = receivers.define("rota", "schedule", {"secret_environment": "WEIR_SECRET_R", "otherwise": "desk"})
+    fails(desk, NOW, "no route", times=1)
+    fails(off, NOW, "no route")
+    fails(rota, NOW, "gets no message", times=1, for_good=True)
+    Receiver.objects.filter(pk=off.pk).update(enabled=False)
+    assert unreached() == ""
 
 
 def test_of_two_alerters_one_calls(working, control, calls):

@@ -58,6 +58,19 @@ def said(found) -> str:
     return " ".join(found.reasons)
 
 
+def test_the_end_that_is_named_is_the_one_after_its_last_beginning():
+    rows = [
+        owed("sent", kind=kind, sent_at=AT + timedelta(seconds=seconds), tries=1)
+        for kind, seconds in (("firing", 4), ("resolved", 60), ("firing", 90), ("resolved", 120))
+    ]
+    ended, back, ended_again = (
+        notification(facts(), BOTH, {}, rows[:count]).notices[0] for count in (2, 3, 4)
+    )
+    assert ended.words.endswith("Notified of the end at 03:01:00 UTC.")
+    assert back.words == "Notified, 2 times, first at 03:00:04 UTC."
+    assert ended_again.words.endswith("Notified of the end at 03:02:00 UTC.")
+
+
 def test_who_was_notified_and_who_is_next():
     sent = owed("sent", sent_at=AT + timedelta(seconds=4), tries=1)
     found = notification(facts(), BOTH, {}, [sent])

@@ -70,6 +70,21 @@ def test_people_are_those_of_the_summary_and_the_attendees():
     assert schedule.on_call(schedule.shifts(text, NOW), NOW) == ["carl@x.example", "anna", "ben"]
 
 
+def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
+    day = (":20260105T000000Z", ":20260106T000000Z")
+    daily = event("anna", ":20260101T000000Z", ":20260101T120000Z", "RRULE:FREQ=DAILY")
+    cancelled = event("anna", ":20260105T000000Z", ":20260105T120000Z", "STATUS:CANCELLED",
+                      "RECURRENCE-ID:20260105T000000Z")  # fmt: skip
+    rota = calendar(daily, cancelled).replace(b"UID:1", b"UID:0")
+    found = schedule.shifts(rota, NOW)
+    assert schedule.on_call(found, NOW) == []
+    assert schedule.on_call(found, NOW + timedelta(days=1)) == ["anna"], "that day alone"
+    assert schedule.shifts(calendar(event("ben", *day, "STATUS:Cancelled")), NOW) == []
+    asked = event("rota", *day, "ATTENDEE;PARTSTAT=DECLINED:mailto:ed@x.example",
+                  "ATTENDEE;PARTSTAT=ACCEPTED:mailto:flo@x.example")  # fmt: skip
+    assert schedule.on_call(schedule.shifts(calendar(asked), NOW), NOW) == ["flo@x.example", "rota"]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, queue, rule, the_alert
+from workers.alerts.conditions.evidence import LedgerTick, LoopFacts
 from workers.alerts.lifecycle.models import Delivery
 from workers.alerts.lifecycle.on_call import situation
 from workers.alerts.lifecycle.open_alerts import suppression_of
@@ -42,6 +43,28 @@ def test_a_drained_node_that_is_taken_away_calls_nobody_unless_events_wait_there
     looks.snapshot["queues"] = {"a": {**queue(1), "containers": {"n1": {"waiting_events": 7}}}}
     looks.pass_seconds(4)
     assert the_alert().explanation == "" and Delivery.objects.exists()
+
+
+def harmful(looks: Looks, name: str, target: dict[str, str]) -> LoopFacts:
+    """A loop that has just made it worse."""
+    ticks = [LedgerTick(1, looks.now, True, 1.0, None, "harmful")]
+    return LoopFacts(1, name, name.partition("/")[0], target, 5.0, 5.0, looks.now, ticks=ticks)
+
+
+def test_a_drained_node_that_is_taken_away_explains_its_own_loops_and_no_others(looks):
+    rule()
+    once = {"threshold": 1, "clear_threshold": 1, "window_seconds": 900}
+    rule("loop-harmful", condition="loop_harmful", title="{loop} harmful", severity="warning", **once)
+    looks.snapshot = lost("n1")
+    looks.snapshot["nodes"]["n1"] |= {"drained": True, "points": 0}
+    looks.snapshot["queues"] = {}
+    own = {"queue": "alert", "node": "n1"}
+    looks.more = {"loops": [harmful(looks, "balance", {}), harmful(looks, "worker_rate/alert/n1", own)]}
+    looks.pass_seconds(10)
+    of_plant, of_node = (the_alert(labels__loop=name) for name in ("balance", "worker_rate/alert/n1"))
+    assert (of_plant.under, of_plant.explanation) == (None, "")
+    assert {each.alert_id for each in Delivery.objects.all()} == {of_plant.pk}
+    assert (of_node.under, of_node.explanation) == (None, "Node n1 is drained and empty.")
 
 
 def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):

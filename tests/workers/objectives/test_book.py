@@ -147,6 +147,38 @@ def test_each_shed_event_is_booked_once_however_they_come():
     assert other.step(shedding(START + 302, 3))["loss"].bad == 17.0
 
 
+def offering(at: float, shed_events: int, offered_per_second: float = 100.0) -> Any:
+    snapshot = shedding(at, shed_events)
+    row = changed(snapshot.pipeline.applications["a"], offered_per_second=offered_per_second)
+    return changed(snapshot, pipeline=changed(snapshot.pipeline, applications={"a": row}))
+
+
+def after_a_pause(book: ObjectiveBook) -> None:
+    """3,000 events are shed in a minute that nobody watched."""
+    for second in range(10):
+        book.step(offering(START + second, 0), offering(START - 1, 0))
+    book.step(offering(START + 70, 3_000))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("meanwhile", ["load", "a quiet second", "a restart", "another target"])
+def test_what_was_shed_while_nobody_counted_is_booked_whatever_comes_next(meanwhile):
+    define("loss", LOST, None, NOW)
+    book = ObjectiveBook()
+    after_a_pause(book)
+    before = offering(START + 70, 3_000)
+    if meanwhile == "a quiet second":
+        book.step(offering(START + 70.5, 3_000, 0.0))
+    elif meanwhile == "a restart":
+        book.close()
+        book = ObjectiveBook()
+    elif meanwhile == "another target":
+        define("loss", {"target": 0.9}, None, NOW)
+    for second in range(60):
+        said = book.step(offering(START + 71 + second, 3_000), before)["loss"]
+    assert said.bad == 3_000.0 and said.total == pytest.approx(7_100, abs=50)
+
+
 @pytest.mark.django_db
 def test_a_pipeline_that_does_not_report_has_no_figures_but_the_wait_of_what_it_reads():
     define("loss", LOST, None, NOW)
@@ -182,14 +214,14 @@ def test_what_is_counted_anew_forgets_and_what_is_promised_anew_does_not():
 
 
 @pytest.mark.django_db
-def test_minutes_that_no_window_reaches_are_removed_and_objectives_that_are_gone_are_not_counted():
+def test_minutes_that_no_window_or_report_reaches_are_removed_and_objectives_that_are_gone_not_counted():
     row = define("late", {**LATENCY, "window_days": 3}, None, NOW)
     first = int(START // 60)
-    for age in (0, 4_318, 4_319, 9_000):
+    for age in (0, 4_318, 4_319, 12_958, 12_959, 20_000):
         ObjectiveMinute.objects.create(objective=row, minute=first - 1 - age, bad=1.0, total=60.0)
     book = ObjectiveBook()
     assert watched(book, 1)["late"].bad == 2.0
-    assert ObjectiveMinute.objects.count() == 2
+    assert ObjectiveMinute.objects.count() == 4
     row.delete()
     assert watched(book, 61, 1) == {}
 

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from queues.errors import BadInput
 from tests.workers.alerts.receiving import mail_server
 from tests.workers.reports.weeks import MONDAY, eventful_week
+from tests.workers.snapshots import snapshot_of
 from workers.alerts.delivery import dispatcher, receivers
 from workers.alerts.lifecycle.models import Message, Receiver
+from workers.objectives.book import ObjectiveBook
+from workers.objectives.models import Objective, ObjectiveMinute
 from workers.reports import sending, text
 from workers.reports.week import LENGTH, week
 
@@ -48,6 +51,51 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
     ):
         assert part in said, part
     assert "None." in text.text(week(MONDAY - LENGTH)), "the week before was calm"
+
+
+def counted(days: int, bad_day: int, window_days: int) -> None:
+    """An objective counted for so many days up to MONDAY, an hour each, all of it bad on one of them."""
+    wait = {"kind": "queue", "condition": "wait_seconds <= 1", "target": 0.9, "window_days": window_days}
+    made, last = Objective.objects.create(name="o", **wait), int(MONDAY.timestamp() // 60)
+    ObjectiveMinute.objects.bulk_create(
+        ObjectiveMinute(objective=made, minute=last - 1_440 * day + at, bad=60 * (day == bad_day), total=60)
+        for day in range(1, days + 1)
+        for at in range(0, 60, 6)
+    )
+
+
+def trimmed(minute: int) -> None:
+    book = ObjectiveBook()
+    book.step(snapshot_of({"at": (minute - minute % 60) * 60.0, "queues": {}}))
+    book.keep()
+
+
+@pytest.mark.django_db
+def test_the_week_of_an_objective_with_a_short_window_is_known_whole():
+    counted(days=20, bad_day=5, window_days=3)
+    trimmed(int(MONDAY.timestamp() // 60) + 1_440)
+    (promise,) = week(MONDAY).promises
+    assert promise.good_share == pytest.approx(6 / 7) and promise.known_from is None
+
+
+@pytest.mark.django_db
+def test_a_week_of_which_not_all_is_kept_says_from_when_it_is_known():
+    counted(days=20, bad_day=14, window_days=10)
+    trimmed(int(MONDAY.timestamp() // 60))
+    assert week(MONDAY).promises[0].known_from is None
+    (promise,) = week(MONDAY - LENGTH).promises
+    assert promise.known_from == MONDAY - timedelta(days=10, minutes=-6)
+    assert "Known only from Fri 2025-12-26 07:06 on." in text.text(week(MONDAY - LENGTH))
+    (older,) = week(MONDAY - 2 * LENGTH).promises
+    assert older.good_share is None and older.known_from == promise.known_from
+
+
+@pytest.mark.django_db
+def test_of_a_week_in_which_more_was_lost_than_was_counted_as_offered_nothing_was_kept():
+    wait = {"kind": "queue", "condition": "wait_seconds <= 1", "target": 0.9}
+    made, minute = Objective.objects.create(name="o", **wait), int(MONDAY.timestamp() // 60) - 9
+    ObjectiveMinute.objects.create(objective=made, minute=minute, bad=3_000, total=1_000)
+    assert week(MONDAY).promises[0].good_share == 0.0
 
 
 def test_it_is_sent_once_a_week_to_who_asks_for_it(happened, settings):

@@ -114,15 +114,14 @@ def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """Unknown of a loop that does not tick, which is another condition's matter."""
     for loop in evidence.loops:
-        if not loop.ticks or evidence.now - loop.ticks[-1].at > 3 * loop.interval_seconds + 5:
-            continue  # it does not tick: another condition's matter
-        yield _reading(
-            evidence,
-            loop,
-            (blind := _blind_seconds(loop.ticks)),
-            f"{_name(loop)}: no valid measurement for {blind:.0f} s.",
-        )
+        if not loop.ticks:
+            continue
+        ticks = evidence.now - loop.ticks[-1].at <= 3 * loop.interval_seconds + 5
+        blind = _blind_seconds(loop.ticks)
+        said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
+        yield _reading(evidence, loop, blind if ticks else None, said)
 
 
 def _blind_seconds(ticks: Sequence[LedgerTick]) -> float:

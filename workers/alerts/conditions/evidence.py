@@ -325,10 +325,13 @@ def failed_runs(since: datetime) -> list[Ended]:
 
 
 def failing_receivers(since: datetime) -> list[Failing]:
-    """Receivers with a message that has failed and waits for another try, or was given up lately."""
+    """Receivers that are switched on, with a message that has failed and waits for another try, or was given
+    up lately.
+    """
     trouble = Message.objects.filter(
-        Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, created_at__gte=since)
-    )
+        Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, created_at__gte=since),
+        receiver__enabled=True,
+    ).exclude(error=Message.SWITCHED_OFF)
     grouped: dict[str, list[Message]] = {}
     for message in trouble.select_related("receiver").order_by("pk"):
         grouped.setdefault(message.receiver.name, []).append(message)

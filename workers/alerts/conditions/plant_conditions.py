@@ -13,6 +13,7 @@ from workers.plants.reached import why_wrong
 from workers.steering import stopped
 
 KNOWN_DAYS = 1.0
+SILENT = ("offline", None)  # states of a pipeline
 
 
 def _seconds(value: float | None) -> str:
@@ -51,7 +52,10 @@ def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Read
     """Of queues whose usual day is known: before, a band is a guess."""
     for name, rates in evidence.plant.bands.queues.items():
         band = rates.get("in_per_second")
-        if band is None or band.minute is None or band.days < KNOWN_DAYS:
+        if band is None or band.days < KNOWN_DAYS:
+            continue
+        if band.minute is None:
+            yield Reading({"queue": name}, None, f"Queue {name}: its rate of the last minute is not known.")
             continue
         outside = ForecastBand(band.low, band.high, band.days).outside(band.minute)
         said = (
@@ -134,7 +138,7 @@ def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     pipeline = evidence.plant.pipeline
-    if not any(queue.kind == "pipeline" for _, queue in evidence.plant.queues.items()):
+    if not _needs_pipeline(evidence):
         return
     age = pipeline.age_seconds
     said = (
@@ -163,9 +167,17 @@ def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Rea
 
 
 def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    lag = evidence.plant.pipeline.watermark_lag_seconds
-    if lag is not None:
+    pipeline = evidence.plant.pipeline
+    if pipeline.state in SILENT:
+        # What it last said is not how it is.
+        if _needs_pipeline(evidence):
+            yield Reading({"pipeline": "main"}, None, "The pipeline's watermark is not known.")
+    elif (lag := pipeline.watermark_lag_seconds) is not None:
         yield Reading({"pipeline": "main"}, lag, f"The pipeline's watermark is {lag:,.0f} s behind.")
+
+
+def _needs_pipeline(evidence: Evidence) -> bool:
+    return any(queue.kind == "pipeline" for _, queue in evidence.plant.queues.items())
 
 
 def _throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -184,13 +196,13 @@ def _order_unreached(evidence: Evidence, window_seconds: float) -> Iterator[Read
 
 
 def _shedding(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    """Unknown while a pipeline that is needed says nothing."""
+    if evidence.snapshot is None:
+        return
     share = evidence.plant.totals.shed_share
-    if share is not None:
-        yield Reading(
-            {},
-            100 * share,
-            f"{percent(share, 2)} of the events that patterns could use are shed, and lost to them.",
-        )
+    known = f"{percent(share or 0.0, 2)} of the events that patterns could use are shed, and lost to them."
+    said = "How much is shed is not known: the pipeline does not report." if share is None else known
+    yield Reading({}, None if share is None else 100 * share, said)
 
 
 def _observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

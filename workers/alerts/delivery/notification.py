@@ -114,7 +114,8 @@ def _own(own: Sequence[DeliveryFacts]) -> tuple[NoticeState, str, datetime | Non
         return "notified", f"Notified{again} at {_clock(first.sent_at)}.", first.sent_at
     for each in reversed(own):
         if each.message == "failed":
-            words = f"Not delivered, given up after {_tries(each.tries)}: {each.error}"
+            given_up = f", given up after {_tries(each.tries)}" if each.tries else ""
+            words = f"Not delivered{given_up}: {each.error}"
             return "failed", words, None
         if each.message == "waiting" and each.tries:
             words = (
@@ -156,9 +157,10 @@ def _unowed(
 
 
 def _end(deliveries: Sequence[DeliveryFacts], name: str) -> str:
-    ends = [each for each in deliveries if each.receiver == name and each.kind == Delivery.Kind.RESOLVED]
-    sent = next((each.sent_at for each in ends if each.message == "sent"), None)
-    return f"Notified of the end at {_clock(sent)}." if sent else ""
+    """What it got last, where that is an end: an alert that came back since is not over for it."""
+    sent = [each for each in deliveries if each.receiver == name and each.message == "sent"]
+    is_end = bool(sent) and sent[-1].kind == Delivery.Kind.RESOLVED
+    return f"Notified of the end at {_clock(sent[-1].sent_at)}." if is_end else ""
 
 
 def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:

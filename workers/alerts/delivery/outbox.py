@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Max, QuerySet
 
 from workers.alerts.delivery.schedule_feed import notified_by
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
@@ -31,14 +32,15 @@ def owe(
     alert: Alert, step: int, names: Sequence[str], receivers: Mapping[str, Receiver], now: datetime
 ) -> list[Delivery]:
     """A step is due: what its receivers are owed (not yet saved). One that is gone or switched off is passed
-    over; what says that messages to a receiver fail isn't sent to that receiver.
+    over; what says that messages to a receiver fail isn't sent to that receiver, by no schedule either.
     """
     owed = []
+    able = {name: each for name, each in receivers.items() if name != alert.labels.get("receiver")}
     for name in names:
-        receiver = receivers.get(name)
-        if receiver is None or alert.labels.get("receiver") == name:
+        receiver = able.get(name)
+        if receiver is None:
             continue
-        for each in notified_by(receiver, receivers, now):
+        for each in notified_by(receiver, able, now):
             owed.append(_owed(alert, each.pk, Delivery.Kind.FIRING, step, now))
             if each.channel == Receiver.Channel.BROWSER:
                 alert.announcement = f"{alert.round}.{step}"
@@ -47,12 +49,24 @@ def owe(
 
 
 def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
-    """They have ended: whoever is notified of one, or will be, is owed its end too (not yet saved)."""
+    """They have ended: whoever is notified of one, or will be, and not of its end since, is owed its end too
+    (not yet saved). What came back and notified nobody has no end of its own.
+    """
     known = {alert.pk: alert for alert in alerts}
-    notified = Delivery.objects.filter(alert__in=known, kind=Delivery.Kind.FIRING)
-    wants = notified.filter(receiver__tells_resolved=True, receiver__enabled=True)
-    pairs = wants.values_list("alert_id", "receiver_id").distinct() if known else ()
-    return [_owed(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in pairs]
+    if not known:
+        return []
+    rows = Delivery.objects.filter(alert__in=known, receiver__tells_resolved=True, receiver__enabled=True)
+    began = _newest(rows.filter(kind=Delivery.Kind.FIRING).exclude(state=Delivery.State.DROPPED))
+    # One that waits may be dropped at this very instant, since its alert was open until now.
+    ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED, state=Delivery.State.BUNDLED))
+    open_for = [pair for pair, at in began.items() if at > ended.get(pair, 0)]
+    return [_owed(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in open_for]
+
+
+def _newest(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
+    """{(alert, receiver): the number of its newest delivery}."""
+    found = deliveries.order_by().values_list("alert_id", "receiver_id").annotate(newest=Max("pk"))
+    return {(alert, receiver): newest for alert, receiver, newest in found}
 
 
 def _owed(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> Delivery:
@@ -76,11 +90,22 @@ def group_of(alert: Alert) -> str:
 
 def bundle(now: datetime) -> list[Message]:
     """Messages out of the deliveries whose group has waited long enough."""
+    give_up_switched_off()
     waiting = Delivery.objects.filter(state=Delivery.State.WAITING).order_by("pk")
     ripe = waiting.filter(created_at__lte=now - timedelta(seconds=GROUP_SECONDS))
-    groups = ripe.values_list("receiver_id", "group", "kind").order_by().distinct()
+    # Beginnings first: an end is judged by what became of them.
+    groups = ripe.values_list("receiver_id", "group", "kind").order_by("kind").distinct()
     made = [_bundled(receiver, group, kind, now) for receiver, group, kind in groups]
     return [message for message in made if message is not None]
+
+
+def give_up_switched_off() -> None:
+    """What waits for a receiver that is switched off is sent to it no more: days later it would be news."""
+    off = Receiver.objects.filter(enabled=False)
+    owed = Delivery.objects.filter(state=Delivery.State.WAITING, receiver__in=off)
+    owed.update(state=Delivery.State.DROPPED)
+    waiting = Message.objects.filter(state=Waiting, receiver__in=off)
+    waiting.update(state=Message.State.FAILED, error=Message.SWITCHED_OFF)
 
 
 @transaction.atomic
@@ -123,20 +148,26 @@ def _thread(receiver: int, alerts: Sequence[Alert]) -> str:
 
 
 def _heard(ends: Sequence[Delivery]) -> dict[int, set[str]]:
-    """{alert: states of the messages on its beginning to this receiver, "owed" where none is made}."""
+    """{alert: states of the messages on its beginning to their receiver, since the end that it last got}."""
     receivers, alerts = {each.receiver_id for each in ends}, {each.alert_id for each in ends}
-    firing = Delivery.objects.filter(kind=Delivery.Kind.FIRING, receiver__in=receivers, alert__in=alerts)
+    rows = Delivery.objects.filter(receiver__in=receivers, alert__in=alerts, state=Delivery.State.BUNDLED)
+    ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED))
+    firing = rows.filter(kind=Delivery.Kind.FIRING)
     found: dict[int, set[str]] = {}
-    for alert, state in firing.exclude(state="dropped").values_list("alert_id", "message__state"):
-        found.setdefault(alert, set()).add(state or "owed")
+    for key, alert, receiver, state in firing.values_list("pk", "alert_id", "receiver_id", "message__state"):
+        if key > ended.get((alert, receiver), 0):
+            found.setdefault(alert, set()).add(state or Message.State.SENT)
     return found
 
 
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:
-    """The alert ended before anybody was notified; or the receiver was never notified of its beginning."""
+    """The alert ended before anybody was notified; or it fires again, or the receiver was not notified of its
+    beginning.
+    """
+    is_over = delivery.alert.resolved_at is not None
     if delivery.kind == Delivery.Kind.FIRING:
-        return delivery.alert.resolved_at is not None
-    return heard <= {Message.State.FAILED}
+        return is_over
+    return not is_over or heard <= {Message.State.FAILED}
 
 
 def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:

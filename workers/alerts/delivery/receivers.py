@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from queues.errors import BadInput
+from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.host import egress
 from workers.steering.names import NAME
@@ -35,7 +36,9 @@ def define(
     gets_reports: bool = False,
     enabled: bool = True,
 ) -> Receiver:
-    """Make a receiver, or change the one of that name. Raises BadInput naming the field."""
+    """Make a receiver, or change the one of that name; what waits for one that is switched off is given up.
+    Raises BadInput naming the field.
+    """
     if not isinstance(name, str) or not NAME.match(name) or len(name) > 60:
         raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
     if channel not in Receiver.Channel.values:
@@ -54,7 +57,10 @@ def define(
         "gets_reports": gets_reports,
         "enabled": enabled,
     }
-    return Receiver.objects.update_or_create(name=name, defaults=fields)[0]
+    made = Receiver.objects.update_or_create(name=name, defaults=fields)[0]
+    if not enabled:
+        outbox.give_up_switched_off()
+    return made
 
 
 def used_by(receiver: Receiver) -> list[str]:

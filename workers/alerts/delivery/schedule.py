@@ -1,8 +1,9 @@
 """Who is on call, by a calendar: an iCalendar text becomes shifts, and a shift names people.
 
-Pure. A shift is an event of the calendar, recurring ones expanded by their rules, exceptions and time zones.
-It names the people of its summary ("anna" or "anna, ben") and the e-mail addresses of its attendees. A time
-without a zone is UTC; an event of whole days begins and ends at midnight UTC.
+Pure. A shift is an event of the calendar, recurring ones expanded by their rules, exceptions and time zones;
+one that was cancelled is none. It names the people of its summary ("anna" or "anna, ben") and the e-mail
+addresses of its attendees, but for those who declined. A time without a zone is UTC; an event of whole days
+begins and ends at midnight UTC.
 """
 
 import re
@@ -60,7 +61,7 @@ def shifts(text: bytes, now: datetime) -> list[Shift]:
         events = recurring_ical_events.of(calendar).between(now - BEHIND, now + AHEAD)
         if len(events) > MOST_SHIFTS:
             raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
-        found = [_shift(event) for event in events]
+        found = [_shift(event) for event in events if not _is(event.get("STATUS"), "CANCELLED")]
     except BadInput:
         raise
     except Exception as error:  # whatever is wrong with what comes from outside
@@ -97,11 +98,15 @@ def _shift(event: Any) -> Shift:
     people = [
         str(each)[len("mailto:") :]
         for each in (attendees if isinstance(attendees, list) else [attendees])
-        if str(each).lower().startswith("mailto:")
+        if str(each).lower().startswith("mailto:") and not _is(each.params.get("PARTSTAT"), "DECLINED")
     ]
     people += re.split(r"\s*[,;&]\s*", str(event.get("SUMMARY", "")).strip())
     named = dict.fromkeys(filter(None, (one_line(name)[:LONGEST_NAME] for name in people)))
     return Shift(begin, end, tuple(named)[:MOST_PEOPLE])
+
+
+def _is(value: Any, word: str) -> bool:
+    return str(value).strip().upper() == word
 
 
 def _length(event: Any) -> timedelta:

@@ -19,8 +19,9 @@ Kind = AlertEvent.Kind
 def notify(this: AlertCheck, evidence: Evidence) -> None:
     """Put causes, silences and steps on the alerts of this check, and the deliveries that they owe."""
     shown = this.shown
-    _explain(this, shown)
+    # Before the causes: what is stopped on purpose is none of anything.
     _mark_stopped(this, shown, evidence)
+    _explain(this, shown)
     _silence(this, shown)
     receivers = {each.name: each for each in Receiver.objects.filter(enabled=True)}
     impacts = None if evidence.snapshot is None else impact.Impacts(evidence.snapshot)
@@ -71,7 +72,8 @@ def _mark_stopped(this: AlertCheck, shown: Sequence[Alert], evidence: Evidence) 
 
 def _party(alert: Alert, now: float) -> Party:
     ended = None if alert.resolved_at is None else max(0.0, now - alert.resolved_at.timestamp())
-    return Party(alert.pk, alert.condition, alert.severity, alert.labels, alert.touches, ended)
+    stopped = bool(alert.explanation)
+    return Party(alert.pk, alert.condition, alert.severity, alert.labels, alert.touches, ended, stopped)
 
 
 def _silence(this: AlertCheck, shown: Sequence[Alert]) -> None:

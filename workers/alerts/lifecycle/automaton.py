@@ -91,8 +91,9 @@ def advanced(
 
 
 def returned(ended: Episode, now: float) -> Episode:
-    """One that ended recently and fires anew: the same episode, still acknowledged if it was. When it flaps,
-    its steps count only after a calm time, so that what ends within it notifies nobody.
+    """One that ended recently and fires anew: the same episode in a new round, which has an end of its own;
+    still acknowledged if it was. When it flaps, its steps count only after a calm time, so that what ends
+    within it notifies nobody.
     """
     acknowledged = ended.acknowledged_until is not None and now < ended.acknowledged_until
     came_back = ended.came_back + 1
@@ -103,7 +104,7 @@ def returned(ended: Episode, now: float) -> Episode:
         resolved_at=None,
         cleared_since=None,
         came_back=came_back,
-        round=ended.round + (ended.next_step > 0),
+        round=ended.round + 1,
         next_step=0,
         told_from=None if acknowledged else now + calm_seconds,
     )

@@ -49,7 +49,7 @@ RANK = {name: at for at, name in enumerate(EXPLAINS)}
 class Party:
     """What an alert is about, as far as causes matter. `ended_seconds`: how long it has been over, None while
     it is open. touches: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue because of
-    whose workers it waits}.
+    whose workers it waits}. is_stopped: what a person has stopped explains it: as a cause it is none.
     """
 
     id: int
@@ -58,12 +58,13 @@ class Party:
     labels: Mapping[str, str]
     touches: Mapping[str, Any] = field(default_factory=dict)
     ended_seconds: float | None = None
+    is_stopped: bool = False
 
 
 def causes(parties: Iterable[Party]) -> dict[int, int]:
     """{explained: its cause} of the open ones. A cause that is explained itself hands over to its own."""
     known = list(parties)
-    able = [each for each in known if each.condition in RANK]
+    able = [each for each in known if each.condition in RANK and not each.is_stopped]
     found = {each.id: _cause(each, able) for each in known if each.ended_seconds is None}
     direct = {each: cause for each, cause in found.items() if cause is not None}
     return {each: _root(cause, direct) for each, cause in direct.items()}

@@ -262,6 +262,8 @@ class Message(models.Model):
         SENT = "sent"
         FAILED = "failed"  # given up
 
+    SWITCHED_OFF = "Its receiver was switched off before it was sent."  # the error of such a message
+
     key = models.CharField(max_length=32, unique=True)  # the receiver knows a repetition by it
     receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="messages")
     content = models.JSONField()  # {"kind", "title", "sentence", "alerts": […]}

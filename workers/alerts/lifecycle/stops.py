@@ -35,12 +35,11 @@ def explanation(condition: str, labels: Mapping[str, str], snapshot: Snapshot | 
     if condition in OF_LOOPS:
         loop = snapshot.loops.get(labels.get("loop", ""))
         why = stopped.why_held(loop.target, snapshot) if loop else ""
-        return f"The loop holds: {why}." if why else ""
+        return f"The loop holds: {why}." if why else _emptied(labels, snapshot)
     if condition in OF_HOSTS:
         return _drained(labels, snapshot)
     if condition in OF_NODES:
-        node = labels.get("node", "")
-        return f"Node {node} is drained and empty." if stopped.is_emptied(node, snapshot) else ""
+        return _emptied(labels, snapshot)
     part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
     queues = _queues_of(condition, labels, snapshot) if condition in OF_CONSUMPTION | OF_INTAKE else []
     found = [(queue, stopped.paused(queue, part, snapshot)) for queue in queues]
@@ -58,6 +57,12 @@ def _queues_of(condition: str, labels: Mapping[str, str], snapshot: Snapshot) ->
     name, applications = labels.get("pipeline", ""), snapshot.pipeline.applications
     rows = [applications[name]] if name in applications else list(applications.values())
     return sorted({queue for row in rows for queue in row.queues})
+
+
+def _emptied(labels: Mapping[str, str], snapshot: Snapshot) -> str:
+    """Of the node itself, or of a loop that steers what was there."""
+    node = labels.get("node", "")
+    return f"Node {node} is drained and empty." if stopped.is_emptied(node, snapshot) else ""
 
 
 def _drained(labels: Mapping[str, str], snapshot: Snapshot) -> str:

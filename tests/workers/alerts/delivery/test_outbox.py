@@ -1,0 +1,165 @@
+"""What is owed of an alert's beginning and its end: each is told once, and to whom it belongs."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
+from workers.alerts.conditions.evidence import Failing, failing_receivers
+from workers.alerts.delivery import outbox, receivers, schedule
+from workers.alerts.lifecycle import automaton
+from workers.alerts.lifecycle.models import Delivery, Message, OnCallFeed, Receiver
+from workers.alerts.rules import silences
+
+pytestmark = pytest.mark.django_db
+OF_N1 = [{"label": "node", "is": "=", "value": "n1"}]
+
+
+@pytest.fixture
+def looks(db) -> Looks:
+    return Looks()
+
+
+def heard(looks: Looks) -> list[str]:
+    """The kinds of the messages that go out now, and arrive."""
+    messages = outbox.bundle(looks.at)
+    for message in messages:
+        outbox.sent(message, looks.at)
+    return [message.content["kind"] for message in messages]
+
+
+def fires(looks: Looks, seconds: float = 10) -> list[str]:
+    looks.snapshot = lost()
+    looks.pass_seconds(seconds)
+    return heard(looks)
+
+
+def ends(looks: Looks, seconds: float = 20) -> list[str]:
+    looks.snapshot = plant()
+    looks.pass_seconds(seconds)
+    return heard(looks)
+
+
+def quiet_by_flapping(looks: Looks) -> None:
+    """It comes back twice and is told; the third time it waits for a calm time."""
+    for _ in range(2):
+        fires(looks)
+        ends(looks)
+
+
+def quiet_by_silence(looks: Looks, person) -> None:
+    silences.add(OF_N1, "a test", 1, person, looks.at)
+
+
+@pytest.mark.parametrize("how", ["flap", "silence"])
+def test_the_end_of_what_came_back_unheard_is_not_told_and_the_next_one_is(looks, how, django_user_model):
+    rule(keep_seconds=4)
+    assert fires(looks) == ["firing"] and ends(looks) == ["resolved"]
+    if how == "flap":
+        quiet_by_flapping(looks)
+    else:
+        quiet_by_silence(looks, django_user_model.objects.create_user("desk-2"))
+    assert fires(looks) == [] and ends(looks, 60) == []
+    told = fires(looks, automaton.CALM_SECONDS + 10)
+    assert told == ["firing"] and ends(looks) == ["resolved"]
+
+
+def test_the_end_of_what_came_back_acknowledged_is_not_told(looks):
+    rule(keep_seconds=4)
+    fires(looks)
+    alert = the_alert()
+    alert.state, alert.acknowledged_until = "acknowledged", looks.at + timedelta(hours=1)
+    alert.save()
+    assert ends(looks) == ["resolved"]
+    assert fires(looks) == [] and ends(looks) == []
+
+
+def test_an_end_is_not_told_again_after_a_beginning_that_was_dropped(looks):
+    rule(keep_seconds=0)
+    assert fires(looks) == ["firing"] and ends(looks) == ["resolved"]
+    looks.snapshot = lost()
+    looks.look()
+    assert ends(looks) == []
+    assert list(Delivery.objects.filter(round=2).values_list("kind", "state")) == [
+        ("firing", "dropped"),
+        ("resolved", "dropped"),
+    ]
+
+
+def test_what_waits_of_an_earlier_end_is_told_once(looks):
+    rule(keep_seconds=0)
+    fires(looks)
+    for snapshot in (plant(), lost(), plant()):
+        looks.snapshot = snapshot
+        looks.look()
+    looks.look(6.0)
+    assert heard(looks) == ["resolved"]
+    assert heard(looks) == []
+
+
+def test_an_end_that_waits_is_not_told_once_the_alert_fires_again(looks):
+    rule(keep_seconds=0)
+    looks.snapshot = lost()
+    looks.pass_seconds(8)
+    (first,) = outbox.bundle(looks.at)
+    outbox.failed(first, "no route", looks.at)
+    assert ends(looks, 8) == [], "its beginning is on its way still"
+    assert fires(looks) == ["firing"]
+    first.refresh_from_db()
+    outbox.sent(first, looks.at)
+    assert heard(looks) == [] and the_alert().state == "firing"
+    assert ends(looks, 8) == ["resolved"]
+
+
+def test_that_messages_to_who_is_on_call_fail_is_told_to_somebody_else(looks):
+    for name in ("anna", "boss"):
+        receivers.define(name, "email", {"addresses": [f"{name}@x.example"]})
+    named = {"secret_environment": "WEIR_SECRET_ROTA", "otherwise": "boss"}
+    rota = receivers.define("rota", "schedule", named)
+    shift = schedule.Shift(looks.at - timedelta(days=1), looks.at + timedelta(days=1), ("anna",))
+    OnCallFeed.objects.create(receiver=rota, read_at=looks.at, shifts=[shift.document()])
+    rule(
+        "delivery-failing",
+        condition="delivery_failing",
+        title="Messages to {receiver} fail",
+        threshold=3,
+        clear_threshold=1,
+        escalation=[{"after_minutes": 0, "receivers": ["rota"]}],
+    )
+    looks.more = {"failing": [Failing("anna", 4, 0, "no route")]}
+    looks.look()
+    assert [each.receiver.name for each in Delivery.objects.all()] == ["boss"]
+
+
+def switch(receiver: Receiver, on: bool) -> None:
+    receivers.define(receiver.name, "email", {"addresses": ["a@b.example"]}, enabled=on)
+
+
+def test_a_receiver_that_is_switched_off_gets_nothing_old_and_calls_for_nobody(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.pass_seconds(8)
+    (first,) = outbox.bundle(looks.at)
+    for _ in range(3):
+        first.refresh_from_db()
+        outbox.failed(first, "no route", looks.at)
+    desk = Receiver.objects.get(name="desk")
+    switch(desk, on=False)
+    assert failing_receivers(looks.at - timedelta(hours=2)) == []
+    looks.snapshot = plant()
+    looks.pass_seconds(20)
+    switch(desk, on=True)
+    assert outbox.bundle(looks.at) == [] and outbox.due(looks.at + timedelta(days=3)) == []
+    first.refresh_from_db()
+    assert (first.state, first.error) == ("failed", Message.SWITCHED_OFF)
+    assert failing_receivers(looks.at - timedelta(hours=2)) == []
+
+
+def test_what_is_owed_to_a_receiver_that_is_switched_off_meanwhile_is_dropped(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.look()
+    Receiver.objects.update(enabled=False)
+    assert outbox.bundle(looks.at) == []
+    Receiver.objects.update(enabled=True)
+    assert heard(looks) == [] and Delivery.objects.get().state == "dropped"
