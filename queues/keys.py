@@ -187,6 +187,12 @@ POOL_ORDER = Key(
     "web workers → web workers",
     "JSON {processes, pid}: what the pool of another app's Celery worker was last asked to have; for seconds",
 )
+TASK_ORDER = Key(
+    "weir:task_order:{plant}:{operator}",
+    "string",
+    "web workers → web workers",
+    "JSON {tasks, seen}: what an operator of a declared plant was last asked to have, till its proof is late",
+)
 DONE = Key(
     "weir:done:{host}",
     "stream",
