@@ -3,7 +3,7 @@
 A path leads from a queue to a pool that takes from it, and ends where a task begins: its latency is how long
 a task waits, in the broker and in the worker that has taken it. How long it then runs is its service time.
 
-Counts are rates (`arrivals`) times WINDOW_SECONDS, divided evenly among a pool's processes: a pool has one
+Counts are rates (`takers`) times WINDOW_SECONDS, divided evenly among a pool's processes: a pool has one
 queue for all of them. What is ready in a queue of several pools is divided by their processes.
 """
 
@@ -15,6 +15,7 @@ from controllers.parallelism.measured_topology import Link, MeasuredOperator, Me
 from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.remote_control import WorkerPool
+from workers.plants.foreign.celery_app.takers import Demand
 from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
@@ -26,7 +27,7 @@ QUEUE = "queue {}"
 @dataclass(frozen=True, kw_only=True)
 class PoolMeasures:
     """Of one pool, now. waiting: tasks in front of it, in the broker and in the worker; oldest: how long the
-    first of them has waited. None: not known.
+    first has waited, of all who take the same queues. None: not known.
     """
 
     pool: WorkerPool
@@ -52,22 +53,27 @@ class PoolHistory:
     """What was counted of one pool since its worker was started."""
 
     def __init__(self) -> None:
-        self._arrivals, self._begun = Arrivals(), Arrivals()
+        self._begun = Arrivals()
 
     def measured(
-        self, pool: WorkerPool, events: PoolEvents | None, at: float, waiting: float, busy: int | None
+        self,
+        pool: WorkerPool,
+        events: PoolEvents | None,
+        at: float,
+        waiting: float,
+        busy: int | None,
+        demand: Demand,
     ) -> PoolMeasures:
         """Observe, and say what it comes to."""
-        self._arrivals.observe(at, pool.begun, waiting)
         self._begun.observe(at, pool.begun, 0.0)
         waits = recent(events.waits, at) if events else []
         return PoolMeasures(
             pool=pool,
             waiting=waiting,
             busy=busy,
-            oldest_seconds=self._arrivals.oldest_seconds,
+            oldest_seconds=demand.oldest_seconds,
             wait_seconds=fmean(waits) if waits else None,
-            arrivals_per_second=self._arrivals.per_second,
+            arrivals_per_second=demand.per_second,
             begun_per_second=self._begun.per_second,
             run_seconds=_run_seconds(events, busy, self._begun.per_second, at),
         )
@@ -83,18 +89,6 @@ def _run_seconds(
         ended = recent(events.runs, at)
         return tuple(ended or [at - began for began in events.running.values()])
     return (busy / begun_per_second,) if busy and begun_per_second else ()
-
-
-def shares(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> dict[str, float]:
-    """Worker → what is ready in its queues, of each its part by processes."""
-    found = {pool.worker: 0.0 for pool in pools}
-    for queue, length in lengths.items():
-        takers = [pool for pool in pools if queue in pool.queues]
-        processes = sum(pool.processes for pool in takers)
-        for pool in takers:
-            part = pool.processes / processes if processes else 1 / len(takers)
-            found[pool.worker] += length.waiting * part
-    return found
 
 
 def topology_of(

@@ -17,15 +17,10 @@ from workers.plants.foreign.celery_app import sections
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
-from workers.plants.foreign.celery_app.measures import (
-    PoolHistory,
-    PoolMeasures,
-    shares,
-    topology_of,
-    unmeasured,
-)
+from workers.plants.foreign.celery_app.measures import PoolHistory, PoolMeasures, topology_of, unmeasured
 from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.takers import AllTakers, Demand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.kind import Adapter, PlantAddress
 from workers.plants.plant import PlantSilent
@@ -62,6 +57,7 @@ class CeleryPlant(Adapter):
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._asks = address.option("events", ASK) == ASK
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
+        self._takers = AllTakers()
         self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
@@ -80,10 +76,12 @@ class CeleryPlant(Adapter):
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
         at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)
+        waiting = {worker: count for worker, (count, _) in held.items()}
+        demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {each.pool.worker: each for each in self._measured}
         # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
         self._measured = [
-            self._measure(pool, at, ready[pool.worker], *held[pool.worker])
+            self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
             else before.get(pool.worker, unmeasured(pool))
             for pool in pools
@@ -200,14 +198,14 @@ class CeleryPlant(Adapter):
         return {name for name, limit in self._limits.get(worker, {}).items() if limit}
 
     def _measure(
-        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None
+        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: Demand
     ) -> PoolMeasures:
         history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
         if not self._sends(pool.worker):
-            return history.measured(pool, None, at, ready + waiting, busy)
+            return history.measured(pool, None, at, ready + waiting, busy, demand)
         with self._listener.lock:
             events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
-            return history.measured(pool, events, at, ready + waiting, busy)
+            return history.measured(pool, events, at, ready + waiting, busy, demand)
 
     def _sends(self, worker: str) -> bool:
         """Whether events of its tasks come, or would if it had any."""

@@ -154,6 +154,68 @@ def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
     assert waiting == {ONE: 2, TWO: 6}
 
 
+def rates(plant, far, begun, growth=0):
+    """A second passes: what each pool begins, and the queue grows by; worker → its part of what comes."""
+    far.now += 1.0
+    far.queues["celery"] += growth
+    for worker, count in begun.items():
+        far.begun[worker] += count
+    operators = plant.topology().operators.values()
+    return {each.name: each.measure("inputs") for each in operators if each.kind == "operator"}
+
+
+def test_a_pool_that_grows_beside_another_brings_no_arrivals_and_has_its_part_of_them():
+    far = FakeCelery({ONE: 4, TWO: 4})
+    far.queues["celery"] = 1_000
+    plant = far.plant(events="listen")
+    for _ in range(60):
+        found = rates(plant, far, {ONE: 2, TWO: 2})
+    assert found == pytest.approx({ONE: 20.0, TWO: 20.0})  # in ten seconds
+    far.processes[ONE] = far.wanted[ONE] = 12
+    for _ in range(60):
+        found = rates(plant, far, {ONE: 3, TWO: 1})
+        assert found == pytest.approx({ONE: 30.0, TWO: 10.0})
+
+
+def test_a_worker_that_goes_or_comes_brings_no_arrivals_and_takes_none_away():
+    far = FakeCelery({ONE: 4, TWO: 4})
+    far.queues["celery"] = 1_000
+    plant = far.plant(events="listen")
+    for _ in range(60):
+        rates(plant, far, {ONE: 2, TWO: 2})
+    del far.processes[TWO]
+    for _ in range(30):  # for 8 s the other may only be late
+        found = rates(plant, far, {ONE: 2}, growth=2)
+    assert found == pytest.approx({ONE: 40.0}, rel=0.15)
+    far.processes[TWO], far.begun[TWO], far.pid = 4, 50_000, 8  # one that worked elsewhere until now
+    for _ in range(30):
+        found = rates(plant, far, {ONE: 2, TWO: 2})
+        assert sum(found.values()) == pytest.approx(40.0, rel=0.15)
+
+
+def test_a_queue_that_was_purged_does_not_hide_what_comes():
+    far = FakeCelery({ONE: 4})
+    far.queues["celery"] = 100_000
+    plant = far.plant(events="listen")
+    for _ in range(30):
+        rates(plant, far, {ONE: 4})
+    far.queues["celery"] = 0
+    for _ in range(30):
+        found = rates(plant, far, {ONE: 4}, growth=1)
+    assert found[ONE] == pytest.approx(50.0, rel=0.15)
+    assert plant.topology().links[0].latency_seconds == pytest.approx(6.0, abs=1.5)
+
+
+def test_of_workers_that_take_other_queues_besides_each_has_its_part_of_the_queue_that_they_share():
+    far = FakeCelery({ONE: 2, TWO: 2}, queues=["celery", "mail"])
+    far.paused.add((TWO, "mail"))
+    plant = far.plant(events="listen")
+    for _ in range(60):
+        far.queues["mail"] += 1
+        found = rates(plant, far, {ONE: 2, TWO: 2}, growth=2)
+    assert found == pytest.approx({ONE: 40.0, TWO: 30.0}, rel=0.1)
+
+
 def test_a_pool_that_was_ordered_to_grow_is_not_ordered_twice(far):
     plant = far.plant()
     plant.set_parallelism({ONE: 6})
