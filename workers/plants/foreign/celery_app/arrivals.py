@@ -11,9 +11,9 @@ SHORT_SECONDS brings more or less than that rate does, by more than DEVIATIONS s
 the load has changed, and what was before no longer counts.
 
 A never falls, but what is counted does: S and W are not of one instant, so messages on their way are in
-neither, for moments. A fall is made up by what comes next. One that is more than that, or is not made up within
-FALL_SECONDS, is of tasks that went without being started, such as those of a queue that was purged: A goes on
-from what it was, as if they had been.
+neither, for moments. A fall is made up by what comes next. One that is more than that, or is not made up
+within FALL_SECONDS, is of tasks that went without being started, such as those of a queue that was purged: A
+goes on from what it was, as if they had been.
 """
 
 import math

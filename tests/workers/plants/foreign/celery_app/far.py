@@ -56,6 +56,7 @@ class FakeCelery:
         self.listener, self.noted = FarListener(), MemoryOrders()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.unacknowledged_now = 0
+        self.version = "5.7.0 (opalescent)"
         self.asked, self.reserved = [], []
         self.paused, self.revoked = set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
@@ -100,6 +101,8 @@ class FakeCelery:
             }
             total = {"shop.work": self.begun.get(worker, 0)}
             return {"pid": self.pid, "pool": pool, "total": total, "prefetch_count": 8, **self.stats}
+        if command == "report":
+            return {"ok": f"\nsoftware -> celery:{self.version} kombu:5.7.0 py:3.11.4\n"}
         if command == "active_queues":
             return [{"name": name} for name in self.queues if (worker, name) not in self.paused]
         if command == "active":

@@ -249,6 +249,34 @@ def test_a_pool_with_celery_s_own_autoscaler_or_without_processes_is_left_alone(
     assert far.orders == 0
 
 
+GEVENT = {"pool": {"implementation": "celery.concurrency.gevent:TaskPool", "max-concurrency": 4}}
+
+
+@pytest.mark.parametrize("version, said", [("5.6.9", "of Celery 5.6 "), ("4.4.7", "4.4"), ("?", "not say")])
+def test_a_gevent_pool_that_does_not_say_its_size_is_left_alone_and_says_why(far, version, said):
+    far.stats, far.version = GEVENT, version
+    plant = far.plant()
+    assert said in plant.topology().operators[ONE].fixed
+    for count in (1, 8):
+        with pytest.raises(BadInput, match="can't be set"):
+            plant.set_parallelism({ONE: count})
+    assert far.orders == 0
+
+
+def test_a_gevent_pool_of_celery_5_7_is_sized_and_asked_for_its_version_once(far):
+    far.stats = GEVENT
+    plant = far.plant()
+    plant.topology()
+    plant.set_parallelism({ONE: 8})
+    assert far.wanted[ONE] == 2 + 4
+    assert far.asked.count("report") == 1
+
+
+def test_a_prefork_pool_is_not_asked_for_its_version(far):
+    far.plant().topology()
+    assert "report" not in far.asked
+
+
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
     plant = far.plant()
     far.resize = lambda *_: {"error": "ValueError('no')"}
