@@ -170,6 +170,7 @@ class SnapshotPlant(ApiAnswer):
     sensors: dict[str, SensorStatus] = {}
     revisions: dict[str, str] = Field({}, description="What is rolled out of each part.")
     proofs: dict[str, ProofStatus] = {}
+    set_to: dict[str, int] = Field({}, description="Tasks that the plant itself aims at, where it says so.")
     orders: dict[str, PlantOrderRow] = {}
 
 

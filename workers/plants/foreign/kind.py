@@ -130,6 +130,12 @@ class Adapter(Elastic):
         """
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
+    def set_to(self) -> Mapping[str, int]:
+        """Operator → the tasks that the plant itself aims at, as `topology` saw it last: where it says so
+        beside those that are there.
+        """
+        return {}
+
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Do it; doing it again changes nothing. The same raises."""
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")

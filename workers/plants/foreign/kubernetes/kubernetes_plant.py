@@ -1,8 +1,9 @@
 """Deployments and StatefulSets of a namespace as a plant: replicas are tasks, set by their `/scale`.
 
 `workloads` says which, and in which order events pass them: `parse > score, mail` are two paths, the first of
-two steps. What was ordered is `spec.replicas`, what is there `status.replicas`. While a loop steers, KEDA and
-the HorizontalPodAutoscaler of a workload are held (`autoscalers`), and restored afterwards.
+two steps. What was ordered is `spec.replicas`, what is there `status.replicas`; pods that a rollout has
+besides for its time (`maxSurge`) are no tasks. While a loop steers, KEDA and the HorizontalPodAutoscaler of a
+workload are held (`autoscalers`), and restored afterwards.
 """
 
 import re
@@ -58,11 +59,13 @@ class KubernetesPlant(Adapter):
         self._kinds = {name: kind for path in self._paths for kind, name in path}
         self._autoscalers = Autoscalers(self._server, self._kinds, f"weir/{address.name}")
         self._revisions: dict[str, str] = {}
+        self._set_to: dict[str, int] = {}
 
     def topology(self) -> MeasuredTopology:
         """Raises PlantSilent and PlantConfused."""
         found = self._read()
         self._revisions = {name: revision for name, each in found.items() if (revision := _revision(each))}
+        self._set_to = {name: _ordered(document) for name, document in found.items()}
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in found.items():
             operators[name] = MeasuredOperator(name, "operator", _replicas(document), self._least, self._most)
@@ -133,6 +136,10 @@ class KubernetesPlant(Adapter):
     def revisions(self) -> Mapping[str, str]:
         """A Deployment's number, a StatefulSet's name of its newest template."""
         return self._revisions
+
+    def set_to(self) -> Mapping[str, int]:
+        """`spec.replicas`: a rollout changes how many pods are there, and not this."""
+        return self._set_to
 
     def close(self) -> None:
         self._server.close()
@@ -223,8 +230,13 @@ def _ordered(document: Any) -> int:
 
 
 def _replicas(document: Any) -> int:
-    """Pods that are there; what was ordered where the cluster says nothing yet."""
-    return int((document.get("status") or {}).get("replicas", _ordered(document)))
+    """Pods that are there, without those of a rollout that are only there until others have gone; what was
+    ordered where the cluster says nothing yet.
+    """
+    status, ordered = document.get("status") or {}, _ordered(document)
+    there = int(status.get("replicas", ordered))
+    rolls_out = int(status.get("updatedReplicas", 0)) < there
+    return min(there, ordered) if rolls_out else there
 
 
 def _revision(document: Any) -> str:

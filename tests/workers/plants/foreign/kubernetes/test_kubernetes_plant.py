@@ -79,6 +79,16 @@ def test_replicas_are_ordered_by_scale_and_a_stateful_set_is_one_too(k8s, clock,
     assert plant.topology().operators["parse"].parallelism == 5
 
 
+def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
+    k8s.deployment("parse", 4)
+    plant = plant_of(k8s, clock, "parse")
+    for there, updated, tasks in ((5, 1, 4), (6, 5, 4), (3, 1, 3), (5, 5, 5)):
+        status = {"replicas": there, "readyReplicas": 3, "updatedReplicas": updated}
+        k8s.get(DEPLOYMENTS, "parse").patch({"status": status})
+        assert plant.topology().operators["parse"].parallelism == tasks
+        assert plant.set_to() == {"parse": 4}
+
+
 def test_keda_is_paused_while_a_loop_steers_and_goes_on_afterwards(k8s, clock, plant_of):
     k8s.deployment("parse")
     k8s.deployment("score")
