@@ -79,6 +79,12 @@ PRODUCERS = Key(
     "web telemetry pipeline → web telemetry pipeline observer workers",
     "producer|queue → JSON {events, blocks, rejected, rerouted, at}, cumulative, reported each second",
 )
+INSTALLATION = Key(
+    "weir:installation",
+    "string",
+    "web workers → web workers",
+    "id of this Weir, by which others know what it holds: `workers.plants.installation`",
+)
 SNAPSHOT = Key(
     "weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot"
 )

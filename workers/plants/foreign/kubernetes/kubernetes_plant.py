@@ -51,15 +51,28 @@ NEEDS = (
 class KubernetesPlant(Adapter):
     """The workloads of one namespace."""
 
-    def __init__(self, address: PlantAddress, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        address: PlantAddress,
+        clock: Callable[[], float] = time.time,
+        installation: Callable[[], str] = str,
+    ) -> None:
+        """installation: the id of this Weir, asked for where something is held."""
         self._name, self._clock = address.name, clock
         self._paths = paths_of(address.option("workloads"))
         self._least, self._most = bounds_of(address)
         self._server = ApiServer(address, address.option("namespace", "default"))
         self._kinds = {name: kind for path in self._paths for kind, name in path}
-        self._autoscalers = Autoscalers(self._server, self._kinds, f"weir/{address.name}")
+        workloads = {workload for path in self._paths for workload in path}
+        self._autoscalers = Autoscalers(self._server, workloads, self._holder)
+        self._installation = installation
         self._revisions: dict[str, str] = {}
         self._set_to: dict[str, int] = {}
+
+    def _holder(self) -> str:
+        """Another Weir may have given a plant the same name."""
+        own = self._installation()
+        return f"weir-{own}/{self._name}" if own else f"weir/{self._name}"
 
     def topology(self) -> MeasuredTopology:
         """Raises PlantSilent and PlantConfused."""
@@ -207,8 +220,8 @@ def inspect(address: PlantAddress) -> FoundPlant:
                 name = row["metadata"]["name"]
                 parts.append(FoundPart(name=f"{kind}/{name}", kind=kind, tasks=_ordered(row)))
         said = [f"{len(parts)} workloads in namespace {namespace}."]
-        workloads = [part.name.rpartition("/")[2] for part in parts]
-        for each in Autoscalers(server, workloads, "").read():
+        workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
+        for each in Autoscalers(server, workloads).read():
             said.append(
                 f"{each.kind} {each.name} scales {each.workload}; it would be held while a loop steers."
             )
