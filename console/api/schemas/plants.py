@@ -242,6 +242,7 @@ class PlantRow(ApiAnswer):
     options: dict[str, str]
     created_at: datetime
     seen: SnapshotPlant | None
+    left: str = Field("", description="What Weir may still hold where it was until now, and what to do.")
 
 
 class PlantList(ApiAnswer):
@@ -250,6 +251,7 @@ class PlantList(ApiAnswer):
 
 class PlantRemoved(ApiAnswer):
     removed: str
+    left: str = Field("", description="What Weir may still hold there, and what to do.")
 
 
 class TasksByHand(ApiAnswer):

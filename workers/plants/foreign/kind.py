@@ -176,6 +176,9 @@ class AdapterKind:
     (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
     raise BadInput naming the field.
 
+    let_go_by_hand: what lets the controllers that are held there go on where Weir can't reach it, in a
+    sentence; "": none are held.
+
     pace: how such plants can be steered; None: as any plant, whose rescales are slow and stop it.
     interventions: what people may do there besides.
     """
@@ -192,6 +195,7 @@ class AdapterKind:
     file: str = ""
     example: str = ""
     steers: bool = True
+    let_go_by_hand: str = ""
     pace: PlantPace | None = None
     steers_at: Callable[[PlantAddress], bool] | None = None
     patience: Patience = USUAL

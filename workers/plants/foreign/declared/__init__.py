@@ -102,4 +102,5 @@ ADAPTER = AdapterKind(
     inspect=inspect,
     check=check,
     steers_at=steers,
+    let_go_by_hand="Where its own controllers stand still, do by hand what its release says.",
 )

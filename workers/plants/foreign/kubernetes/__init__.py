@@ -7,6 +7,12 @@ from workers.plants.foreign.kind import AdapterKind, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, KubernetesPlant, check, inspect
 from workers.plants.installation import installation_id
 
+LET_GO_BY_HAND = (
+    "What is still held there is let go by hand: kubectl annotate scaledobject NAME"
+    " autoscaling.keda.sh/paused- weir.io/held- (a HorizontalPodAutoscaler: take selectPolicy: Disabled out"
+    " of its behavior)."
+)
+
 
 def make(address: PlantAddress) -> KubernetesPlant:
     """What it holds bears the id of this Weir."""
@@ -21,6 +27,7 @@ ADAPTER = AdapterKind(
     secret="a service account's token",
     example="https://kubernetes.default.svc",
     make=make,
+    let_go_by_hand=LET_GO_BY_HAND,
     inspect=inspect,
     check=check,
 )
