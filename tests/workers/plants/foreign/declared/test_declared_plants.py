@@ -171,6 +171,11 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
             "what Prometheus does not",
         ),
         (lambda request: httpx.Response(302, headers={"Location": "http://evil"}), PlantConfused, "302"),
+        (
+            lambda request: httpx.Response(200, json=vector(5).json() | {"warnings": ["store-2 is away"]}),
+            PlantConfused,
+            "only in part: store-2 is away",
+        ),
     ],
 )
 def test_what_prometheus_answers_wrongly_is_said_by_sensor(far, plant, answer, error, said_of_it):
