@@ -5,23 +5,33 @@ a task waits, in the broker and in the worker that has taken it. How long it the
 
 Counts are rates (`takers`) times WINDOW_SECONDS, divided evenly among a pool's processes: a pool has one
 queue for all of them. What is ready in a queue of several pools is divided by their processes.
+
+A topology has at most MOST_PATHS paths. Where queues and workers make more, queues that the same workers take
+from are one source; what is beyond that still is left out, and said (`left_out`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import (
+    MOST_PATHS,
+    Link,
+    MeasuredOperator,
+    MeasuredTopology,
+)
 from workers.plants.foreign.celery_app.arrivals import Arrivals
-from workers.plants.foreign.celery_app.broker import QueueLength
-from workers.plants.foreign.celery_app.remote_control import WorkerPool
+from workers.plants.foreign.celery_app.broker import MOST_QUEUES, QueueLength
+from workers.plants.foreign.celery_app.remote_control import MOST_WORKERS, WorkerPool
 from workers.plants.foreign.celery_app.takers import Demand
 from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
 MOST_ROWS = 100
 A_QUEUE = "it is a queue, which tasks come in by"
-QUEUE = "queue {}"
+QUEUE, QUEUES = "queue {}", "queue {} and {} more"
+# Where paths are left out: besides them, each queue and each worker may be one of its own.
+MOST_LINKS = MOST_PATHS - MOST_QUEUES - MOST_WORKERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,26 +109,67 @@ def topology_of(
     most: int,
 ) -> MeasuredTopology:
     """Queues, and the pools that take from them."""
-    queues = {QUEUE.format(name): _source(name, pools) for name in lengths}
+    sources = sources_of(pools, lengths)
     operators = {each.pool.worker: _operator(each, most) for each in pools}
-    links = tuple(
-        Link(QUEUE.format(queue), each.pool.worker, each.latency_seconds)
+    links = _links(pools, sources)
+    kept = links if len(links) + len(sources) + len(pools) <= MOST_PATHS else links[:MOST_LINKS]
+    queues = {name: _source(name, of, pools) for name, of in sources.items()}
+    return MeasuredTopology(plant, at, WINDOW_SECONDS, {**queues, **operators}, tuple(kept))
+
+
+def sources_of(
+    pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]
+) -> dict[str, tuple[str, ...]]:
+    """Name of a source → its queues: one, unless that made too many paths."""
+    each_its_own = {QUEUE.format(name): (name,) for name in lengths}
+    if len(_links(pools, each_its_own)) + len(lengths) + len(pools) <= MOST_PATHS:
+        return each_its_own
+    by_takers: dict[tuple[str, ...], list[str]] = {}
+    for name in lengths:
+        takers = tuple(each.pool.worker for each in pools if name in each.pool.queues)
+        by_takers.setdefault(takers, []).append(name)
+    return {
+        QUEUES.format(names[0], len(names) - 1) if names[1:] else QUEUE.format(names[0]): tuple(names)
+        for names in by_takers.values()
+    }
+
+
+def left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]) -> list[str]:
+    """What a topology of so many queues and workers does not show, a sentence each."""
+    sources, notes = sources_of(pools, lengths), []
+    if len(sources) < len(lengths):
+        notes.append(
+            f"{len(lengths)} queues are {len(sources)} sources, those of the same workers one: a queue and a"
+            f" worker each would be more than {MOST_PATHS:,} paths."
+        )
+    links = len(_links(pools, sources))
+    if links + len(sources) + len(pools) > MOST_PATHS:
+        notes.append(
+            f"{links - MOST_LINKS:,} paths are left out, more than {MOST_LINKS:,} can't be shown. Their"
+            " workers are seen all the same."
+        )
+    return notes
+
+
+def _links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]) -> list[Link]:
+    """From each source to each pool that takes from one of its queues."""
+    return [
+        Link(name, each.pool.worker, each.latency_seconds)
         for each in pools
-        for queue in each.pool.queues
-        if queue in lengths
-    )
-    return MeasuredTopology(plant, at, WINDOW_SECONDS, {**queues, **operators}, links)
+        for name, queues in sources.items()
+        if not set(queues).isdisjoint(each.pool.queues)
+    ]
 
 
-def _source(queue: str, pools: Sequence[PoolMeasures]) -> MeasuredOperator:
-    """What came in is known where all who take from the queue take from no other."""
-    takers = [each for each in pools if queue in each.pool.queues]
-    rates = [each.arrivals_per_second for each in takers if each.pool.queues == (queue,)]
+def _source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
+    """What came in is known where all who take from it take from nothing else."""
+    takers = [each for each in pools if not set(queues).isdisjoint(each.pool.queues)]
+    rates = [each.arrivals_per_second for each in takers if set(each.pool.queues) == set(queues)]
     known = [each for each in rates if each is not None]
     tasks: tuple[Mapping[str, float | None], ...] = ()
     if takers and len(known) == len(takers):
         tasks = ({"outputs": sum(known) * WINDOW_SECONDS},)
-    return MeasuredOperator(QUEUE.format(queue), "source", 1, 1, 1, A_QUEUE, tasks=tasks)
+    return MeasuredOperator(name, "source", 1, 1, 1, A_QUEUE, tasks=tasks)
 
 
 def _operator(each: PoolMeasures, most: int) -> MeasuredOperator:

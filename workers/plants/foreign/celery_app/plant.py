@@ -6,6 +6,7 @@ Where remote control is switched off (`worker_enable_remote_control`), queues ar
 steered; without events of tasks there are no waits, arguments and errors, and run times by Little's law.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,13 @@ from workers.plants.foreign.celery_app import sections
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
-from workers.plants.foreign.celery_app.measures import PoolHistory, PoolMeasures, topology_of, unmeasured
+from workers.plants.foreign.celery_app.measures import (
+    PoolHistory,
+    PoolMeasures,
+    left_out,
+    topology_of,
+    unmeasured,
+)
 from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.takers import AllTakers, Demand, shares
@@ -31,6 +38,8 @@ USUAL_QUEUE = "celery"
 ASK, LISTEN = "ask", "listen"
 # A worker that answers late once, on a busy host, is taken to be as it was.
 LATE_SECONDS = 8.0
+# So often nobody is expected, and all have the time to answer: those without heartbeats, too.
+ALL_SECONDS = 30.0
 # Idle processes end at once; where too few are idle they are asked for again within this.
 SHRINK_SECONDS, AGAIN_SECONDS = 0.5, 0.15
 
@@ -61,6 +70,7 @@ class CeleryPlant(Adapter):
         self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
+        self._all_at = -math.inf  # when all were asked
         self._fresh: set[str] = set()  # workers that answered the last time
         self._measured: list[PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
@@ -122,7 +132,8 @@ class CeleryPlant(Adapter):
         """What can't be seen or steered as it is, a sentence each."""
         workers = [each.pool.worker for each in self._measured]
         without = [worker for worker in workers if not self._sends(worker)]
-        return sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
+        said = sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
+        return said + left_out(self._measured, self._lengths)
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """See `AppInterventions`."""
@@ -146,13 +157,22 @@ class CeleryPlant(Adapter):
 
     def _answering(self) -> list[WorkerPool]:
         """Those that answer, and for LATE_SECONDS those that did."""
-        now, found = self._monotonic(), self.control.pools(self._listener.workers())
+        now = self._monotonic()
+        found = self.control.pools(self._expected(now))
         self._fresh = set(found)
         self._answered |= {worker: (now, pool) for worker, pool in found.items()}
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
         }
         return [pool for _, (_, pool) in sorted(self._answered.items())]
+
+    def _expected(self, now: float) -> int | None:
+        """After how many answers nobody is waited for; None: until the time is over."""
+        beating = self._listener.workers()
+        if beating is None or now - self._all_at >= ALL_SECONDS:
+            self._all_at = now
+            return None
+        return max(beating, len(self._answered))
 
     def _ask_for_events(self, pools: Iterable[WorkerPool]) -> None:
         """Once in the life of a worker."""

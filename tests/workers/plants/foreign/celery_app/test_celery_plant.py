@@ -119,6 +119,46 @@ def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said
     assert plant.sections()[2].rows[0][:2] == ["celery", 12]
 
 
+@pytest.mark.parametrize("beating", [0, 1])
+def test_workers_without_heartbeats_are_seen_where_others_are_heard(beating):
+    far = FakeCelery({f"w{n}@a": 2 for n in range(3)})
+    far.listener.workers = lambda: beating or None
+    plant = far.plant()
+    for _ in range(12):
+        far.now += 1.0
+        topology = plant.topology()
+    assert len(topology.operators) == 1 + 3
+    far.processes |= {"w3@a": 2, "w4@a": 2}
+    for _ in range(31):
+        far.now += 1.0
+        topology = plant.topology()
+    assert len(topology.operators) == 1 + 5
+
+
+def test_a_large_app_is_seen_with_the_queues_of_the_same_workers_as_one_source():
+    far = FakeCelery({f"w{n}@a": 2 for n in range(101)}, queues=[f"q{n}" for n in range(10)])
+    for n in range(101):
+        far.paused.add((f"w{n}@a", "q9" if n else "q8"))  # the first takes q9, and the others q8
+    plant = far.plant(events="listen")
+    for _ in range(20):
+        far.now += 1.0
+        far.begun = {worker: count + 1 for worker, count in far.begun.items()}
+        topology = plant.topology()
+    sources = [each for each in topology.operators.values() if each.kind == "source"]
+    assert sorted(each.name for each in sources) == ["queue q0 and 7 more", "queue q8", "queue q9"]
+    assert len(topology.paths) == 101 + 100 + 1
+    assert any("10 queues are 3 sources" in each for each in plant.missing())
+
+
+def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
+    far = FakeCelery({f"w{n}@a": 2 for n in range(120)}, queues=[f"q{n}" for n in range(12)])
+    for n in range(12):
+        far.paused.add((f"w{n}@a", f"q{n}"))
+    plant = far.plant()
+    assert len(plant.topology().links) == 600
+    assert any("828 paths are left out" in each for each in plant.missing())
+
+
 def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is_gone(far):
     plant = far.plant()
     plant.topology()
