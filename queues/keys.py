@@ -193,6 +193,12 @@ POOL_ORDER = Key(
     "web workers → web workers",
     "JSON {processes, pid}: what the pool of another app's Celery worker was last asked to have; for seconds",
 )
+RESUMED_QUEUES = Key(
+    "weir:resumed_queues:{plant}",
+    "hash",
+    "web workers → web workers observer",
+    "queue of another app → JSON {worker: pid}: who took it up again after a pause; 90 days after the last",
+)
 TASK_ORDER = Key(
     "weir:task_order:{plant}:{operator}",
     "string",

@@ -6,6 +6,7 @@ Where remote control is switched off (`worker_enable_remote_control`), queues ar
 steered; without events of tasks there are no waits, arguments and errors, and run times by Little's law.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from workers.plants.foreign.celery_app.measures import (
 )
 from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
 from workers.plants.foreign.celery_app.takers import AllTakers, Demand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.kind import Adapter, PlantAddress
@@ -35,9 +37,12 @@ from workers.plants.plant import PlantSilent
 # Of a pool: that loops and people stay far below it is theirs to see to.
 MOST_PROCESSES = 100
 USUAL_QUEUE = "celery"
+logger = logging.getLogger(__name__)
 ASK, LISTEN = "ask", "listen"
 # A worker that answers late once, on a busy host, is taken to be as it was.
 LATE_SECONDS = 8.0
+# A worker that does not follow is told again.
+AGAIN_TOLD_SECONDS = 30.0
 # So often nobody is expected, and all have the time to answer: those without heartbeats, too.
 ALL_SECONDS = 30.0
 # Idle processes end at once; where too few are idle they are asked for again within this.
@@ -59,8 +64,11 @@ class CeleryPlant(Adapter):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        resumed: ResumedQueues | None = None,
     ) -> None:
-        self.control, self._interventions = control, AppInterventions(control, clock)
+        """resumed: None for those of this process alone."""
+        self._resumed = resumed or OwnResumedQueues()
+        self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
@@ -70,6 +78,9 @@ class CeleryPlant(Adapter):
         self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
+        self._told_at: dict[
+            tuple[str, str], float
+        ] = {}  # worker, queue → when it was told to take it up again
         self._all_at = -math.inf  # when all were asked
         self._fresh: set[str] = set()  # workers that answered the last time
         self._measured: list[PoolMeasures] = []
@@ -83,6 +94,7 @@ class CeleryPlant(Adapter):
         self._listener.start()
         pools = self._answering()
         self._ask_for_events(pools)
+        self._resume_again(pools)
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
         at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)
@@ -183,6 +195,24 @@ class CeleryPlant(Adapter):
         for pool in fresh:
             if isinstance(answer := answers.get(pool.worker), Mapping):
                 self._asked[pool.worker] = pool.pid, "already" not in str(answer.get("ok", "already"))
+
+    def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
+        """Workers that have forgotten to take from a queue whose pause was undone. Read after the pools: who
+        pauses a queue forgets it first, so no pause is undone here.
+        """
+        now = self._monotonic()
+        self._told_at = {key: at for key, at in self._told_at.items() if now - at < AGAIN_TOLD_SECONDS}
+        for queue, lives in self._resumed.all().items():
+            idle = [
+                pool.worker
+                for pool in pools
+                if pool.worker in self._fresh and pool.pid is not None and queue not in pool.queues
+                if lives.get(pool.worker) == pool.pid
+                if (pool.worker, queue) not in self._told_at
+            ]
+            self._told_at |= {(worker, queue): now for worker in idle}
+            for worker, error in self.control.order_all("add_consumer", idle, queue=queue).items():
+                logger.warning("%s did not take up queue %s again: %s", worker, queue, error)
 
     def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
         """Those that were named, and those that workers take from or took from before they were paused;
