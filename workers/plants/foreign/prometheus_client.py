@@ -28,7 +28,7 @@ class PrometheusClient:
         if warnings := document.get("warnings"):  # such as of a store that is away: what it has is missing
             said = str(warnings[0] if isinstance(warnings, list) else warnings)[:300]
             raise PlantConfused(f"{self._line.name} answers only in part: {said}")
-        data = document.get("data")
+        data: Any = document.get("data")
         try:
             kind, result = data["resultType"], data["result"]
             if kind == "scalar":

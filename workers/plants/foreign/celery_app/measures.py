@@ -121,7 +121,7 @@ def sources_of(
     pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]
 ) -> dict[str, tuple[str, ...]]:
     """Name of a source → its queues: one, unless that made too many paths."""
-    each_its_own = {QUEUE.format(name): (name,) for name in lengths}
+    each_its_own: dict[str, tuple[str, ...]] = {QUEUE.format(name): (name,) for name in lengths}
     if len(_links(pools, each_its_own)) + len(lengths) + len(pools) <= MOST_PATHS:
         return each_its_own
     by_takers: dict[tuple[str, ...], list[str]] = {}
