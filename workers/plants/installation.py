@@ -1,4 +1,4 @@
-"""The id of this Weir: what tells it from another one that somebody else has given the same names.
+"""The id of this Weir: it differs from that of another one, which may have given the same names.
 
 Made once, on the control server. Who may not write there and finds none has none yet: it is nobody's.
 """

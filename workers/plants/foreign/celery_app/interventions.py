@@ -69,7 +69,7 @@ class AppInterventions:
         """Do it; what is so already stays. All workers are asked, whichever does not answer."""
         pools = self._control.living()
         if kind == PAUSE:
-            self._resumed.forget(subject)  # first: whoever observes would tell them to take it up again
+            self._resumed.forget(subject)  # first: whoever observes would have them take it up again
             failed = self._control.order_all(
                 "cancel_consumer", list(self._takers(subject, pools)), queue=subject
             )

@@ -23,7 +23,7 @@ from controllers.parallelism.measured_topology import (
 from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, QueueLength
 from workers.plants.foreign.celery_app.remote_control import MOST_WORKERS, WorkerPool
-from workers.plants.foreign.celery_app.takers import Demand
+from workers.plants.foreign.celery_app.takers import PoolDemand
 from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
@@ -72,7 +72,7 @@ class PoolHistory:
         at: float,
         waiting: float,
         busy: int | None,
-        demand: Demand,
+        demand: PoolDemand,
     ) -> PoolMeasures:
         """Observe, and say what it comes to."""
         self._begun.observe(at, pool.begun, 0.0)

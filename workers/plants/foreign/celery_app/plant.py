@@ -29,7 +29,7 @@ from workers.plants.foreign.celery_app.measures import (
 from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
-from workers.plants.foreign.celery_app.takers import AllTakers, Demand, shares
+from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.kind import Adapter, PlantAddress
 from workers.plants.plant import PlantSilent
@@ -41,8 +41,8 @@ logger = logging.getLogger(__name__)
 ASK, LISTEN = "ask", "listen"
 # A worker that answers late once, on a busy host, is taken to be as it was.
 LATE_SECONDS = 8.0
-# A worker that does not follow is told again.
-AGAIN_TOLD_SECONDS = 30.0
+# A worker that does not follow is asked once more.
+REPEAT_SECONDS = 30.0
 # So often nobody is expected, and all have the time to answer: those without heartbeats, too.
 ALL_SECONDS = 30.0
 # Idle processes end at once; where too few are idle they are asked for again within this.
@@ -78,9 +78,9 @@ class CeleryPlant(Adapter):
         self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
-        self._told_at: dict[
+        self._resumed_at: dict[
             tuple[str, str], float
-        ] = {}  # worker, queue → when it was told to take it up again
+        ] = {}  # worker, queue → when it was asked to take it up again
         self._all_at = -math.inf  # when all were asked
         self._fresh: set[str] = set()  # workers that answered the last time
         self._measured: list[PoolMeasures] = []
@@ -201,16 +201,16 @@ class CeleryPlant(Adapter):
         pauses a queue forgets it first, so no pause is undone here.
         """
         now = self._monotonic()
-        self._told_at = {key: at for key, at in self._told_at.items() if now - at < AGAIN_TOLD_SECONDS}
+        self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < REPEAT_SECONDS}
         for queue, lives in self._resumed.all().items():
             idle = [
                 pool.worker
                 for pool in pools
                 if pool.worker in self._fresh and pool.pid is not None and queue not in pool.queues
                 if lives.get(pool.worker) == pool.pid
-                if (pool.worker, queue) not in self._told_at
+                if (pool.worker, queue) not in self._resumed_at
             ]
-            self._told_at |= {(worker, queue): now for worker in idle}
+            self._resumed_at |= {(worker, queue): now for worker in idle}
             for worker, error in self.control.order_all("add_consumer", idle, queue=queue).items():
                 logger.warning("%s did not take up queue %s again: %s", worker, queue, error)
 
@@ -248,7 +248,7 @@ class CeleryPlant(Adapter):
         return {name for name, limit in self._limits.get(worker, {}).items() if limit}
 
     def _measure(
-        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: Demand
+        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: PoolDemand
     ) -> PoolMeasures:
         history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
         if not self._sends(pool.worker):

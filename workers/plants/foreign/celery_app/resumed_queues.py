@@ -1,8 +1,8 @@
 """Queues that workers take from again after a pause, in that life of theirs.
 
-Before Celery 5.7 a worker that was told to let a queue alone (`cancel_consumer`) and to take it up again
+Before Celery 5.7 a worker that was asked to let a queue alone (`cancel_consumer`) and to take it up again
 (`add_consumer`) forgets the second when its broker was away (celery#7733): from then on it lets the queue
-alone, though nothing is in force any more. Whoever observes the app tells it again.
+alone, though nothing is in force any more. Whoever observes the app asks it again.
 """
 
 import json
@@ -13,7 +13,7 @@ import redis
 
 from queues import keys
 
-KEPT_SECONDS = 90 * 24 * 3_600  # since the last pause at the app was undone
+RETAINED_SECONDS = 90 * 24 * 3_600  # since the last pause at the app was undone
 Lives = Mapping[str, int | None]  # worker → its pid
 
 
@@ -42,7 +42,7 @@ class SharedResumedQueues:
     def note(self, queue: str, resumed: Lives, living: Lives) -> None:
         lives = json.dumps(_living(self.all().get(queue, {}), living) | dict(resumed))
         self._control.hset(self._key, queue, lives)
-        self._control.expire(self._key, KEPT_SECONDS)
+        self._control.expire(self._key, RETAINED_SECONDS)
 
     def forget(self, queue: str) -> None:
         self._control.hdel(self._key, queue)

@@ -21,7 +21,7 @@ from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 
 @dataclass(frozen=True)
-class Demand:
+class PoolDemand:
     """Of one pool: its part of the tasks that come to those who take its queues, and how long the first that
     waits there has waited.
     """
@@ -70,7 +70,7 @@ class AllTakers:
         fresh: Collection[str],
         lengths: Mapping[str, QueueLength],
         held: Mapping[str, int],
-    ) -> dict[str, Demand]:
+    ) -> dict[str, PoolDemand]:
         """Worker → what comes to it. Where one of several is late nothing new is known of any of them: what
         it takes meanwhile would seem to have vanished.
         """
@@ -78,7 +78,7 @@ class AllTakers:
         for pool in pools:
             sets.setdefault(frozenset(pool.queues), []).append(pool)
         self._by_queues = {queues: self._by_queues.get(queues) or Takers() for queues in sets}
-        found: dict[str, Demand] = {}
+        found: dict[str, PoolDemand] = {}
         for queues, members in sets.items():
             takers = self._by_queues[queues]
             if all(pool.worker in fresh for pool in members):
@@ -91,7 +91,7 @@ class AllTakers:
             rate, oldest = takers.arrivals.per_second, takers.arrivals.oldest_seconds
             for pool in members:
                 part = _part([pool], members)
-                found[pool.worker] = Demand(None if rate is None else rate * part, oldest)
+                found[pool.worker] = PoolDemand(None if rate is None else rate * part, oldest)
         return found
 
 

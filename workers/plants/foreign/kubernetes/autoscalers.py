@@ -24,7 +24,7 @@ DIRECTIONS = ("scaleUp", "scaleDown")
 DISABLED = "Disabled"
 NOT_PAUSED = ("0", "f", "F", "false", "FALSE", "False")
 TARGET = "Deployment"  # where a ScaledObject names no kind
-Workload = tuple[str, str]  # its kind, in small letters, and its name
+Workload = tuple[str, str]  # its kind, in lower case, and its name
 
 
 @dataclass(frozen=True)
