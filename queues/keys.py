@@ -79,6 +79,12 @@ PRODUCERS = Key(
     "web telemetry pipeline → web telemetry pipeline observer workers",
     "producer|queue → JSON {events, blocks, rejected, rerouted, at}, cumulative, reported each second",
 )
+INSTALLATION = Key(
+    "weir:installation",
+    "string",
+    "web workers → web workers",
+    "id of this Weir, by which others know what it holds: `workers.plants.installation`",
+)
 SNAPSHOT = Key(
     "weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot"
 )
@@ -186,6 +192,18 @@ POOL_ORDER = Key(
     "string",
     "web workers → web workers",
     "JSON {processes, pid}: what the pool of another app's Celery worker was last asked to have; for seconds",
+)
+RESUMED_QUEUES = Key(
+    "weir:resumed_queues:{plant}",
+    "hash",
+    "web workers → web workers observer",
+    "queue of another app → JSON {worker: pid}: who took it up again after a pause; 90 days after the last",
+)
+TASK_ORDER = Key(
+    "weir:task_order:{plant}:{operator}",
+    "string",
+    "web workers → web workers",
+    "JSON {tasks, seen}: what an operator of a declared plant was last asked to have, till its proof is late",
 )
 DONE = Key(
     "weir:done:{host}",

@@ -3,6 +3,7 @@ All raise PermissionDenied, and BadInput naming the field; then nothing was chan
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from django.db import transaction
 
@@ -21,7 +22,16 @@ UNNAMED = "it"  # of a plant that is only inspected, in what is said of it
 ADDRESS_FIELDS = ("url", "secret_environment")
 
 
-@transaction.atomic
+@dataclass(frozen=True)
+class Registration:
+    """row: as it is now, or was. left: that what Weir held there may still be held, and what to do; "" where
+    it is let go.
+    """
+
+    row: RegisteredPlant
+    left: str = ""
+
+
 def register(
     actor: Actor,
     name: str,
@@ -31,20 +41,26 @@ def register(
     secret_environment: str,
     options: Mapping[str, str],
     reason: str,
-) -> RegisteredPlant:
-    """Add a plant, or change how one is reached; it is observed within seconds."""
+) -> Registration:
+    """Add a plant, or change how one is reached; it is observed within seconds. What is held at the one that
+    it was until now is let go, and what people did there has to be undone before.
+    """
     demand(actor, "plant.register")
     why = read_reason(reason)
-    found = RegisteredPlant.objects.filter(name=name).first()
-    row = found or RegisteredPlant(name=name, owner=actor.user)
-    before = _document(row) if found else None
+    before = RegisteredPlant.objects.filter(name=name).first()
+    row = RegisteredPlant.objects.filter(name=name).first() or RegisteredPlant(name=name, owner=actor.user)
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
     with audit_log.noting_refused(actor, "plant.register", name, ADDRESS_FIELDS):
         adapters.check(row)
-    row.save()
-    audit_log.record(actor, "plant.register", name, reason=why, before=before, after=_document(row))
-    return row
+    is_another = before is not None and _place(before) != _place(row)
+    if is_another:
+        _refuse_while_in_force(name)
+    with transaction.atomic():
+        row.save()
+        was = _document(before) if before else None
+        audit_log.record(actor, "plant.register", name, reason=why, before=was, after=_document(row))
+    return Registration(row, adapters.let_go(before) if before is not None and is_another else "")
 
 
 def inspect(
@@ -67,19 +83,29 @@ def inspect(
         raise BadInput("url", str(error).removeprefix(f"{UNNAMED} ")) from error
 
 
-@transaction.atomic
-def remove(actor: Actor, name: str, reason: str) -> None:
-    """Forget a plant; its loops are retired, their ledger stays."""
+def remove(actor: Actor, name: str, reason: str) -> Registration:
+    """Forget a plant; its loops are retired, their ledger stays, and what is held there is let go."""
     demand(actor, "plant.register")
     why = read_reason(reason)
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:
         raise BadInput("name", f"{name} is not registered.")
+    _refuse_while_in_force(name)
+    with transaction.atomic():
+        RegisteredPlant.objects.filter(pk=row.pk).delete()
+        audit_log.record(actor, "plant.remove", name, reason=why, before=_document(row))
+    # Only now: until then a loop might have held it again.
+    return Registration(row, adapters.let_go(row))
+
+
+def _refuse_while_in_force(name: str) -> None:
+    """It is undone by the way that leads there now."""
     if in_force := interventions.in_force(control_server(), name):
         raise BadInput("name", f"{name} has what people did there ({in_force[0].field}); undo it first.")
-    before = _document(row)
-    row.delete()
-    audit_log.record(actor, "plant.remove", name, reason=why, before=before)
+
+
+def _place(row: RegisteredPlant) -> tuple[object, ...]:
+    return row.kind, row.url, row.options
 
 
 def _document(row: RegisteredPlant) -> dict[str, object]:

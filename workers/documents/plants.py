@@ -98,7 +98,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     sections: what else its adapter shows. orders: operator → what was ordered of it from here. groups: the
     groups of consumers that read its logs, by name. sensors: by name, the numbers that its declaration names.
     revisions: what is rolled out of each part. proofs: operator → what shows that an order took effect, where
-    that is not the number of its tasks.
+    that is not the number of its tasks. set_to: operator → tasks that the plant itself aims at, where it says
+    so beside those that are there.
     """
 
     kind: str = ""
@@ -115,6 +116,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     sensors: dict[str, SensorStatus] = {}
     revisions: dict[str, str] = {}
     proofs: dict[str, ProofStatus] = {}
+    set_to: dict[str, int] = {}
     orders: dict[str, OrderStatus] = {}
 
 

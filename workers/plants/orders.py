@@ -109,6 +109,7 @@ class OrderWatch:
                 operators[operator]["parallelism"],
                 seen_at,
                 self._patience(row.kind),
+                row.set_to.get(operator),
             )
             for operator, order in orders.items()
             if operator in operators

@@ -7,6 +7,9 @@
 | missed | it never had them within the plant's patience since it last came nearer |
 | undone | it had them, and then others, which nothing here ordered: a second controller, or lost capacity |
 
+A plant may say which tasks it is set to beside those that are there: a rollout on Kubernetes has more pods
+for a time, or fewer. What was reached is then undone where it is set to others, and only there.
+
 A loop that sees other tasks than it ordered orders again, at its next tick: so an order of a loop never puts
 off the time by which an earlier one was to take effect, and one that answers a deviation shows it. Missed and
 undone stay until the tasks are as ordered (after an undoing: for TRUSTED_SECONDS), a person sets others,
@@ -55,14 +58,19 @@ def followed(
     tasks: int,
     seen_at: float,
     patience: Patience = USUAL,
+    set_to: int | None = None,
 ) -> OrderStatus:
-    """The order after an observation of `tasks` at `seen_at` (s since 1970)."""
+    """The order after an observation of `tasks` at `seen_at` (s since 1970). set_to: what the plant itself
+    aims at; None: it does not say.
+    """
     if before is None or (order.at > before.at and not order.by_loop):
         before = _begun(order, tasks, seen_at)
     if seen_at <= order.at:  # it was observed before it was ordered
         return before if before.at == order.at else _ordered_anew(before, order)
     if order.at > before.at:
         before = _ordered_anew(before, order)
+    if before.state in (REACHED, UNDONE) and set_to is not None:
+        tasks = set_to
     since = seen_at if before.now != tasks or before.since is None else before.since
     nearer = before.now is not None and abs(order.tasks - tasks) < abs(order.tasks - before.now)
     now = changed(before, now=tasks, since=since)

@@ -103,7 +103,7 @@ def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
         options=body.options,
         reason=body.reason,
     )
-    return _plant(made, None)
+    return {**_plant(made.row, None), "left": made.left}
 
 
 @router.post(
@@ -122,8 +122,8 @@ def inspect_plant(request: HttpRequest, body: PlantPlace) -> dict[str, Any]:
 @router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Forget a plant; its ledger stays")
 def remove_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plant.register")
-    plant_registration.remove(actor, plant, body.reason)
-    return {"removed": plant}
+    gone = plant_registration.remove(actor, plant, body.reason)
+    return {"removed": plant, "left": gone.left}
 
 
 @router.get(

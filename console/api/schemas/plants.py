@@ -170,6 +170,7 @@ class SnapshotPlant(ApiAnswer):
     sensors: dict[str, SensorStatus] = {}
     revisions: dict[str, str] = Field({}, description="What is rolled out of each part.")
     proofs: dict[str, ProofStatus] = {}
+    set_to: dict[str, int] = Field({}, description="Tasks that the plant itself aims at, where it says so.")
     orders: dict[str, PlantOrderRow] = {}
 
 
@@ -241,6 +242,7 @@ class PlantRow(ApiAnswer):
     options: dict[str, str]
     created_at: datetime
     seen: SnapshotPlant | None
+    left: str = Field("", description="What Weir may still hold where it was until now, and what to do.")
 
 
 class PlantList(ApiAnswer):
@@ -249,6 +251,7 @@ class PlantList(ApiAnswer):
 
 class PlantRemoved(ApiAnswer):
     removed: str
+    left: str = Field("", description="What Weir may still hold there, and what to do.")
 
 
 class TasksByHand(ApiAnswer):

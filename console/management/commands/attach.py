@@ -51,7 +51,7 @@ class Command(JsonCommand):
         said, name = sentences(found), options["name"] or found.name or name_of(kind, url)
         document = {"kind": kind.name, "url": url, "name": name, "registered": False, "sentences": said}
         if options["register"] and (options["yes"] or self._agreed(said, name)):
-            plant_registration.register(
+            made = plant_registration.register(
                 actor,
                 name,
                 kind.name,
@@ -60,7 +60,7 @@ class Command(JsonCommand):
                 options=given,
                 reason=options["reason"],
             )
-            document["registered"] = True
+            document |= {"registered": True, "left": made.left}
         return {**plain(found), **document}
 
     def _agreed(self, said: list[str], name: str) -> bool:
@@ -76,6 +76,7 @@ class Command(JsonCommand):
             return "\n".join(f"{name:14}{title}" for name, title in document["kinds"].items())
         if document["registered"]:
             end = f"It is added as {document['name']}, and observed within seconds. {ADVISES}"
+            end = "\n".join(filter(None, [end, document["left"]]))
         else:
             end = f"Nothing was changed. To add it as {document['name']}, repeat this with --register."
         return "\n".join([*document["sentences"], end])

@@ -180,15 +180,16 @@ def register(request: HttpRequest) -> Done:
         )
     except BadInput as error:
         raise BadInput(f"{kind}.{error.field}", error.message) if error.field in known else error from None
-    url = reverse("plant", args=[made.name])
-    return Done(f"{made.name} is observed within seconds.", url, {"go": url})
+    url = reverse("plant", args=[made.row.name])
+    return Done(f"{made.row.name} is observed within seconds. {made.left}".strip(), url, {"go": url})
 
 
 @action("plant.register", plant_page)
 def remove(request: HttpRequest, name: str) -> Done:
     """Posted: reason."""
-    plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
-    return Done(f"{name} is forgotten; its ledger stays.", reverse("plants"), {"go": reverse("plants")})
+    gone = plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
+    said = f"{name} is forgotten; its ledger stays. {gone.left}".strip()
+    return Done(said, reverse("plants"), {"go": reverse("plants")})
 
 
 @action("plant.scale", plant_page)

@@ -217,7 +217,7 @@ def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east,
     assert [(each["name"], each["seen"]["state"]) for each in listed] == [("east", "seen")]
     west = {**POSTED, "name": "west", "kind": "flink", "options": {"job": "hashes"}}
     assert post("", west).json()["options"] == {"job": "hashes"}
-    assert post("/west/remove", {"reason": "gone"}).json() == {"removed": "west"}
+    assert post("/west/remove", {"reason": "gone"}).json() == {"removed": "west", "left": ""}
     by_hand = {"operator": HOSTS, "tasks": 3, "minutes": 5, "reason": "a burst"}
     assert post("/main/tasks", by_hand).json()["tasks"] == 3
     assert json.loads(control.get(keys.PIPELINE_CONTROLS.of("performance")))["tasks"] == {"hosts": 3}

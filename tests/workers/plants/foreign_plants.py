@@ -21,6 +21,11 @@ class FakeFlink:
         self.started, self.records = 1_790_000_000_000, 0
         self.config = {"jobmanager.scheduler": "adaptive"}
         self.said = {}  # of the job, by the rest of the path
+        self.of_others, self.least, self.longest = (
+            0,
+            1,
+            0,
+        )  # slots; lower bound; characters of a request's line
 
     def transport(self):
         return httpx.MockTransport(self.answer)
@@ -29,11 +34,13 @@ class FakeFlink:
         if self.error is not None:
             return self.error
         path = request.url.path.strip("/")
+        self.longest = max(self.longest, len(f"GET {request.url.raw_path.decode()} HTTP/1.1"))
         if request.method == "PUT":
             return self.rescale(json.loads(request.content))
         if path == "overview":
+            free = max(0, self.slots - self.of_others - max(self.tasks.values()))
             return httpx.Response(
-                200, json={"taskmanagers": 1, "slots-total": self.slots, "slots-available": 0}
+                200, json={"taskmanagers": 1, "slots-total": self.slots, "slots-available": free}
             )
         if path == "jobmanager/config":
             return httpx.Response(
@@ -83,12 +90,12 @@ class FakeFlink:
 
     def requirements(self):
         return {
-            each: {"parallelism": {"lowerBound": 1, "upperBound": count}}
+            each: {"parallelism": {"lowerBound": self.least, "upperBound": count}}
             for each, count in self.tasks.items()
         }
 
     def rescale(self, wanted):
-        self.puts += 1
+        self.puts, self.wanted = self.puts + 1, wanted
         self.tasks = {each: row["parallelism"]["upperBound"] for each, row in wanted.items()}
         self.started += 1_000
         return httpx.Response(200, json={})

@@ -53,6 +53,40 @@ def test_after_a_rescale_measuring_begins_anew(flink, job):
     assert job.topology().operators["Calc[2]"].measure("executions") == 300.0
 
 
+def flink_of(flink):
+    return FlinkPlant(PlantClient("flink", "http://flink", transport=flink.transport()), "hashes")
+
+
+def test_a_job_of_many_subtasks_is_asked_for_their_metrics_in_parts():
+    flink = FakeFlink(slots=500)
+    flink.tasks["b" * 32] = 128
+    job = flink_of(flink)
+    job.topology()
+    assert job.topology().operators["Calc[2]"].parallelism == 128
+    assert flink.longest < 4_096  # its server takes no more
+
+
+def test_slots_that_other_jobs_have_can_not_be_had():
+    flink = FakeFlink(slots=10)
+    flink.of_others = 5
+    operators = flink_of(flink).topology().operators
+    assert operators["Calc[2]"].maximum == 3 + 2  # free ones, and its own
+    with pytest.raises(BadInput, match="Calc"):
+        flink_of(flink).set_parallelism({"Calc[2]": 6})
+    flink_of(flink).set_parallelism({"Calc[2]": 5})
+
+
+def test_the_lower_bound_that_somebody_gave_stays():
+    flink = FakeFlink()
+    flink.least = 2
+    job = flink_of(flink)
+    assert job.topology().operators["Calc[2]"].minimum == 2
+    with pytest.raises(BadInput, match="Calc"):
+        job.set_parallelism({"Calc[2]": 1})
+    job.set_parallelism({"Calc[2]": 3})
+    assert flink.wanted["b" * 32]["parallelism"] == {"lowerBound": 2, "upperBound": 3}
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [

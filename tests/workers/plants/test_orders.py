@@ -96,6 +96,18 @@ def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_le
     assert topology_inputs({"plant": "east"}, fresh, NOW + 18)[1].invalid is None
 
 
+def test_a_rollout_undoes_no_order_and_a_second_controller_does(row):
+    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
+    watch = OrderWatch()
+    states = []
+    for begin, there, set_to in ((1, 2, 4), (8, 4, 4), (20, 5, 4), (60, 3, 4), (90, 4, 7)):
+        found = course(row, watch, there, 7, begin, set_to={"parse": set_to})
+        states.append(found.orders["parse"].state)
+    assert states == ["pending", "reached", "reached", "reached", "undone"]
+    assert "something else set it to 7" in why_unreached(found)
+    assert course(row, watch, 4, 70, 100, set_to={"parse": 4}).orders["parse"].state == "reached"
+
+
 def proof(value, within_seconds=90.0):
     return {"parse": ProofStatus(sensor="answering", value=value, within_seconds=within_seconds)}
 

@@ -10,7 +10,7 @@ import httpx
 
 from controllers.framework.discovery import modules_of, rooms_of
 from queues import environment as variables
-from queues.errors import BadInput
+from queues.errors import BadInput, WeirError
 from workers.host import egress
 from workers.plants import foreign
 from workers.plants.foreign.bounded import ORDER_SECONDS, BoundedPlant, within
@@ -175,6 +175,21 @@ def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> It
         raise UnknownPlant("plant", f"{name} is not registered.")
     with bounded(row) as plant:
         yield OrderedPlant(row, plant, by, by_loop)
+
+
+def let_go(row: RegisteredPlant) -> str:
+    """The plant's own controllers go on: from here nothing is steered there any more, as `row` reaches it. ""
+    once they do, or where none are held; else why it is not known, and what to do.
+    """
+    kind = kinds().get(row.kind)
+    if kind is None or not kind.let_go_by_hand or not _steers(kind, row):
+        return ""
+    try:
+        with bounded(row) as plant:
+            plant.release()
+    except WeirError as error:
+        return f"{error} {kind.let_go_by_hand}"
+    return ""
 
 
 @contextmanager

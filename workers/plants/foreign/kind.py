@@ -137,6 +137,12 @@ class Adapter(Elastic):
         """
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
 
+    def set_to(self) -> Mapping[str, int]:
+        """Operator → the tasks that the plant itself aims at, as `topology` saw it last: where it says so
+        beside those that are there.
+        """
+        return {}
+
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Do it; doing it again changes nothing. The same raises."""
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
@@ -177,6 +183,9 @@ class AdapterKind:
     (None: what its topology says). check: a registration's options, beyond what each says by itself. Both
     raise BadInput naming the field.
 
+    let_go_by_hand: what lets the controllers that are held there go on where Weir can't reach it, in a
+    sentence; "": none are held.
+
     pace: how such plants can be steered; None: as any plant, whose rescales are slow and stop it.
     interventions: what people may do there besides.
     """
@@ -193,6 +202,7 @@ class AdapterKind:
     file: str = ""
     example: str = ""
     steers: bool = True
+    let_go_by_hand: str = ""
     pace: PlantPace | None = None
     steers_at: Callable[[PlantAddress], bool] | None = None
     patience: Patience = USUAL

@@ -22,9 +22,13 @@ class PrometheusClient:
 
     def value(self, query: str) -> float | None:
         """Of a scalar, or of the only series; None where there is none, or it is no number. Raises
-        PlantSilent, and PlantConfused for more than one series and what PromQL is not.
+        PlantSilent, and PlantConfused for more than one series, what PromQL is not, and half an answer.
         """
-        data = self._data("query", query=query, timeout=QUERY_SECONDS)
+        document = self._document("query", query=query, timeout=QUERY_SECONDS)
+        if warnings := document.get("warnings"):  # such as of a store that is away: what it has is missing
+            said = str(warnings[0] if isinstance(warnings, list) else warnings)[:300]
+            raise PlantConfused(f"{self._line.name} answers only in part: {said}")
+        data: Any = document.get("data")
         try:
             kind, result = data["resultType"], data["result"]
             if kind == "scalar":
@@ -60,9 +64,13 @@ class PrometheusClient:
         return [str(each) for each in found] if isinstance(found, list) else []
 
     def _data(self, endpoint: str, **query: Any) -> Any:
+        return self._document(endpoint, **query).get("data")
+
+    def _document(self, endpoint: str, **query: Any) -> dict[str, Any]:
+        """Of what succeeded."""
         status, document = self._line.ask("GET", f"{self._path}api/v1/{endpoint}", **query)
         if isinstance(document, dict) and document.get("status") == "success":
-            return document.get("data")
+            return document
         said = document.get("error") if isinstance(document, dict) else None
         message = f"{self._line.name} answers {status}: {str(said or 'it does not say why')[:300]}"
         raise PlantSilent(message) if status == UNAVAILABLE else PlantConfused(message)

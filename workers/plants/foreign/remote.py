@@ -71,4 +71,5 @@ ADAPTER = AdapterKind(
     title="Weir, by its control API",
     example="https://weir.example/control/main/v1",
     make=lambda address: RemotePlant(address.client()),
+    let_go_by_hand="A hold there ends by itself, within an hour at most.",
 )

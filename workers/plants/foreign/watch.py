@@ -107,6 +107,7 @@ class Lookout:
             groups=dict(adapter.groups()),
             revisions=dict(adapter.revisions()),
             proofs=dict(adapter.proofs()),
+            set_to=dict(adapter.set_to()),
         )
         try:
             text = encoded(found)

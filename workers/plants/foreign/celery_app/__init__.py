@@ -10,6 +10,7 @@ from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
+from workers.plants.foreign.celery_app.resumed_queues import SharedResumedQueues
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
@@ -25,6 +26,7 @@ def make(address: PlantAddress) -> CeleryPlant:
         broker_of(address, app),
         EventListener(app, TaskEvents(address.option("arguments", SHOWN))),
         SharedOrders(control_server(), address.name),
+        resumed=SharedResumedQueues(control_server(), address.name),
     )
 
 

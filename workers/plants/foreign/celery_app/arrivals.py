@@ -1,7 +1,7 @@
-"""What comes to a pool and how long it waits, from what was counted at each observation.
+"""How fast tasks come and how long they wait, from what was counted at each observation.
 
-A message of Celery carries no time of its sending. But the tasks that a pool has started so far, S, and those
-that wait for it now, W, are known, so A = S + W have come, and A(t) of all observations gives
+A message of Celery carries no time of its sending. But the tasks that were started so far, S, and those that
+wait now, W, are known, so A = S + W have come, and A(t) of all observations gives
 
     arrivals/s   (A(now) - A(then)) / (now - then)
     oldest       now - t with A(t) = A(now) - W: when that came which is the first to be started
@@ -9,6 +9,11 @@ that wait for it now, W, are known, so A = S + W have come, and A(t) of all obse
 A rate is of the last ENOUGH arrivals, of LEAST_SECONDS at least and MOST_SECONDS at most. Where one of
 SHORT_SECONDS brings more or less than that rate does, by more than DEVIATIONS standard deviations of a count,
 the load has changed, and what was before no longer counts.
+
+A never falls, but what is counted does: S and W are not of one instant, so messages on their way are in
+neither, for moments. A fall is made up by what comes next. One that is more than that, or is not made up
+within FALL_SECONDS, is of tasks that went without being started, such as those of a queue that was purged: A
+goes on from what it was, as if they had been.
 """
 
 import math
@@ -16,26 +21,42 @@ from collections import deque
 
 ENOUGH, LEAST_SECONDS, MOST_SECONDS = 30, 10.0, 600.0
 SHORT_SECONDS, DEVIATIONS = (1.0, 3.0, 10.0, 30.0), 3.5
+FALL_SECONDS = 5.0
 # So many observations are remembered: no wait is known to be longer.
 REMEMBERED = 4_096
 
 
 class Arrivals:
-    """Of one pool. Times are of a clock that only goes forward, in seconds."""
+    """Of one stream of tasks. Times are of a clock that only goes forward, in seconds."""
 
     def __init__(self) -> None:
         self._came: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)  # when, so many so far
         self._since = -math.inf  # from when on the load is what it is
         self._waiting = 0.0
+        self._gone = 0.0  # tasks that went without being started
+        self._fell_at: float | None = None  # since when fewer are counted than came
 
-    def observe(self, at: float, started: float, waiting: float) -> None:
-        """started: tasks so far; waiting: tasks now. What is taken back unstarted lowers no rate below 0."""
+    def observe(self, at: float, started: float, waiting: float, under_way: float = 0.0) -> None:
+        """started: tasks so far; waiting: tasks now. under_way: so many messages may be in neither."""
         if self._came and at <= self._came[-1][0]:
             return
-        before = self._came[-1][1] if self._came else 0.0
-        self._came.append((at, max(before, started + waiting)))
+        came = started + waiting + self._gone
+        before = self._came[-1][1] if self._came else came
+        if came < before and self._is_gone(at, before - came, under_way):
+            self._gone += before - came
+            came, self._fell_at = before, None
+        elif came >= before:
+            self._fell_at = None
+        self._came.append((at, max(before, came)))
         self._waiting = waiting
         self._notice_change(at)
+
+    def _is_gone(self, at: float, fall: float, under_way: float) -> bool:
+        """Or else is made up soon."""
+        self._fell_at = at if self._fell_at is None else self._fell_at
+        usual = (self.per_second or 0.0) * FALL_SECONDS
+        noise = 1 + under_way + usual + DEVIATIONS * math.sqrt(usual)
+        return fall > noise or at - self._fell_at >= FALL_SECONDS
 
     @property
     def per_second(self) -> float | None:

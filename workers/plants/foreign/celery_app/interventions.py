@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from queues.errors import BadInput
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.resumed_queues import ResumedQueues
 from workers.plants.foreign.kind import HalfUndone, InterventionKind
 
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
@@ -43,8 +44,8 @@ class AppInterventions:
     since is as its owner set it up, and left so.
     """
 
-    def __init__(self, control: RemoteControl, clock: Callable[[], float]) -> None:
-        self._control, self._clock = control, clock
+    def __init__(self, control: RemoteControl, clock: Callable[[], float], resumed: ResumedQueues) -> None:
+        self._control, self._clock, self._resumed = control, clock, resumed
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """What there is now, as JSON; of workers that were there before, as they were then. Raises BadInput
@@ -68,6 +69,7 @@ class AppInterventions:
         """Do it; what is so already stays. All workers are asked, whichever does not answer."""
         pools = self._control.living()
         if kind == PAUSE:
+            self._resumed.forget(subject)  # first: whoever observes would have them take it up again
             failed = self._control.order_all(
                 "cancel_consumer", list(self._takers(subject, pools)), queue=subject
             )
@@ -88,7 +90,11 @@ class AppInterventions:
         here = [worker for worker in self._still(noted, pools) if worker in pools]
         failed = {worker: f"{worker} does not answer" for worker in noted if worker not in pools}
         if kind == PAUSE:
-            failed |= _said(self._control.order_all("add_consumer", here, queue=subject))
+            errors = self._control.order_all("add_consumer", here, queue=subject)
+            living = {worker: pool.pid for worker, pool in pools.items()}
+            resumed = {worker: living[worker] for worker in here if worker not in errors}
+            self._resumed.note(subject, resumed, living)
+            failed |= _said(errors)
         else:
             limits = {worker: noted[worker][0] or NONE for worker in here}
             for limit in dict.fromkeys(limits.values()):

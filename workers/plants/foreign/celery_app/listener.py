@@ -39,12 +39,12 @@ class EventListener:
             self._thread.start()
 
     def workers(self) -> int | None:
-        """How many there are, by their heartbeats; None while that is not known."""
+        """How many there are at least, by their heartbeats; None while that is not known."""
         now = self._monotonic()
         if self.error is not None or self._since is None or now - self._since < HEARD_SECONDS:
             return None
         with self.lock:
-            return len(self.events.living(now)) or None
+            return len(self.events.beating(now)) or None
 
     def close(self) -> None:
         """It ends within WAKE_SECONDS."""

@@ -3,30 +3,41 @@
 A path leads from a queue to a pool that takes from it, and ends where a task begins: its latency is how long
 a task waits, in the broker and in the worker that has taken it. How long it then runs is its service time.
 
-Counts are rates (`arrivals`) times WINDOW_SECONDS, divided evenly among a pool's processes: a pool has one
+Counts are rates (`takers`) times WINDOW_SECONDS, divided evenly among a pool's processes: a pool has one
 queue for all of them. What is ready in a queue of several pools is divided by their processes.
+
+A topology has at most MOST_PATHS paths. Where queues and workers make more, queues that the same workers take
+from are one source; what is beyond that still is left out, and said (`left_out`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import (
+    MOST_PATHS,
+    Link,
+    MeasuredOperator,
+    MeasuredTopology,
+)
 from workers.plants.foreign.celery_app.arrivals import Arrivals
-from workers.plants.foreign.celery_app.broker import QueueLength
-from workers.plants.foreign.celery_app.remote_control import WorkerPool
+from workers.plants.foreign.celery_app.broker import MOST_QUEUES, QueueLength
+from workers.plants.foreign.celery_app.remote_control import MOST_WORKERS, WorkerPool
+from workers.plants.foreign.celery_app.takers import PoolDemand
 from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
 MOST_ROWS = 100
 A_QUEUE = "it is a queue, which tasks come in by"
-QUEUE = "queue {}"
+QUEUE, QUEUES = "queue {}", "queue {} and {} more"
+# Where paths are left out: besides them, each queue and each worker may be one of its own.
+MOST_LINKS = MOST_PATHS - MOST_QUEUES - MOST_WORKERS
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolMeasures:
     """Of one pool, now. waiting: tasks in front of it, in the broker and in the worker; oldest: how long the
-    first of them has waited. None: not known.
+    first has waited, of all who take the same queues. None: not known.
     """
 
     pool: WorkerPool
@@ -52,22 +63,27 @@ class PoolHistory:
     """What was counted of one pool since its worker was started."""
 
     def __init__(self) -> None:
-        self._arrivals, self._begun = Arrivals(), Arrivals()
+        self._begun = Arrivals()
 
     def measured(
-        self, pool: WorkerPool, events: PoolEvents | None, at: float, waiting: float, busy: int | None
+        self,
+        pool: WorkerPool,
+        events: PoolEvents | None,
+        at: float,
+        waiting: float,
+        busy: int | None,
+        demand: PoolDemand,
     ) -> PoolMeasures:
         """Observe, and say what it comes to."""
-        self._arrivals.observe(at, pool.begun, waiting)
         self._begun.observe(at, pool.begun, 0.0)
         waits = recent(events.waits, at) if events else []
         return PoolMeasures(
             pool=pool,
             waiting=waiting,
             busy=busy,
-            oldest_seconds=self._arrivals.oldest_seconds,
+            oldest_seconds=demand.oldest_seconds,
             wait_seconds=fmean(waits) if waits else None,
-            arrivals_per_second=self._arrivals.per_second,
+            arrivals_per_second=demand.per_second,
             begun_per_second=self._begun.per_second,
             run_seconds=_run_seconds(events, busy, self._begun.per_second, at),
         )
@@ -85,18 +101,6 @@ def _run_seconds(
     return (busy / begun_per_second,) if busy and begun_per_second else ()
 
 
-def shares(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> dict[str, float]:
-    """Worker → what is ready in its queues, of each its part by processes."""
-    found = {pool.worker: 0.0 for pool in pools}
-    for queue, length in lengths.items():
-        takers = [pool for pool in pools if queue in pool.queues]
-        processes = sum(pool.processes for pool in takers)
-        for pool in takers:
-            part = pool.processes / processes if processes else 1 / len(takers)
-            found[pool.worker] += length.waiting * part
-    return found
-
-
 def topology_of(
     plant: str,
     at: float,
@@ -105,26 +109,67 @@ def topology_of(
     most: int,
 ) -> MeasuredTopology:
     """Queues, and the pools that take from them."""
-    queues = {QUEUE.format(name): _source(name, pools) for name in lengths}
+    sources = sources_of(pools, lengths)
     operators = {each.pool.worker: _operator(each, most) for each in pools}
-    links = tuple(
-        Link(QUEUE.format(queue), each.pool.worker, each.latency_seconds)
+    links = _links(pools, sources)
+    kept = links if len(links) + len(sources) + len(pools) <= MOST_PATHS else links[:MOST_LINKS]
+    queues = {name: _source(name, of, pools) for name, of in sources.items()}
+    return MeasuredTopology(plant, at, WINDOW_SECONDS, {**queues, **operators}, tuple(kept))
+
+
+def sources_of(
+    pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]
+) -> dict[str, tuple[str, ...]]:
+    """Name of a source → its queues: one, unless that made too many paths."""
+    each_its_own: dict[str, tuple[str, ...]] = {QUEUE.format(name): (name,) for name in lengths}
+    if len(_links(pools, each_its_own)) + len(lengths) + len(pools) <= MOST_PATHS:
+        return each_its_own
+    by_takers: dict[tuple[str, ...], list[str]] = {}
+    for name in lengths:
+        takers = tuple(each.pool.worker for each in pools if name in each.pool.queues)
+        by_takers.setdefault(takers, []).append(name)
+    return {
+        QUEUES.format(names[0], len(names) - 1) if names[1:] else QUEUE.format(names[0]): tuple(names)
+        for names in by_takers.values()
+    }
+
+
+def left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]) -> list[str]:
+    """What a topology of so many queues and workers does not show, a sentence each."""
+    sources, notes = sources_of(pools, lengths), []
+    if len(sources) < len(lengths):
+        notes.append(
+            f"{len(lengths)} queues are {len(sources)} sources, those of the same workers one: a queue and a"
+            f" worker each would be more than {MOST_PATHS:,} paths."
+        )
+    links = len(_links(pools, sources))
+    if links + len(sources) + len(pools) > MOST_PATHS:
+        notes.append(
+            f"{links - MOST_LINKS:,} paths are left out, more than {MOST_LINKS:,} can't be shown. Their"
+            " workers are seen all the same."
+        )
+    return notes
+
+
+def _links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]) -> list[Link]:
+    """From each source to each pool that takes from one of its queues."""
+    return [
+        Link(name, each.pool.worker, each.latency_seconds)
         for each in pools
-        for queue in each.pool.queues
-        if queue in lengths
-    )
-    return MeasuredTopology(plant, at, WINDOW_SECONDS, {**queues, **operators}, links)
+        for name, queues in sources.items()
+        if not set(queues).isdisjoint(each.pool.queues)
+    ]
 
 
-def _source(queue: str, pools: Sequence[PoolMeasures]) -> MeasuredOperator:
-    """What came in is known where all who take from the queue take from no other."""
-    takers = [each for each in pools if queue in each.pool.queues]
-    rates = [each.arrivals_per_second for each in takers if each.pool.queues == (queue,)]
+def _source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
+    """What came in is known where all who take from it take from nothing else."""
+    takers = [each for each in pools if not set(queues).isdisjoint(each.pool.queues)]
+    rates = [each.arrivals_per_second for each in takers if set(each.pool.queues) == set(queues)]
     known = [each for each in rates if each is not None]
     tasks: tuple[Mapping[str, float | None], ...] = ()
     if takers and len(known) == len(takers):
         tasks = ({"outputs": sum(known) * WINDOW_SECONDS},)
-    return MeasuredOperator(QUEUE.format(queue), "source", 1, 1, 1, A_QUEUE, tasks=tasks)
+    return MeasuredOperator(name, "source", 1, 1, 1, A_QUEUE, tasks=tasks)
 
 
 def _operator(each: PoolMeasures, most: int) -> MeasuredOperator:

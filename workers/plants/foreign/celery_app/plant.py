@@ -6,6 +6,8 @@ Where remote control is switched off (`worker_enable_remote_control`), queues ar
 steered; without events of tasks there are no waits, arguments and errors, and run times by Little's law.
 """
 
+import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,12 +22,14 @@ from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
     PoolMeasures,
-    shares,
+    left_out,
     topology_of,
     unmeasured,
 )
 from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
+from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.kind import Adapter, PlantAddress
 from workers.plants.plant import PlantSilent
@@ -33,9 +37,14 @@ from workers.plants.plant import PlantSilent
 # Of a pool: that loops and people stay far below it is theirs to see to.
 MOST_PROCESSES = 100
 USUAL_QUEUE = "celery"
+logger = logging.getLogger(__name__)
 ASK, LISTEN = "ask", "listen"
 # A worker that answers late once, on a busy host, is taken to be as it was.
 LATE_SECONDS = 8.0
+# A worker that does not follow is asked once more.
+REPEAT_SECONDS = 30.0
+# So often nobody is expected, and all have the time to answer: those without heartbeats, too.
+ALL_SECONDS = 30.0
 # Idle processes end at once; where too few are idle they are asked for again within this.
 SHRINK_SECONDS, AGAIN_SECONDS = 0.5, 0.15
 
@@ -55,16 +64,24 @@ class CeleryPlant(Adapter):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        resumed: ResumedQueues | None = None,
     ) -> None:
-        self.control, self._interventions = control, AppInterventions(control, clock)
+        """resumed: None for those of this process alone."""
+        self._resumed = resumed or OwnResumedQueues()
+        self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._asks = address.option("events", ASK) == ASK
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
+        self._takers = AllTakers()
         self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
+        self._resumed_at: dict[
+            tuple[str, str], float
+        ] = {}  # worker, queue → when it was asked to take it up again
+        self._all_at = -math.inf  # when all were asked
         self._fresh: set[str] = set()  # workers that answered the last time
         self._measured: list[PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
@@ -77,13 +94,16 @@ class CeleryPlant(Adapter):
         self._listener.start()
         pools = self._answering()
         self._ask_for_events(pools)
+        self._resume_again(pools)
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
         at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)
+        waiting = {worker: count for worker, (count, _) in held.items()}
+        demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {each.pool.worker: each for each in self._measured}
         # Of a worker that is late nothing new is known: that it began nothing since would be a guess.
         self._measured = [
-            self._measure(pool, at, ready[pool.worker], *held[pool.worker])
+            self._measure(pool, at, ready[pool.worker], *held[pool.worker], demands[pool.worker])
             if pool.worker in self._fresh
             else before.get(pool.worker, unmeasured(pool))
             for pool in pools
@@ -124,7 +144,8 @@ class CeleryPlant(Adapter):
         """What can't be seen or steered as it is, a sentence each."""
         workers = [each.pool.worker for each in self._measured]
         without = [worker for worker in workers if not self._sends(worker)]
-        return sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
+        said = sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
+        return said + left_out(self._measured, self._lengths)
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """See `AppInterventions`."""
@@ -148,13 +169,22 @@ class CeleryPlant(Adapter):
 
     def _answering(self) -> list[WorkerPool]:
         """Those that answer, and for LATE_SECONDS those that did."""
-        now, found = self._monotonic(), self.control.pools(self._listener.workers())
+        now = self._monotonic()
+        found = self.control.pools(self._expected(now))
         self._fresh = set(found)
         self._answered |= {worker: (now, pool) for worker, pool in found.items()}
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
         }
         return [pool for _, (_, pool) in sorted(self._answered.items())]
+
+    def _expected(self, now: float) -> int | None:
+        """After how many answers nobody is waited for; None: until the time is over."""
+        beating = self._listener.workers()
+        if beating is None or now - self._all_at >= ALL_SECONDS:
+            self._all_at = now
+            return None
+        return max(beating, len(self._answered))
 
     def _ask_for_events(self, pools: Iterable[WorkerPool]) -> None:
         """Once in the life of a worker."""
@@ -165,6 +195,24 @@ class CeleryPlant(Adapter):
         for pool in fresh:
             if isinstance(answer := answers.get(pool.worker), Mapping):
                 self._asked[pool.worker] = pool.pid, "already" not in str(answer.get("ok", "already"))
+
+    def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
+        """Workers that have forgotten to take from a queue whose pause was undone. Read after the pools: who
+        pauses a queue forgets it first, so no pause is undone here.
+        """
+        now = self._monotonic()
+        self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < REPEAT_SECONDS}
+        for queue, lives in self._resumed.all().items():
+            idle = [
+                pool.worker
+                for pool in pools
+                if pool.worker in self._fresh and pool.pid is not None and queue not in pool.queues
+                if lives.get(pool.worker) == pool.pid
+                if (pool.worker, queue) not in self._resumed_at
+            ]
+            self._resumed_at |= {(worker, queue): now for worker in idle}
+            for worker, error in self.control.order_all("add_consumer", idle, queue=queue).items():
+                logger.warning("%s did not take up queue %s again: %s", worker, queue, error)
 
     def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
         """Those that were named, and those that workers take from or took from before they were paused;
@@ -200,14 +248,14 @@ class CeleryPlant(Adapter):
         return {name for name, limit in self._limits.get(worker, {}).items() if limit}
 
     def _measure(
-        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None
+        self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: PoolDemand
     ) -> PoolMeasures:
         history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
         if not self._sends(pool.worker):
-            return history.measured(pool, None, at, ready + waiting, busy)
+            return history.measured(pool, None, at, ready + waiting, busy, demand)
         with self._listener.lock:
             events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
-            return history.measured(pool, events, at, ready + waiting, busy)
+            return history.measured(pool, events, at, ready + waiting, busy, demand)
 
     def _sends(self, worker: str) -> bool:
         """Whether events of its tasks come, or would if it had any."""

@@ -2,8 +2,12 @@
 
 `max-concurrency` of a pool stays what it was started with; what counts is its list of processes. A pool that
 is to have fewer is asked to end idle processes only: no task is taken from one that works.
+
+A pool of gevent says its size as `max-concurrency` alone, and before Celery 5.7 says there what it was
+started with, whatever it was resized to: nobody can know how many to add.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,7 +24,10 @@ ANSWER_SECONDS = 1.0
 # Of an app, of a worker; what is said beyond that is not taken.
 MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
 PREFORK = "celery.concurrency.prefork"
-GROWS = (PREFORK, "celery.concurrency.gevent", "celery.concurrency.eventlet")
+GEVENT = "celery.concurrency.gevent"
+GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
+VERSION, SAYS_SIZE = re.compile(r"celery:(\d{1,4})\.(\d{1,4})"), (5, 7)
+Version = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +61,7 @@ class RemoteControl:
         self, name: str, broadcast: Callable[..., Any], closed: Callable[[], None] = lambda: None
     ) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
+        self._versions: dict[tuple[str, int | None], Version] = {}
 
     def living(self) -> dict[str, WorkerPool]:
         """Worker → its pool, of all that answer. Raises PlantSilent where none does."""
@@ -67,11 +75,26 @@ class RemoteControl:
         """Worker → its pool, of these or of all that answer; waits no longer than until so many have."""
         stats = self.ask("stats", workers=workers, expected=expected)
         queues = self.ask("active_queues", workers=list(stats)) if stats else {}
-        return {
-            worker: pool_of(worker, answer, queues.get(worker))
+        answers = {
+            worker: answer
             for worker, answer in sorted(stats.items())
             if isinstance(answer, Mapping) and "error" not in answer
         }
+        versions = self._versions_of({worker: each for worker, each in answers.items() if _is_gevent(each)})
+        return {
+            worker: pool_of(worker, answer, queues.get(worker), versions.get(worker))
+            for worker, answer in answers.items()
+        }
+
+    def _versions_of(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, Version]:
+        """Worker → its version of Celery, asked once in its life: `stats` doesn't say it."""
+        lives = {worker: (worker, count_of(each.get("pid"))) for worker, each in stats.items()}
+        fresh = [worker for worker, life in lives.items() if life not in self._versions]
+        for worker, answer in (self.ask("report", workers=fresh) if fresh else {}).items():
+            found = VERSION.search(text_of(_mapping(answer).get("ok")))
+            if found and worker in lives:
+                self._versions[lives[worker]] = int(found[1]), int(found[2])
+        return {worker: self._versions[life] for worker, life in lives.items() if life in self._versions}
 
     def ask(
         self,
@@ -146,8 +169,8 @@ class RemoteControl:
         return found
 
 
-def pool_of(worker: str, stats: Mapping[str, Any], queues: Any) -> WorkerPool:
-    """Of what a worker says of itself; what it doesn't say is unknown."""
+def pool_of(worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None) -> WorkerPool:
+    """Of what a worker says of itself; what it doesn't say is unknown. version: of Celery."""
     pool, total = _mapping(stats.get("pool")), _mapping(stats.get("total"))
     implementation = name_of(pool.get("implementation"))
     return WorkerPool(
@@ -155,7 +178,7 @@ def pool_of(worker: str, stats: Mapping[str, Any], queues: Any) -> WorkerPool:
         pid=count_of(stats.get("pid")),
         processes=_processes(pool),
         implementation=implementation.partition(":")[0],
-        fixed=_fixed(stats, implementation),
+        fixed=_fixed(stats, implementation, version),
         queues=tuple(
             name
             for each in (queues if isinstance(queues, list) else ())[:MOST_QUEUES]
@@ -175,12 +198,21 @@ def _processes(pool: Mapping[str, Any]) -> int:
     return 1 if most is None else min(most, BELIEVED_PROCESSES)
 
 
-def _fixed(stats: Mapping[str, Any], implementation: str) -> str | None:
+def _is_gevent(stats: Mapping[str, Any]) -> bool:
+    return name_of(_mapping(stats.get("pool")).get("implementation")).startswith(GEVENT)
+
+
+def _fixed(stats: Mapping[str, Any], implementation: str, version: Version | None) -> str | None:
     if stats.get("autoscaler"):
         return "it runs with Celery's own --autoscale, and refuses other hands; start it without"
     if not implementation.startswith(GROWS):
         kind = implementation.partition(":")[0].rpartition(".")[2] or "unknown"
         return f"a pool of kind {kind} can't be resized while it runs; prefork can"
+    if implementation.startswith(GEVENT) and (version is None or version < SAYS_SIZE):
+        known = "of a version that it does not say" if version is None else f"{version[0]}.{version[1]}"
+        return (
+            f"a gevent pool of Celery {known} does not say its size once it was resized; from 5.7 on it does"
+        )
     return None
 
 

@@ -22,6 +22,7 @@ MOST_TASKS, SHOWN_TASKS, MOST_ERRORS = 20_000, 200, 50
 MOST_WORKERS = 500
 WAITS, RUNS, ENDED = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
 LONGEST_TRACEBACK = 4_000
+BEATS = ("heartbeat", "online")
 SENT = "task-sent"  # said by who sends, not by a worker
 
 
@@ -54,9 +55,12 @@ class TaskTime:
 
 @dataclass
 class PoolEvents:
-    """Of one worker. started, ended and so on count since it was first heard of."""
+    """Of one worker. started, ended and so on count since it was first heard of. beat_at: its last heartbeat;
+    None: it sends none (`--without-heartbeat`).
+    """
 
     heard_at: float
+    beat_at: float | None = None
     pid: int | None = None
     received: int = 0
     started: int = 0
@@ -93,9 +97,12 @@ class TaskEvents:
             pool.sends_tasks = True
             self._task(pool, worker, what, event, now)
 
-    def living(self, now: float) -> list[str]:
-        """Workers that were heard of lately."""
-        return sorted(name for name, each in self.pools.items() if now - each.heard_at <= SILENT_SECONDS)
+    def beating(self, now: float) -> list[str]:
+        """Workers that sent a heartbeat lately. Of others too tasks may be heard, but only of those that have
+        some: they say nothing of how many there are.
+        """
+        beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
+        return sorted(name for name, at in beats.items() if now - at <= SILENT_SECONDS)
 
     def last(self, most: int = SHOWN_TASKS) -> list[SeenTask]:
         """The newest first."""
@@ -132,6 +139,8 @@ class TaskEvents:
             pool.running.clear()
         if what == "offline":
             self.pools.pop(worker, None)
+        elif what in BEATS:
+            pool.beat_at = pool.heard_at
         pool.pid = pid if isinstance(pid, int) else pool.pid
 
     def _task(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:

@@ -2,6 +2,7 @@
 
 from queues.documents import MOST_YAML_CHARACTERS
 from queues.errors import BadInput
+from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPart, FoundPlant
 from workers.plants.foreign.declared.declaration import (
     DeclaredOperator,
@@ -12,6 +13,7 @@ from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.dry_run import dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN
+from workers.plants.foreign.declared.task_orders import SharedTaskOrders
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption
 
 OPTION = "declaration"
@@ -25,7 +27,8 @@ def declaration_at(address: PlantAddress) -> PlantDeclaration:
 
 
 def make(address: PlantAddress) -> DeclaredPlant:
-    return DeclaredPlant(declaration_at(address), transport=address.transport)
+    orders = SharedTaskOrders(control_server(), address.name)
+    return DeclaredPlant(declaration_at(address), transport=address.transport, orders=orders)
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
@@ -99,4 +102,5 @@ ADAPTER = AdapterKind(
     inspect=inspect,
     check=check,
     steers_at=steers,
+    let_go_by_hand="Where its own controllers stand still, do by hand what its release says.",
 )

@@ -35,7 +35,7 @@ MOST_ARGUMENTS, LONGEST_ARGUMENT, LONGEST_BODY = 32, 500, 8_000
 SHOWN_CHARACTERS = 300
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 PLACE = re.compile(r"\$(tasks|before|change|seconds)\b")
-TASKS = re.compile(r"\$(tasks|change)\b")
+TASKS, COUNTED = re.compile(r"\$(tasks|change)\b"), re.compile(r"\$change\b")
 JSON, MERGE = "application/json", "application/merge-patch+json"
 
 
@@ -82,7 +82,14 @@ class HttpCall:
         return f"{self.method} {order.put_in(self.url)}{body}"
 
     def names_tasks(self) -> bool:
-        return any(TASKS.search(each) for each in (self.url, orjson.dumps(self.body).decode()))
+        return any(map(TASKS.search, self._texts()))
+
+    def counts(self) -> bool:
+        """Whether it says by how many: made twice it changes twice as much."""
+        return any(map(COUNTED.search, self._texts()))
+
+    def _texts(self) -> tuple[str, str]:
+        return self.url, orjson.dumps(self.body).decode()
 
     def make(self, order: TaskOrder, lines: Lines) -> None:
         """Raises PlantSilent, PlantConfused, and BadInput for a secret that is not set."""
@@ -104,7 +111,11 @@ class CommandCall:
         return " ".join(self._filled(order))
 
     def names_tasks(self) -> bool:
-        return any(TASKS.search(each) for each in self.arguments)
+        return any(map(TASKS.search, self.arguments))
+
+    def counts(self) -> bool:
+        """As that of an HttpCall."""
+        return any(map(COUNTED.search, self.arguments))
 
     def make(self, order: TaskOrder, lines: Lines) -> None:
         """Raises Forbidden for what nobody has allowed, PlantSilent and PlantConfused."""

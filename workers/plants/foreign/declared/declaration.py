@@ -77,6 +77,11 @@ class Actuator:
     up: Call | None = None
     down: Call | None = None
 
+    @property
+    def counts(self) -> bool:
+        """Whether what is called depends on how many there were: made twice it does too much."""
+        return self.set is None or self.set.counts()
+
     def steps(self, order: TaskOrder) -> list[tuple[Call, TaskOrder]]:
         """What carries it out, call after call. Raises BadInput for too many at once."""
         if self.set is not None:

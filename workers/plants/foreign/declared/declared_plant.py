@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import httpx
 
@@ -15,8 +16,21 @@ from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantD
 from workers.plants.foreign.declared.lines import Lines
 from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN, tasks_of, topology_of
 from workers.plants.foreign.declared.sensor_reader import SensorReader, SensorReading
+from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, TaskOrders
 from workers.plants.foreign.kind import Adapter
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import PlantConfused, PlantSilent
+
+# Of these nothing was sent; of what else is silent an order may have been obeyed.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+@dataclass(frozen=True)
+class CountedOrder:
+    """Of one operator. order: from what was ordered last. seen: the tasks that the sensor says."""
+
+    operator: DeclaredOperator
+    order: TaskOrder
+    seen: int
 
 
 class DeclaredPlant(Adapter):
@@ -29,8 +43,11 @@ class DeclaredPlant(Adapter):
         transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        orders: TaskOrders | None = None,
     ) -> None:
+        """orders: None for those of this process alone."""
         self.declaration, self._clock = declaration, clock
+        self._ordered = orders or OwnTaskOrders(monotonic)
         self._lines = Lines(declaration.name, environment, transport)
         self._readings = SensorReader(
             declaration.sensors.values(), self._lines, declaration.window_seconds, monotonic
@@ -83,16 +100,17 @@ class DeclaredPlant(Adapter):
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """All of them, one operator after the other; where one refuses, those before it are called back to
-        what they had. Raises as `Elastic` says.
+        what they had. What was ordered already is not ordered again until its proof is late. Raises as
+        `Elastic` says.
         """
         declared = {name: self._checked(name, count) for name, count in tasks.items()}
-        done: list[tuple[DeclaredOperator, TaskOrder]] = []
-        for operator, order in self._orders(declared, tasks):
+        done: list[CountedOrder] = []
+        for counted in self._orders(declared, tasks):
             try:
-                self._carry_out(operator, order)
+                self._carry_out(counted)
             except WeirError as error:
-                raise self._undone(done, operator, error) from error
-            done.append((operator, order))
+                raise self._undone(done, counted.operator, error) from error
+            done.append(counted)
 
     def close(self) -> None:
         self._readings.close()
@@ -111,7 +129,7 @@ class DeclaredPlant(Adapter):
 
     def _orders(
         self, declared: Mapping[str, DeclaredOperator], tasks: Mapping[str, int]
-    ) -> list[tuple[DeclaredOperator, TaskOrder]]:
+    ) -> list[CountedOrder]:
         """What is to change. Raises what keeps the tasks there are from being known."""
         readings = self._readings.read(
             each.tasks for each in declared.values() if isinstance(each.tasks, str)
@@ -120,17 +138,45 @@ class DeclaredPlant(Adapter):
         def known(quantity: str | float | None) -> float | None:
             return readings[quantity].known() if isinstance(quantity, str) else quantity
 
-        orders = [(each, TaskOrder(tasks_of(each, known), tasks[name])) for name, each in declared.items()]
-        return [(each, order) for each, order in orders if order.before != order.tasks]
+        found = []
+        for name, each in declared.items():
+            seen = tasks_of(each, known)
+            pending = self._pending(name, seen)
+            order = TaskOrder(seen if pending is None else pending.tasks, tasks[name])
+            found.append(CountedOrder(each, order, seen))
+        return [each for each in found if each.order.before != each.order.tasks]
 
-    def _carry_out(self, operator: DeclaredOperator, order: TaskOrder) -> None:
+    def _pending(self, name: str, seen: int) -> LastTaskOrder | None:
+        """What was ordered and is not seen yet: once it is, only what is seen counts."""
+        pending = self._ordered.pending(name)
+        if pending is not None and pending.shown_by(seen):
+            self._ordered.forget(name)
+            return None
+        return pending
+
+    def _note(self, counted: CountedOrder, tasks: int) -> None:
+        """It has so many now, or will."""
+        if tasks == counted.order.before == counted.seen:
+            self._ordered.forget(counted.operator.name)
+        elif (proof := counted.operator.proof) is not None:
+            order = LastTaskOrder(tasks, counted.seen)
+            self._ordered.note(counted.operator.name, order, proof.within_seconds)
+
+    def _carry_out(self, counted: CountedOrder) -> None:
         """Raises what a call raises; of several calls, those that were made are called back first."""
+        operator, order = counted.operator, counted.order
+        steps = operator.actuator.steps(order) if operator.actuator else ()
+        self._note(counted, order.tasks)  # first: an order whose answer is lost was perhaps obeyed
         reached = order.before
-        for call, step in operator.actuator.steps(order) if operator.actuator else ():
+        for call, step in steps:
             try:
                 call.make(step, self._lines)
-            except WeirError:
-                self._call_back(operator, TaskOrder(order.before, reached))
+            except WeirError as error:
+                stays = self._call_back(operator, TaskOrder(order.before, reached))
+                # A call of an absolute number is simply made again.
+                perhaps = operator.actuator.counts and _may_be_obeyed(error) if operator.actuator else False
+                left = reached if stays else order.before
+                self._note(counted, left + step.tasks - reached if perhaps else left)
                 raise
             reached = step.tasks
 
@@ -145,14 +191,19 @@ class DeclaredPlant(Adapter):
             return str(error)
         return ""
 
-    def _undone(
-        self, done: list[tuple[DeclaredOperator, TaskOrder]], failed: DeclaredOperator, error: WeirError
-    ) -> WeirError:
+    def _undone(self, done: list[CountedOrder], failed: DeclaredOperator, error: WeirError) -> WeirError:
         """The error, which says what could not be called back."""
         left = []
-        for operator, order in reversed(done):
-            if why := self._call_back(operator, order):
-                left.append(f"{operator.name} stays at {order.tasks} ({why})")
+        for each in reversed(done):
+            if why := self._call_back(each.operator, each.order):
+                left.append(f"{each.operator.name} stays at {each.order.tasks} ({why})")
+            else:
+                self._note(each, each.order.before)
         if not left:
             return error
         return PlantConfused(f"{failed.name}: {error} Not called back: {'; '.join(left)}")
+
+
+def _may_be_obeyed(error: WeirError) -> bool:
+    """Of an order that was not answered."""
+    return isinstance(error, PlantSilent) and not isinstance(error.__cause__, NOT_SENT)

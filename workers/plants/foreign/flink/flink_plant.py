@@ -1,7 +1,8 @@
 """A job on a Flink session cluster, through the cluster's REST API; vertices are operators, subtasks tasks.
 
 Rescaling needs the adaptive scheduler (`jobmanager.scheduler: adaptive`): what is set becomes the upper bound
-of the vertex's resource requirements, and the cluster restarts the job with it from its last checkpoint.
+of the vertex's resource requirements, and the cluster restarts the job with it from its last checkpoint. The
+lower bound that somebody gave it stays, and is the least that is set; the most is what free slots allow.
 Vertices without inputs are sources, and as such left alone. With operator chaining, what is chained is one
 vertex.
 
@@ -31,17 +32,20 @@ NOT_SET = "it is a source of the job, which brings events in"
 AUTOSCALED = "the Kubernetes operator's autoscaler steers the job (job.autoscaler.enabled): one of both may"
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
 LONGEST_NAME = 100
+# Of a request for metrics: Flink's server refuses a line of more than 4096 characters.
+SUBTASKS_AT_ONCE = 40
 
 
 @dataclass(frozen=True)
 class Vertex:
-    """As the job has it: `inputs` are ids of the vertices before."""
+    """As the job has it: `inputs` are ids of the vertices before. slots: whose slots it shares."""
 
     id: str
     name: str
     parallelism: int
     most: int
     inputs: tuple[str, ...]
+    slots: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,19 +95,19 @@ class FlinkPlant(Adapter):
         self._seen = job
         while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
             self._recent.popleft()
-        return self._topology(job, self._slots())
+        return self._topology(job, self._free_slots(), self._requirements(job))
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """The cluster rescales the job within seconds. Raises as `Elastic` says."""
         job = self._job()
-        self._topology(job, self._slots()).check_tasks(tasks)
         path = f"jobs/{job.id}/resource-requirements"
         now = self._get(path)
+        self._topology(job, self._free_slots(), now).check_tasks(tasks)
         ids = {name: vertex.id for name, vertex in named(job.vertices).items()}
         wanted = {
             **now,
             **{
-                ids[name]: {"parallelism": {"lowerBound": 1, "upperBound": count}}
+                ids[name]: {"parallelism": {"lowerBound": _least(now, ids[name]), "upperBound": count}}
                 for name, count in tasks.items()
             },
         }
@@ -148,44 +152,63 @@ class FlinkPlant(Adapter):
         names = ", ".join(str(each["name"]) for each in running) or "none"
         raise PlantSilent(f"{self._line.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
 
-    def _slots(self) -> int:
-        """How many tasks an operator may have: vertices share slots, a subtask of each in one. And whether
-        another controller sets them, as the cluster's configuration says.
+    def _free_slots(self) -> int:
+        """Those that no job has. And whether another controller sets tasks, as the cluster's configuration
+        says.
         """
         status, rows = self._line.ask("GET", "jobmanager/config")
         found = rows if status == 200 and isinstance(rows, list) else []
         said = {str(row.get("key")): str(row.get("value")) for row in found if isinstance(row, dict)}
         is_on = any(said.get(key, "").lower() == "true" for key in AUTOSCALER)
         self._autoscaled = AUTOSCALED if is_on else None
-        return max(1, int(self._get("overview").get("slots-total") or 1))
+        return max(0, int(self._get("overview").get("slots-available") or 0))
+
+    def _requirements(self, job: FlinkJob) -> Mapping[str, Any]:
+        """Of each vertex, by its id; none where the scheduler knows none."""
+        status, document = self._line.ask("GET", f"jobs/{job.id}/resource-requirements")
+        return document if status == 200 and isinstance(document, dict) else {}
 
     def _values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
         wanted = (*COUNTS, BUSY)
-        names = [f"{subtask}.{name}" for subtask in range(vertex.parallelism) for name in wanted]
-        rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
+        found: dict[str, float | None] = {}
         try:
-            found = {row["id"]: _number(row["value"]) for row in rows}
+            for first in range(0, vertex.parallelism, SUBTASKS_AT_ONCE):
+                subtasks = range(first, min(first + SUBTASKS_AT_ONCE, vertex.parallelism))
+                names = [f"{subtask}.{name}" for subtask in subtasks for name in wanted]
+                rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
+                found |= {row["id"]: _number(row["value"]) for row in rows}
         except (KeyError, TypeError, ValueError) as error:
             raise PlantConfused(f"{self._line.name} answers no metrics of Flink ({error!r}).") from error
         return tuple(
             tuple(found.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
         )
 
-    def _topology(self, job: FlinkJob, slots: int) -> MeasuredTopology:
+    def _topology(self, job: FlinkJob, free_slots: int, requirements: Mapping[str, Any]) -> MeasuredTopology:
+        """Vertices share slots, a subtask of each in one: a job has as many as its widest vertex tasks."""
         window = self._recent[-1].at - self._recent[0].at if self._recent else 0.0
         vertices = named(job.vertices)
         names = {vertex.id: name for name, vertex in vertices.items()}
-        operators = {name: self._operator(name, vertex, slots, window) for name, vertex in vertices.items()}
+        own: dict[str, int] = {}
+        for vertex in job.vertices:
+            own[vertex.slots] = max(own.get(vertex.slots, 1), vertex.parallelism)
+        operators = {
+            name: self._operator(
+                name, vertex, _least(requirements, vertex.id), free_slots + own[vertex.slots], window
+            )
+            for name, vertex in vertices.items()
+        }
         links = tuple(
             Link(names[before], name) for name, vertex in vertices.items() for before in vertex.inputs
         )
         return MeasuredTopology(self._line.name, self._clock(), window or WINDOW_SECONDS, operators, links)
 
-    def _operator(self, name: str, vertex: Vertex, slots: int, window: float) -> MeasuredOperator:
+    def _operator(self, name: str, vertex: Vertex, least: int, slots: int, window: float) -> MeasuredOperator:
         tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))
         kind, fixed = ("operator", self._autoscaled) if vertex.inputs else ("source", NOT_SET)
-        most = max(1, min(vertex.most, slots))
-        return MeasuredOperator(name, kind, vertex.parallelism, 1, most, fixed, tasks=tasks if window else ())
+        most = max(least, min(vertex.most, slots))
+        return MeasuredOperator(
+            name, kind, vertex.parallelism, least, most, fixed, tasks=tasks if window else ()
+        )
 
     def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
         samples = list(_samples(self._recent, vertex.id, subtask))
@@ -223,6 +246,7 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
             int(row["parallelism"]),
             int(row["maxParallelism"]) if int(row["maxParallelism"]) > 0 else MOST_TASKS,
             inputs.get(row["id"], ()),
+            str(row.get("slotSharingGroupId") or ""),
         )
         for row in document["vertices"]
     )
@@ -240,6 +264,14 @@ def named(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
             name, number = f"{plain} {number}", number + 1
         found[name] = vertex
     return found
+
+
+def _least(requirements: Mapping[str, Any], vertex: str) -> int:
+    """The lower bound that it has; 1 where it has none."""
+    try:
+        return max(1, int(requirements[vertex]["parallelism"]["lowerBound"]))
+    except (KeyError, TypeError, ValueError):
+        return 1
 
 
 def _number(text: Any) -> float | None:

@@ -7,9 +7,11 @@ What counts is what a group would read next:
     seconds = committed_at - appended(next)        0 where nothing waits
 
 Lag that is none (phantom lag) is not counted, and `said` says why: partitions of a topic that is gone;
-partitions that no member of a working group reads (it has left the topic, its offsets stay for days). An
-offset beyond the end is of a topic that was deleted and made anew: nothing waits. The history of such a topic
-begins anew with it.
+partitions that no member of a working group reads (it has left the topic, its offsets stay for days). While
+it rebalances nobody reads anything: then the topics count that it read when it was last stable.
+
+An offset beyond the end is of a topic that was deleted and made anew: nothing waits. The history of such a
+topic begins anew with it.
 """
 
 from collections import deque
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from queues.stored_document import changed
 from workers.documents.consumer_groups import ConsumerGroup, GroupMember, PartitionLag
 from workers.plants.foreign.kafka.offset_history import OffsetHistory
-from workers.plants.foreign.kafka.reading import STABLE, ClusterReading, Group, Offsets, Partition
+from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, Group, Offsets, Partition
 
 WINDOW_SECONDS = 30.0
 MOST_SHOWN = 50  # partitions of a group
@@ -50,6 +52,7 @@ class GroupLags:
     def __init__(self) -> None:
         self._readings: deque[ClusterReading] = deque()
         self._histories: dict[Partition, OffsetHistory] = {}
+        self._topics: dict[str, frozenset[str]] = {}  # of each group, when it was last stable
 
     def follow(self, reading: ClusterReading) -> None:
         """A reading later than those before."""
@@ -59,10 +62,17 @@ class GroupLags:
                 del self._histories[partition]  # gone, or another topic of that name
         for partition, offsets in reading.offsets.items():
             self._histories.setdefault(partition, OffsetHistory()).add(reading.ends_at, offsets.end)
+        self._topics = {name: self._read_by(name, group) for name, group in reading.groups.items()}
         self._readings.append(reading)
         oldest = reading.committed_at - WINDOW_SECONDS
         while len(self._readings) > 2 and self._readings[1].committed_at <= oldest:
             self._readings.popleft()
+
+    def _read_by(self, name: str, group: Group) -> frozenset[str]:
+        """The topics of which it reads partitions, or will again; none: not known."""
+        if group.state == STABLE:
+            return group.topics
+        return frozenset() if group.state == EMPTY else self._topics.get(name, frozenset())
 
     def history(self, partition: Partition) -> OffsetHistory:
         """Of a partition of the last reading."""
@@ -140,7 +150,7 @@ class GroupLags:
         )
         waits = self._waiting(name, partition)
         if waits is None or committed is None:
-            return changed(row, said=_why_uncounted(group, reading, partition))
+            return changed(row, said=self._why_uncounted(name, partition))
         if self._is_beyond(name, partition):
             return changed(row, lag_events=0, lag_seconds=0.0, said=BEYOND)
         expired = max(0, waits.begin - committed)
@@ -165,10 +175,23 @@ class GroupLags:
         """What the group would read next, and up to where; None for a partition that does not count."""
         reading = self._readings[-1]
         group = reading.groups[name]
-        if _why_uncounted(group, reading, partition):
+        if self._why_uncounted(name, partition):
             return None
         offsets = reading.offsets[partition]
         return Offsets(max(group.committed[partition], offsets.begin), offsets.end)
+
+    def _why_uncounted(self, name: str, partition: Partition) -> str:
+        """In a sentence; "" for a partition that counts."""
+        reading, topics = self._readings[-1], self._topics[name]
+        group = reading.groups[name]
+        if not reading.has(partition):
+            return GONE
+        if partition not in reading.offsets:
+            return UNREADABLE
+        if partition not in group.committed:
+            return NOT_COMMITTED
+        is_read = partition in group.assigned if group.state == STABLE else partition[0] in topics
+        return UNREAD if topics and not is_read else ""
 
     def _is_beyond(self, name: str, partition: Partition) -> bool:
         """Whether what was committed before the end was read is more than that end."""
@@ -190,19 +213,6 @@ class GroupLags:
         out = sum(max(0, now.committed[each] - before.committed[each]) for each in read)
         elapsed, committed = last.ends_at - first.ends_at, last.committed_at - first.committed_at
         return round(into / max(elapsed, 1e-3), 3), round(out / max(committed, 1e-3), 3)
-
-
-def _why_uncounted(group: Group, reading: ClusterReading, partition: Partition) -> str:
-    """In a sentence; "" for a partition that counts."""
-    if not reading.has(partition):
-        return GONE
-    if partition not in reading.offsets:
-        return UNREADABLE
-    if partition not in group.committed:
-        return NOT_COMMITTED
-    if group.state == STABLE and group.assigned and partition not in group.assigned:
-        return UNREAD
-    return ""
 
 
 def _clearing_seconds(lag: int | None, into: float | None, out: float | None) -> float | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 Partition = tuple[str, int]  # topic, number
 
-STABLE, UNKNOWN = "stable", "unknown"
+STABLE, EMPTY, UNKNOWN = "stable", "empty", "unknown"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Group:
     def assigned(self) -> dict[Partition, GroupReader]:
         """Who reads each partition."""
         return {each: member for member in self.members for each in member.partitions}
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Of which it reads partitions now."""
+        return frozenset(topic for topic, _ in self.assigned)
 
 
 @dataclass(frozen=True)

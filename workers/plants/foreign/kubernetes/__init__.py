@@ -1,7 +1,23 @@
 """Kubernetes: workloads by their replicas, KEDA and other autoscalers held meanwhile."""
 
-from workers.plants.foreign.kind import AdapterKind
+from functools import partial
+
+from workers.coordination.connections import control_server
+from workers.plants.foreign.kind import AdapterKind, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, KubernetesPlant, check, inspect
+from workers.plants.installation import installation_id
+
+LET_GO_BY_HAND = (
+    "What is still held there is let go by hand: kubectl annotate scaledobject NAME"
+    " autoscaling.keda.sh/paused- weir.io/held- (a HorizontalPodAutoscaler: take selectPolicy: Disabled out"
+    " of its behavior)."
+)
+
+
+def make(address: PlantAddress) -> KubernetesPlant:
+    """What it holds bears the id of this Weir."""
+    return KubernetesPlant(address, installation=partial(installation_id, control_server()))
+
 
 ADAPTER = AdapterKind(
     name="kubernetes",
@@ -10,7 +26,8 @@ ADAPTER = AdapterKind(
     options=OPTIONS,
     secret="a service account's token",
     example="https://kubernetes.default.svc",
-    make=KubernetesPlant,
+    make=make,
+    let_go_by_hand=LET_GO_BY_HAND,
     inspect=inspect,
     check=check,
 )

@@ -1,13 +1,14 @@
 """Autoscalers of a cluster, kept off a workload while a loop steers it, and restored as they were.
 
-KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`. A HorizontalPodAutoscaler can't be
+KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`, which counts whatever it says but for
+what Go reads as false. A HorizontalPodAutoscaler can't be
 paused; `selectPolicy: Disabled` in both directions has it change nothing. What was there before stands in an
 annotation beside it, with until when the hold is. Neither autoscaler knows of that end: whoever observes the
-plant restores what is past it.
+plant restores what is past it, also of workloads that are no longer among those of the plant.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +22,20 @@ PAUSED, PAUSED_REPLICAS = "autoscaling.keda.sh/paused", "autoscaling.keda.sh/pau
 HELD = "weir.io/held"
 DIRECTIONS = ("scaleUp", "scaleDown")
 DISABLED = "Disabled"
+NOT_PAUSED = ("0", "f", "F", "false", "FALSE", "False")
+TARGET = "Deployment"  # where a ScaledObject names no kind
+Workload = tuple[str, str]  # its kind, in lower case, and its name
 
 
 @dataclass(frozen=True)
 class Autoscaler:
-    """One that scales `workload` between `minimum` and `maximum`. is_off: whether it changes nothing now."""
+    """One that scales `workload`, of a kind, between `minimum` and `maximum`. is_off: whether it changes
+    nothing now.
+    """
 
     kind: str
     name: str
-    workload: str
+    target: Workload
     minimum: int
     maximum: int
     is_off: bool
@@ -38,12 +44,16 @@ class Autoscaler:
     @property
     def held(self) -> dict[str, Any]:
         """Our own note on it, {} where there is none."""
-        text = self.document["metadata"].get("annotations", {}).get(HELD)
+        text = _annotations(self.document).get(HELD)
         try:
             found = json.loads(text) if text else {}
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
+
+    @property
+    def workload(self) -> str:
+        return self.target[1]
 
     @property
     def path(self) -> tuple[str, str]:
@@ -56,27 +66,33 @@ class Autoscaler:
     def before(self) -> dict[str, Any]:
         """What a hold replaces."""
         if self.kind == "KEDA":
-            return {}
+            return {"paused": _annotations(self.document).get(PAUSED)}
         behaviour = self.document["spec"].get("behavior") or {}
         return {each: (behaviour.get(each) or {}).get("selectPolicy") for each in DIRECTIONS}
 
 
 class Autoscalers:
-    """Those of the workloads of one namespace, held by `holder`."""
+    """Those of the workloads of one namespace, held by what `holder` says."""
 
-    def __init__(self, server: ApiServer, workloads: Collection[str], holder: str) -> None:
+    def __init__(
+        self, server: ApiServer, workloads: Collection[Workload], holder: Callable[[], str] = str
+    ) -> None:
         self._server, self._workloads, self._holder = server, workloads, holder
 
     def read(self) -> list[Autoscaler]:
         """What is there now. Raises what the server raises."""
+        return [each for each in self._all() if each.target in self._workloads]
+
+    def _all(self) -> list[Autoscaler]:
+        """Of the namespace."""
         return [*self._scaled_objects(), *self._hpas()]
 
     def hold(self, now: float, seconds: float) -> None:
         """Keep them off for so long. Raises PlantHeld while another has one."""
-        found = self.read()
+        found, ourselves = self.read(), self._holder()
         for each in found:
             holder, until = each.held.get("by"), float(each.held.get("until", 0.0))
-            if holder not in (None, self._holder) and until > now:
+            if holder not in (None, ourselves) and until > now:
                 raise PlantHeld(self._server.name, str(holder), until)
         for each in found:
             ours = bool(each.held)
@@ -84,37 +100,48 @@ class Autoscalers:
                 continue  # long enough: not each tick is worth a change there
             if each.is_off and not ours:
                 continue  # somebody else has switched it off: it stays so
-            note = {"by": self._holder, "until": round(now + seconds, 1)}
+            note = {"by": ourselves, "until": round(now + seconds, 1)}
             note["before"] = each.held.get("before", {}) if ours else each.before
             self._server.patch(*each.path, _off(each.kind, json.dumps(note)))
 
     def release(self, now: float, only_past: bool = False) -> None:
-        """Restore ours at once, or only those whose end is past."""
-        for each in self.read():
+        """Restore ours at once, or only those whose end is past: also of workloads that are no longer the
+        plant's.
+        """
+        for each in self._all():
             past = float(each.held.get("until", 0.0)) <= now
-            if each.held and (past if only_past else past or each.held.get("by") == self._holder):
+            if each.held and (past or (not only_past and each.held.get("by") == self._holder())):
                 self._server.patch(*each.path, _restored(each.kind, each.held.get("before") or {}))
 
     def _scaled_objects(self) -> Iterator[Autoscaler]:
         for row in _items(self._server.get(KEDA, SCALED_OBJECTS)):
-            spec, annotations = row["spec"], row["metadata"].get("annotations", {})
-            workload = spec["scaleTargetRef"]["name"]
-            if workload in self._workloads:
-                least, most = int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
-                is_off = annotations.get(PAUSED) == "true" or PAUSED_REPLICAS in annotations
-                yield Autoscaler("KEDA", row["metadata"]["name"], workload, least, most, is_off, row)
+            spec, annotations = row["spec"], _annotations(row)
+            least, most = int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
+            is_paused = annotations.get(PAUSED, "false") not in NOT_PAUSED
+            is_off = is_paused or PAUSED_REPLICAS in annotations
+            yield Autoscaler("KEDA", row["metadata"]["name"], _target(spec), least, most, is_off, row)
 
     def _hpas(self) -> Iterator[Autoscaler]:
         for row in _items(self._server.get(AUTOSCALING, HPAS)):
             owners = {each.get("kind") for each in row["metadata"].get("ownerReferences", ())}
-            workload, spec = row["spec"]["scaleTargetRef"]["name"], row["spec"]
-            # KEDA's own is held with its ScaledObject.
-            if workload in self._workloads and "ScaledObject" not in owners:
-                behaviour = spec.get("behavior") or {}
-                policies = [(behaviour.get(each) or {}).get("selectPolicy") for each in DIRECTIONS]
-                is_off = all(policy == DISABLED for policy in policies)
-                least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
-                yield Autoscaler("HPA", row["metadata"]["name"], workload, least, most, is_off, row)
+            if "ScaledObject" in owners:  # KEDA's own is held with its ScaledObject
+                continue
+            spec = row["spec"]
+            behaviour = spec.get("behavior") or {}
+            policies = [(behaviour.get(each) or {}).get("selectPolicy") for each in DIRECTIONS]
+            is_off = all(policy == DISABLED for policy in policies)
+            least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
+            yield Autoscaler("HPA", row["metadata"]["name"], _target(spec), least, most, is_off, row)
+
+
+def _annotations(document: dict[str, Any]) -> dict[str, Any]:
+    return document["metadata"].get("annotations") or {}
+
+
+def _target(spec: dict[str, Any]) -> Workload:
+    """What it scales. A StatefulSet may have the name of a Deployment."""
+    target = spec["scaleTargetRef"]
+    return str(target.get("kind") or TARGET).lower(), str(target["name"])
 
 
 def _items(document: Any) -> list[dict[str, Any]]:
@@ -131,6 +158,6 @@ def _off(kind: str, note: str) -> dict[str, Any]:
 
 def _restored(kind: str, before: dict[str, Any]) -> dict[str, Any]:
     if kind == "KEDA":
-        return {"metadata": {"annotations": {PAUSED: None, HELD: None}}}
+        return {"metadata": {"annotations": {PAUSED: before.get("paused"), HELD: None}}}
     behaviour = {each: {"selectPolicy": before.get(each)} for each in DIRECTIONS}
     return {"metadata": {"annotations": {HELD: None}}, "spec": {"behavior": behaviour}}

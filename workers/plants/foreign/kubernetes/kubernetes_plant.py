@@ -1,8 +1,9 @@
 """Deployments and StatefulSets of a namespace as a plant: replicas are tasks, set by their `/scale`.
 
 `workloads` says which, and in which order events pass them: `parse > score, mail` are two paths, the first of
-two steps. What was ordered is `spec.replicas`, what is there `status.replicas`. While a loop steers, KEDA and
-the HorizontalPodAutoscaler of a workload are held (`autoscalers`), and restored afterwards.
+two steps. What was ordered is `spec.replicas`, what is there `status.replicas`; pods that a rollout has
+besides for its time (`maxSurge`) are no tasks. While a loop steers, KEDA and the HorizontalPodAutoscaler of a
+workload are held (`autoscalers`), and restored afterwards.
 """
 
 import re
@@ -50,19 +51,34 @@ NEEDS = (
 class KubernetesPlant(Adapter):
     """The workloads of one namespace."""
 
-    def __init__(self, address: PlantAddress, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        address: PlantAddress,
+        clock: Callable[[], float] = time.time,
+        installation: Callable[[], str] = str,
+    ) -> None:
+        """installation: the id of this Weir, asked for where something is held."""
         self._name, self._clock = address.name, clock
         self._paths = paths_of(address.option("workloads"))
         self._least, self._most = bounds_of(address)
         self._server = ApiServer(address, address.option("namespace", "default"))
         self._kinds = {name: kind for path in self._paths for kind, name in path}
-        self._autoscalers = Autoscalers(self._server, self._kinds, f"weir/{address.name}")
+        workloads = {workload for path in self._paths for workload in path}
+        self._autoscalers = Autoscalers(self._server, workloads, self._holder)
+        self._installation = installation
         self._revisions: dict[str, str] = {}
+        self._set_to: dict[str, int] = {}
+
+    def _holder(self) -> str:
+        """Another Weir may have given a plant the same name."""
+        own = self._installation()
+        return f"weir-{own}/{self._name}" if own else f"weir/{self._name}"
 
     def topology(self) -> MeasuredTopology:
         """Raises PlantSilent and PlantConfused."""
         found = self._read()
         self._revisions = {name: revision for name, each in found.items() if (revision := _revision(each))}
+        self._set_to = {name: _ordered(document) for name, document in found.items()}
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in found.items():
             operators[name] = MeasuredOperator(name, "operator", _replicas(document), self._least, self._most)
@@ -134,6 +150,10 @@ class KubernetesPlant(Adapter):
         """A Deployment's number, a StatefulSet's name of its newest template."""
         return self._revisions
 
+    def set_to(self) -> Mapping[str, int]:
+        """`spec.replicas`: a rollout changes how many pods are there, and not this."""
+        return self._set_to
+
     def close(self) -> None:
         self._server.close()
 
@@ -200,8 +220,8 @@ def inspect(address: PlantAddress) -> FoundPlant:
                 name = row["metadata"]["name"]
                 parts.append(FoundPart(name=f"{kind}/{name}", kind=kind, tasks=_ordered(row)))
         said = [f"{len(parts)} workloads in namespace {namespace}."]
-        workloads = [part.name.rpartition("/")[2] for part in parts]
-        for each in Autoscalers(server, workloads, "").read():
+        workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
+        for each in Autoscalers(server, workloads).read():
             said.append(
                 f"{each.kind} {each.name} scales {each.workload}; it would be held while a loop steers."
             )
@@ -223,8 +243,13 @@ def _ordered(document: Any) -> int:
 
 
 def _replicas(document: Any) -> int:
-    """Pods that are there; what was ordered where the cluster says nothing yet."""
-    return int((document.get("status") or {}).get("replicas", _ordered(document)))
+    """Pods that are there, without those of a rollout that are only there until others have gone; what was
+    ordered where the cluster says nothing yet.
+    """
+    status, ordered = document.get("status") or {}, _ordered(document)
+    there = int(status.get("replicas", ordered))
+    rolls_out = int(status.get("updatedReplicas", 0)) < there
+    return min(there, ordered) if rolls_out else there
 
 
 def _revision(document: Any) -> str:

@@ -7,6 +7,7 @@ import threading
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.plant import CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
+from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 from workers.plants.foreign.kind import PlantAddress
 
@@ -53,11 +54,12 @@ class FakeCelery:
         self.busy = dict.fromkeys(processes, 0)
         self.begun = dict.fromkeys(processes, 0)
         self.stats, self.events_on, self.events_off = {}, [], []
-        self.listener, self.noted = FarListener(), MemoryOrders()
+        self.listener, self.noted, self.resumed = FarListener(), MemoryOrders(), OwnResumedQueues()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.unacknowledged_now = 0
+        self.version = "5.7.0 (opalescent)"
         self.asked, self.reserved = [], []
-        self.paused, self.revoked = set(), []
+        self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
 
     def plant(self, **options):
@@ -72,6 +74,7 @@ class FakeCelery:
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             sleep=self.run,
+            resumed=self.resumed,
         )
 
     def run(self, seconds):
@@ -80,6 +83,10 @@ class FakeCelery:
             for worker in self.processes:
                 self.processes[worker] = self.wanted[worker]
             self.noted.noted.clear()
+
+    def reconnect(self):
+        """As Celery before 5.7 after its broker was away: a queue that was ever paused is left alone."""
+        self.paused |= self.ever_paused
 
     # What `celery.app.control.Control` has
 
@@ -100,6 +107,8 @@ class FakeCelery:
             }
             total = {"shop.work": self.begun.get(worker, 0)}
             return {"pid": self.pid, "pool": pool, "total": total, "prefetch_count": 8, **self.stats}
+        if command == "report":
+            return {"ok": f"\nsoftware -> celery:{self.version} kombu:5.7.0 py:3.11.4\n"}
         if command == "active_queues":
             return [{"name": name} for name in self.queues if (worker, name) not in self.paused]
         if command == "active":
@@ -109,6 +118,7 @@ class FakeCelery:
         if command == "registered":
             return [f"{name} [rate_limit={limit}]" if limit else name for name, limit in self.limits.items()]
         if command in ("cancel_consumer", "add_consumer"):
+            self.ever_paused |= {(worker, more["queue"])} if command == "cancel_consumer" else set()
             change = self.paused.add if command == "cancel_consumer" else self.paused.discard
             change((worker, more["queue"]))
             return {"ok": "done"}

@@ -64,3 +64,32 @@ def test_what_is_taken_back_lowers_no_rate_below_nothing():
         arrivals.observe(float(at), 0.0, waiting)
     assert arrivals.per_second >= 0
     assert arrivals.oldest_seconds == 0.0
+
+
+def purged(came_per_second, before, after, ends, under_way=0.0):
+    """Tasks that come evenly and of which some begin; at 60 s only `after` of `before` wait."""
+    arrivals, begun, waiting = Arrivals(), 0, before
+    for at in range(ends):
+        waiting = after if at == 60 else waiting
+        begun += came_per_second if at < 60 else came_per_second - 2
+        waiting += 0 if at < 60 else 2
+        arrivals.observe(float(at), begun, waiting, under_way)
+    return arrivals
+
+
+@pytest.mark.parametrize(
+    "before, after, under_way", [(100_000, 0, 0.0), (100_000, 500, 64.0), (100, 40, 64.0)]
+)
+def test_a_purged_queue_hides_neither_the_load_nor_what_waits_since(before, after, under_way):
+    arrivals = purged(10, before, after, 120, under_way)
+    assert arrivals.per_second == pytest.approx(10, rel=0.15)
+    if not after:
+        assert arrivals.oldest_seconds == pytest.approx(12, abs=2)  # 120 wait, of 10/s
+
+
+def test_messages_on_their_way_are_no_load_when_they_arrive():
+    arrivals = Arrivals()
+    for at in range(90):
+        on_their_way = 30 if at in (60, 61) else 0  # a worker has taken them, and does not say so yet
+        arrivals.observe(float(at), at, 100 - on_their_way, 32.0)
+        assert arrivals.per_second is None or arrivals.per_second < 1.5

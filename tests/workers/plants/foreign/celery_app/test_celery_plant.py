@@ -119,6 +119,46 @@ def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said
     assert plant.sections()[2].rows[0][:2] == ["celery", 12]
 
 
+@pytest.mark.parametrize("beating", [0, 1])
+def test_workers_without_heartbeats_are_seen_where_others_are_heard(beating):
+    far = FakeCelery({f"w{n}@a": 2 for n in range(3)})
+    far.listener.workers = lambda: beating or None
+    plant = far.plant()
+    for _ in range(12):
+        far.now += 1.0
+        topology = plant.topology()
+    assert len(topology.operators) == 1 + 3
+    far.processes |= {"w3@a": 2, "w4@a": 2}
+    for _ in range(31):
+        far.now += 1.0
+        topology = plant.topology()
+    assert len(topology.operators) == 1 + 5
+
+
+def test_a_large_app_is_seen_with_the_queues_of_the_same_workers_as_one_source():
+    far = FakeCelery({f"w{n}@a": 2 for n in range(101)}, queues=[f"q{n}" for n in range(10)])
+    for n in range(101):
+        far.paused.add((f"w{n}@a", "q9" if n else "q8"))  # the first takes q9, and the others q8
+    plant = far.plant(events="listen")
+    for _ in range(20):
+        far.now += 1.0
+        far.begun = {worker: count + 1 for worker, count in far.begun.items()}
+        topology = plant.topology()
+    sources = [each for each in topology.operators.values() if each.kind == "source"]
+    assert sorted(each.name for each in sources) == ["queue q0 and 7 more", "queue q8", "queue q9"]
+    assert len(topology.paths) == 101 + 100 + 1
+    assert any("10 queues are 3 sources" in each for each in plant.missing())
+
+
+def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
+    far = FakeCelery({f"w{n}@a": 2 for n in range(120)}, queues=[f"q{n}" for n in range(12)])
+    for n in range(12):
+        far.paused.add((f"w{n}@a", f"q{n}"))
+    plant = far.plant()
+    assert len(plant.topology().links) == 600
+    assert any("828 paths are left out" in each for each in plant.missing())
+
+
 def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is_gone(far):
     plant = far.plant()
     plant.topology()
@@ -154,6 +194,68 @@ def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
     assert waiting == {ONE: 2, TWO: 6}
 
 
+def rates(plant, far, begun, growth=0):
+    """A second passes: what each pool begins, and the queue grows by; worker → its part of what comes."""
+    far.now += 1.0
+    far.queues["celery"] += growth
+    for worker, count in begun.items():
+        far.begun[worker] += count
+    operators = plant.topology().operators.values()
+    return {each.name: each.measure("inputs") for each in operators if each.kind == "operator"}
+
+
+def test_a_pool_that_grows_beside_another_brings_no_arrivals_and_has_its_part_of_them():
+    far = FakeCelery({ONE: 4, TWO: 4})
+    far.queues["celery"] = 1_000
+    plant = far.plant(events="listen")
+    for _ in range(60):
+        found = rates(plant, far, {ONE: 2, TWO: 2})
+    assert found == pytest.approx({ONE: 20.0, TWO: 20.0})  # in ten seconds
+    far.processes[ONE] = far.wanted[ONE] = 12
+    for _ in range(60):
+        found = rates(plant, far, {ONE: 3, TWO: 1})
+        assert found == pytest.approx({ONE: 30.0, TWO: 10.0})
+
+
+def test_a_worker_that_goes_or_comes_brings_no_arrivals_and_takes_none_away():
+    far = FakeCelery({ONE: 4, TWO: 4})
+    far.queues["celery"] = 1_000
+    plant = far.plant(events="listen")
+    for _ in range(60):
+        rates(plant, far, {ONE: 2, TWO: 2})
+    del far.processes[TWO]
+    for _ in range(30):  # for 8 s the other may only be late
+        found = rates(plant, far, {ONE: 2}, growth=2)
+    assert found == pytest.approx({ONE: 40.0}, rel=0.15)
+    far.processes[TWO], far.begun[TWO], far.pid = 4, 50_000, 8  # one that worked elsewhere until now
+    for _ in range(30):
+        found = rates(plant, far, {ONE: 2, TWO: 2})
+        assert sum(found.values()) == pytest.approx(40.0, rel=0.15)
+
+
+def test_a_queue_that_was_purged_does_not_hide_what_comes():
+    far = FakeCelery({ONE: 4})
+    far.queues["celery"] = 100_000
+    plant = far.plant(events="listen")
+    for _ in range(30):
+        rates(plant, far, {ONE: 4})
+    far.queues["celery"] = 0
+    for _ in range(30):
+        found = rates(plant, far, {ONE: 4}, growth=1)
+    assert found[ONE] == pytest.approx(50.0, rel=0.15)
+    assert plant.topology().links[0].latency_seconds == pytest.approx(6.0, abs=1.5)
+
+
+def test_of_workers_that_take_other_queues_besides_each_has_its_part_of_the_queue_that_they_share():
+    far = FakeCelery({ONE: 2, TWO: 2}, queues=["celery", "mail"])
+    far.paused.add((TWO, "mail"))
+    plant = far.plant(events="listen")
+    for _ in range(60):
+        far.queues["mail"] += 1
+        found = rates(plant, far, {ONE: 2, TWO: 2}, growth=2)
+    assert found == pytest.approx({ONE: 40.0, TWO: 30.0}, rel=0.1)
+
+
 def test_a_pool_that_was_ordered_to_grow_is_not_ordered_twice(far):
     plant = far.plant()
     plant.set_parallelism({ONE: 6})
@@ -185,6 +287,34 @@ def test_a_pool_with_celery_s_own_autoscaler_or_without_processes_is_left_alone(
         with pytest.raises(BadInput, match="can't be set"):
             far.plant().set_parallelism({ONE: 3})
     assert far.orders == 0
+
+
+GEVENT = {"pool": {"implementation": "celery.concurrency.gevent:TaskPool", "max-concurrency": 4}}
+
+
+@pytest.mark.parametrize("version, said", [("5.6.9", "of Celery 5.6 "), ("4.4.7", "4.4"), ("?", "not say")])
+def test_a_gevent_pool_that_does_not_say_its_size_is_left_alone_and_says_why(far, version, said):
+    far.stats, far.version = GEVENT, version
+    plant = far.plant()
+    assert said in plant.topology().operators[ONE].fixed
+    for count in (1, 8):
+        with pytest.raises(BadInput, match="can't be set"):
+            plant.set_parallelism({ONE: count})
+    assert far.orders == 0
+
+
+def test_a_gevent_pool_of_celery_5_7_is_sized_and_asked_for_its_version_once(far):
+    far.stats = GEVENT
+    plant = far.plant()
+    plant.topology()
+    plant.set_parallelism({ONE: 8})
+    assert far.wanted[ONE] == 2 + 4
+    assert far.asked.count("report") == 1
+
+
+def test_a_prefork_pool_is_not_asked_for_its_version(far):
+    far.plant().topology()
+    assert "report" not in far.asked
 
 
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):

@@ -10,6 +10,7 @@ from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign import interventions
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE, REVOKE
+from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, SharedResumedQueues
 from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -289,3 +290,56 @@ def test_a_plant_without_interventions_says_so():
     for ask in (Bare().before, Bare().intervene, Bare().undo):
         with pytest.raises(BadInput, match="takes none"):
             ask("pause", "celery", "")
+
+
+def test_a_pause_that_was_undone_does_not_come_back_when_the_broker_was_away(far, control, begin):
+    begin(PAUSE, "celery")
+    undo(far, control, PAUSE, "celery")
+    observer = far.plant()
+    observer.topology()
+    assert not far.paused
+    far.reconnect()
+    far.now += 1.0
+    observer.topology()
+    assert not far.paused
+    begin(PAUSE, "celery")  # on purpose
+    for _ in range(40):
+        far.now += 1.0
+        observer.topology()
+    assert far.paused == {(ONE, "celery"), (TWO, "celery")}
+
+
+def test_a_worker_that_was_started_anew_takes_from_the_queues_that_its_owner_gave_it(far, control, begin):
+    begin(PAUSE, "celery")
+    undo(far, control, PAUSE, "celery")
+    far.reconnect()
+    far.pid = 8
+    far.plant().topology()
+    assert far.paused == {(ONE, "celery"), (TWO, "celery")}
+
+
+def test_a_worker_that_does_not_follow_is_told_again_but_not_at_each_look(far, control, begin):
+    begin(PAUSE, "celery")
+    undo(far, control, PAUSE, "celery")
+    observer, told = far.plant(), far.asked
+    for _ in range(29):
+        far.reconnect()
+        far.now += 1.0
+        observer.topology()
+    assert told.count("add_consumer") == 2
+
+
+@pytest.fixture(params=["own", "shared"])
+def resumed(request):
+    own = request.param == "own"
+    return OwnResumedQueues() if own else SharedResumedQueues(request.getfixturevalue("control"), "shop")
+
+
+def test_who_took_a_queue_up_again_is_known_to_whoever_observes(resumed):
+    resumed.note("celery", {ONE: 7}, {ONE: 7, TWO: 9})
+    resumed.note("celery", {TWO: 9}, {ONE: 7, TWO: 9})
+    assert resumed.all() == {"celery": {ONE: 7, TWO: 9}}
+    resumed.note("celery", {TWO: 9}, {ONE: 8, TWO: 9})  # the other was started anew
+    assert resumed.all() == {"celery": {TWO: 9}}
+    resumed.forget("celery")
+    assert resumed.all() == {}

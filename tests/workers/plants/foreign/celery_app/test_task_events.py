@@ -60,7 +60,7 @@ def test_a_worker_that_was_started_anew_has_nothing_waiting_and_one_that_left_is
         heard.apply({"type": "worker-heartbeat", "hostname": WORKER, "pid": pid}, 60.0)
     assert not heard.pools[WORKER].running
     heard.apply({"type": "worker-offline", "hostname": WORKER, "pid": 2}, 61.0)
-    assert heard.living(61.0) == []
+    assert heard.beating(61.0) == []
 
 
 def test_who_sends_tasks_is_no_worker():
@@ -71,8 +71,11 @@ def test_who_sends_tasks_is_no_worker():
 
 def test_a_worker_that_is_silent_is_not_waited_for():
     heard = events("received", now=50.0)
-    assert heard.living(60.0) == [WORKER]
-    assert heard.living(90.0) == []
+    assert heard.beating(50.0) == []  # of tasks alone: who else there is is not known
+    heard.apply({"type": "worker-heartbeat", "hostname": WORKER, "pid": 1}, 50.0)
+    assert heard.beating(60.0) == [WORKER]
+    heard.apply({"type": "task-received", "hostname": WORKER, "uuid": "2"}, 80.0)
+    assert heard.beating(90.0) == []
 
 
 JUNK = st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=2))

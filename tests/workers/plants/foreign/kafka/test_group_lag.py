@@ -124,6 +124,24 @@ def test_a_partition_that_no_member_reads_does_not_count_while_the_group_works()
     assert [each.client for each in group.members] == ["worker-1"]
 
 
+@pytest.mark.parametrize("state", ["preparing rebalancing", "completing rebalancing", "unknown"])
+def test_a_topic_that_a_group_has_left_is_no_lag_while_it_rebalances(state):
+    left, topics = ("left", 0), {"orders": ("one", 1), "left": ("two", 1)}
+
+    def seen(at, state, members):
+        offsets = {ORDERS: Offsets(0, 100), left: Offsets(0, 1_000_000)}
+        committed = {ORDERS: 90, left: 10}
+        return ClusterReading(at, at, topics, offsets, {"billing": Group(state, members, committed)})
+
+    reader = GroupReader("worker-1", "/10.0.0.7", frozenset({ORDERS}))
+    nobody = GroupReader("worker-1", "/10.0.0.7", frozenset())
+    stable, rebalances = seen(0.0, "stable", (reader,)), [seen(at, state, (nobody,)) for at in (2.0, 4.0)]
+    assert after(stable, *rebalances).lag_events == 10
+    assert after(stable, *rebalances, seen(6.0, "stable", (reader,))).lag_events == 10
+    assert after(*rebalances).lag_events == 1_000_000  # of what it read before nothing is known
+    assert after(stable, seen(2.0, "empty", ())).lag_events == 1_000_000  # nobody reads for it
+
+
 def test_a_group_without_members_is_behind_all_the_same():
     assert after(reading(0.0, 100, 40)).lag_events == 60
 

@@ -42,7 +42,8 @@ class Cluster:
         self.put(SCALED_OBJECTS, f"keda-{workload}", spec, **metadata)
 
     def hpa(self, workload, behavior=None, **metadata):
-        spec = {"scaleTargetRef": {"name": workload}, "minReplicas": 2, "maxReplicas": 8}
+        target = {"kind": "Deployment", "name": workload}
+        spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 8}
         self.put(
             HPAS, f"hpa-{workload}", spec if behavior is None else {**spec, "behavior": behavior}, **metadata
         )

@@ -22,6 +22,7 @@ from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
 from workers.plants.foreign.kubernetes.kubernetes_plant import REVISION, KubernetesPlant
 from workers.plants.holding import PlantHeld
+from workers.plants.installation import installation_id
 from workers.plants.plant import PlantConfused, PlantSilent
 
 NOW = 1_790_000_000.0
@@ -49,9 +50,10 @@ def clock():
 def plant_of():
     made = []
 
-    def make(k8s, clock, workloads="parse > score", name="shop", **options):
+    def make(k8s, clock, workloads="parse > score", name="shop", installation="", **options):
         given = {"namespace": "shop", "workloads": workloads, **options}
-        made.append(KubernetesPlant(PlantAddress(name=name, url=k8s.url, options=given), clock))
+        address = PlantAddress(name=name, url=k8s.url, options=given)
+        made.append(KubernetesPlant(address, clock, lambda: installation))
         return made[-1]
 
     yield make
@@ -77,6 +79,16 @@ def test_replicas_are_ordered_by_scale_and_a_stateful_set_is_one_too(k8s, clock,
     assert plant.topology().operators["parse"].parallelism == 2  # what is there, not what was ordered
     k8s.settle()
     assert plant.topology().operators["parse"].parallelism == 5
+
+
+def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
+    k8s.deployment("parse", 4)
+    plant = plant_of(k8s, clock, "parse")
+    for there, updated, tasks in ((5, 1, 4), (6, 5, 4), (3, 1, 3), (5, 5, 5)):
+        status = {"replicas": there, "readyReplicas": 3, "updatedReplicas": updated}
+        k8s.get(DEPLOYMENTS, "parse").patch({"status": status})
+        assert plant.topology().operators["parse"].parallelism == tasks
+        assert plant.set_to() == {"parse": 4}
 
 
 def test_keda_is_paused_while_a_loop_steers_and_goes_on_afterwards(k8s, clock, plant_of):
@@ -157,6 +169,64 @@ def test_another_weir_that_holds_is_not_disturbed_until_its_end(k8s, clock, plan
     clock.now += 61.0
     other.set_parallelism({"parse": 4})
     assert json.loads(k8s.annotations(SCALED_OBJECTS, "keda-parse")[HELD])["by"] == "weir/far-shop"
+
+
+def test_two_weirs_that_call_the_plant_alike_do_not_both_steer_it(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse")
+    one, other = (plant_of(k8s, clock, "parse", installation=each) for each in ("3f9a12bc", "77d01e5a"))
+    one.set_parallelism({"parse": 4})
+    with pytest.raises(PlantHeld) as held:
+        other.set_parallelism({"parse": 7})
+    assert held.value.holder == "weir-3f9a12bc/shop"
+
+
+def test_a_weir_has_one_id_which_all_of_its_processes_know(control):
+    assert installation_id(control) == installation_id(control)
+    assert len(installation_id(control)) == 8
+
+
+@pytest.mark.parametrize("value", ["True", "1", "yes", ""])
+def test_what_keda_takes_for_paused_stays_paused(k8s, clock, plant_of, value):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse", annotations={PAUSED: value})
+    plant = plant_of(k8s, clock, "parse")
+    plant.hold(60.0)
+    plant.release()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {PAUSED: value}
+    assert k8s.patches() == []
+
+
+def test_what_keda_takes_for_not_paused_is_held_and_comes_back_as_it_was(k8s, clock, plant_of):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse", annotations={PAUSED: "False"})
+    plant = plant_of(k8s, clock, "parse")
+    plant.hold(60.0)
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
+    plant.release()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {PAUSED: "False"}
+
+
+def test_what_scales_a_stateful_set_of_the_same_name_is_let_alone(k8s, clock, plant_of):
+    k8s.deployment("mail")
+    target = {"kind": "StatefulSet", "name": "mail"}
+    k8s.put(HPAS, "hpa-mail", {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 8})
+    k8s.put(SCALED_OBJECTS, "keda-mail", {"scaleTargetRef": target})
+    plant_of(k8s, clock, "mail").hold(60.0)
+    assert k8s.patches() == []
+    plant_of(k8s, clock, "statefulset/mail").hold(60.0)
+    assert len(k8s.patches()) == 2
+
+
+def test_a_workload_that_is_no_longer_the_plants_is_let_go(k8s, clock, plant_of):
+    for name in ("parse", "score"):
+        k8s.deployment(name)
+        k8s.scaled_object(name)
+    plant_of(k8s, clock, "parse > score").hold(60.0)
+    clock.now += 61.0
+    plant_of(k8s, clock, "score").sections()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-score") == {}
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
 
 
 def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, monkeypatch, plant_of):

@@ -1,0 +1,87 @@
+"""A registration that changes or ends: what Weir holds there is let go, and what people did comes first."""
+
+import pytest
+
+from console.accounts.access import Actor
+from console.actions import plant_registration
+from queues import keys
+from queues.errors import BadInput
+from queues.stored_document import encoded
+from workers.plants.foreign import adapters
+from workers.plants.foreign.interventions import Intervention
+from workers.plants.foreign.kind import Adapter
+from workers.plants.models import RegisteredPlant
+from workers.plants.plant import PlantSilent
+
+pytestmark = pytest.mark.django_db
+ACTOR = Actor(name="manage.py", role="administrator")
+ADDRESS = "http://10.0.0.7:8001"
+
+
+class HeldPlant(Adapter):
+    """At an address; `let_go` gets it when it is let go."""
+
+    def __init__(self, row, let_go, is_away):
+        self.row, self.let_go, self.is_away = row, let_go, is_away
+
+    def release(self):
+        if self.is_away:
+            raise PlantSilent("shop can't be reached (refused).")
+        self.let_go.append((self.row.url, self.row.options["workloads"]))
+
+
+@pytest.fixture
+def let_go(monkeypatch):
+    found = []
+    monkeypatch.setattr(adapters, "adapter_of", lambda row: HeldPlant(row, found, False))
+    return found
+
+
+def registered(workloads="parse > score", url=ADDRESS, secret="", kind="kubernetes"):
+    return plant_registration.register(
+        ACTOR, "shop", kind, url, secret_environment=secret, options={"workloads": workloads}, reason="a test"
+    )
+
+
+def test_what_is_held_is_let_go_by_the_way_that_led_there_when_the_registration_changes(control, let_go):
+    assert registered().left == ""
+    assert let_go == []  # nothing was held before it was registered
+    registered()
+    registered(secret="WEIR_SECRET_SHOP")  # another token for the same plant
+    assert let_go == []
+    registered("score")
+    registered("score", "http://10.0.0.8:8001")
+    assert let_go == [(ADDRESS, "parse > score"), (ADDRESS, "score")]
+
+
+def test_what_is_held_is_let_go_when_the_plant_is_forgotten(control, let_go):
+    registered()
+    assert plant_registration.remove(ACTOR, "shop", "gone").left == ""
+    assert let_go == [(ADDRESS, "parse > score")]
+    assert not RegisteredPlant.objects.exists()
+
+
+def test_where_the_plant_does_not_answer_it_is_forgotten_and_said_how_to_let_go_by_hand(control, monkeypatch):
+    registered()
+    monkeypatch.setattr(adapters, "adapter_of", lambda row: HeldPlant(row, [], True))
+    left = plant_registration.remove(ACTOR, "shop", "gone").left
+    assert left.startswith("shop can't be reached (refused).")
+    assert "kubectl annotate scaledobject NAME autoscaling.keda.sh/paused- weir.io/held-" in left
+    assert not RegisteredPlant.objects.exists()
+
+
+def test_a_registration_does_not_change_while_something_is_in_force_that_a_person_did(control, let_go):
+    registered()
+    paused = Intervention(kind="pause", subject="celery", value="", before="{}", by="ann", until=2e9)
+    control.hset(keys.PLANT_INTERVENTIONS.of("shop"), paused.field, encoded(paused))
+    for change in ({"workloads": "score"}, {"url": "http://10.0.0.8:8001"}):
+        with pytest.raises(BadInput, match=r"pause celery.*undo it first"):
+            registered(**change)
+    registered(secret="WEIR_SECRET_SHOP")
+    row = RegisteredPlant.objects.get()
+    assert (row.url, row.options, row.secret_environment) == (
+        ADDRESS,
+        {"workloads": "parse > score"},
+        "WEIR_SECRET_SHOP",
+    )
+    assert let_go == []

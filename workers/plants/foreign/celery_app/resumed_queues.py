@@ -1,0 +1,72 @@
+"""Queues that workers take from again after a pause, in that life of theirs.
+
+Before Celery 5.7 a worker that was asked to let a queue alone (`cancel_consumer`) and to take it up again
+(`add_consumer`) forgets the second when its broker was away (celery#7733): from then on it lets the queue
+alone, though nothing is in force any more. Whoever observes the app asks it again.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+import redis
+
+from queues import keys
+
+RETAINED_SECONDS = 90 * 24 * 3_600  # since the last pause at the app was undone
+Lives = Mapping[str, int | None]  # worker → its pid
+
+
+class ResumedQueues(Protocol):
+    """Of one app."""
+
+    def note(self, queue: str, resumed: Lives, living: Lives) -> None:
+        """Workers that have just taken it up. Of those noted before, the ones count that still live."""
+        ...
+
+    def forget(self, queue: str) -> None:
+        """It is about to be paused."""
+        ...
+
+    def all(self) -> dict[str, Lives]:
+        """Queue → the workers that are to take from it."""
+        ...
+
+
+class SharedResumedQueues:
+    """On the control server: every process of ours sees them."""
+
+    def __init__(self, control: redis.Redis, plant: str) -> None:
+        self._control, self._key = control, keys.RESUMED_QUEUES.of(plant)
+
+    def note(self, queue: str, resumed: Lives, living: Lives) -> None:
+        lives = json.dumps(_living(self.all().get(queue, {}), living) | dict(resumed))
+        self._control.hset(self._key, queue, lives)
+        self._control.expire(self._key, RETAINED_SECONDS)
+
+    def forget(self, queue: str) -> None:
+        self._control.hdel(self._key, queue)
+
+    def all(self) -> dict[str, Lives]:
+        stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
+        return {queue.decode(): json.loads(lives) for queue, lives in stored.items()}
+
+
+class OwnResumedQueues:
+    """Of this process alone."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, Lives] = {}
+
+    def note(self, queue: str, resumed: Lives, living: Lives) -> None:
+        self._noted[queue] = _living(self._noted.get(queue, {}), living) | dict(resumed)
+
+    def forget(self, queue: str) -> None:
+        self._noted.pop(queue, None)
+
+    def all(self) -> dict[str, Lives]:
+        return dict(self._noted)
+
+
+def _living(noted: Lives, living: Lives) -> dict[str, int | None]:
+    return {worker: pid for worker, pid in noted.items() if living.get(worker) == pid}
