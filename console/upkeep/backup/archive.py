@@ -45,6 +45,11 @@ class Writer:
         return size
 
 
+def unfinished(path: Path) -> Path:
+    """Where a backup is written until it is whole."""
+    return path.with_name(f"{path.name}.part")
+
+
 @contextmanager
 def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
     """A backup at this path once the block ends well, for its owner alone; nothing is there otherwise. What
@@ -54,7 +59,7 @@ def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
         raise BadInput("FILE", f"{path} is there already; give another name.")
     if not path.parent.is_dir():
         raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
-    part = path.with_name(f"{path.name}.part")
+    part = unfinished(path)
     opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(opened, "wb") as file:

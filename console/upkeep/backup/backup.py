@@ -44,7 +44,7 @@ def make(
             for model in database.tables():
                 writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
             writer.lines("control", servers.lines_of(control, on_nodes=False))
-        for inside in files.lasting(data):
+        for inside in files.lasting(data, without=(path, archive.unfinished(path))):
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 

@@ -4,7 +4,7 @@ pipeline is.
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,17 +19,23 @@ PASSING = {
     "process-ends.json",
     "spark",
     "weir.sqlite3",
+    "backups",  # each would hold all that were made before it
 }
 # Of the pipeline's folder: what Spark and Java unpack; the folders of applications stay.
 PASSING_OF_PIPELINE = {"python", "java", "tmp", "scratch", "warehouse"}
 SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 
 
-def lasting(data: Path) -> Iterator[Path]:
-    """Files of the data folder that a backup holds, relative to it."""
+def lasting(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
+    """Files of the data folder that a backup holds, relative to it. `without`: the backup itself, which may
+    lie there: copied into itself it would grow for ever.
+    """
+    apart = {path.resolve() for path in without}
     for path in sorted(data.rglob("*")):
         inside = path.relative_to(data)
-        if path.is_file() and not path.is_symlink() and not _passes(inside):
+        if path.is_symlink() or not path.is_file() or _passes(inside):
+            continue
+        if path.resolve() not in apart:
             yield inside
 
 

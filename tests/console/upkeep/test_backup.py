@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -24,33 +24,10 @@ from queues.errors import BadInput
 from queues.models import Queue
 from queues.segments.segment import Segment
 from tests.queues.samples import blocks_of
-from tests.servers import Server, new_server
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 CHECKPOINT = "pipeline/performance/spark/iap1/offsets/3"
-Fresh = Callable[[str], Server]
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Fresh]:
-    """Makes an empty server."""
-    made: list[Server] = []
-
-    def new(name: str) -> Server:
-        made.append(new_server(tmp_path / f"fresh-{name}", appendonly=False))
-        return made[-1]
-
-    yield new
-    for server in made:
-        server.close()
-
-
-@pytest.fixture
-def data(tmp_path: Path, settings) -> Path:
-    settings.WEIR_DATA = tmp_path / "data"
-    settings.WEIR_DATA.mkdir(mode=0o700)
-    return settings.WEIR_DATA
 
 
 def of(server: redis.Redis, on_nodes: bool) -> list[bytes]:
