@@ -8,7 +8,8 @@ import redis
 from django.db import connection, transaction
 from django.utils import timezone
 
-from console.upkeep.backup import archive, database, files, servers
+from console.upkeep.backup import archive, database, files, passages, servers
+from console.upkeep.backup.rest import AGAIN, Rest, Unrest
 from queues import environment as variables
 from queues import projection
 from queues.errors import BadInput
@@ -20,11 +21,9 @@ from workers.steering import overrides
 Connect = Callable[[str], redis.Redis]
 
 
-def make(
-    path: Path, data: Path, control: redis.Redis, connect: Connect, pauses: list[Override]
-) -> dict[str, Any]:
+def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: Rest) -> dict[str, Any]:
     """A backup of a plant that rests; what is in it. `connect`: a node's client, by its URL. Raises BadInput,
-    redis.RedisError, OSError; then there is no file.
+    Unrest, redis.RedisError, OSError; then there is no file.
     """
     if not database.is_complete():
         raise BadInput("FILE", "would hold tables of an older version; run manage.py migrate first.")
@@ -33,9 +32,10 @@ def make(
         "database": connection.vendor,
         "migrations": database.applied(),
         "nodes": sorted(Node.objects.values_list("name", flat=True)),
-        "pauses": [each.pk for each in pauses],
+        "pauses": [each.pk for each in rest.pauses],
     }
     with archive.writing(path, manifest) as writer:
+        before = passages.by_container(connect)
         # The nodes first: what is published meanwhile is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
@@ -46,6 +46,10 @@ def make(
             writer.lines("control", servers.lines_of(control, on_nodes=False))
         for inside in files.lasting(data, without=(path, archive.unfinished(path))):
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
+        # Within the block: where it did not rest there is no file.
+        rest.check()
+        if changed := passages.differing(before, passages.by_container(connect)):
+            raise Unrest(f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}")
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 
 

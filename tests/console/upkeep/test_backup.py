@@ -133,8 +133,8 @@ def made(control, nodes, data, tmp_path) -> Path:
     (data / "archive" / "a.parquet").write_text("rows")
     path = tmp_path / "weir.backup"
     by = User.objects.get(username="admin")
-    with rest.resting(control, data, by) as pauses:
-        backup.make(path, data, control, clients, pauses)
+    with rest.resting(control, data, by) as still:
+        backup.make(path, data, control, clients, still)
     return path
 
 
@@ -270,8 +270,8 @@ def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(contr
         now=timezone.now(),
         control=control,
     )
-    with rest.resting(control, data, by) as pauses:
-        assert {each.queue for each in pauses} == {"alert", "telemetry"}
+    with rest.resting(control, data, by) as still:
+        assert {each.queue for each in still.pauses} == {"alert", "telemetry"}
         assert set(pausing.paused(control, ["alert", "telemetry", "process"], "consumption")) == {
             "alert",
             "process",

@@ -41,8 +41,8 @@ class Command(JsonCommand):
         if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
             private_folder(path.parent)
         try:
-            with resting(server, settings.WEIR_DATA, by, options["longest"]) as pauses:
-                made = backup.make(path, settings.WEIR_DATA, server, connection, pauses)
+            with resting(server, settings.WEIR_DATA, by, options["longest"]) as rest:
+                made = backup.make(path, settings.WEIR_DATA, server, connection, rest)
         except (Unrest, redis.RedisError, OSError) as error:
             raise CommandError(f"No backup was made. {error}") from None
         audit_log.record(
