@@ -8,6 +8,7 @@ import redis
 from django.db import connection, transaction
 from django.utils import timezone
 
+from console.audit import witness
 from console.upkeep.backup import archive, database, files, passages, servers
 from console.upkeep.backup.rest import AGAIN, Rest, Unrest
 from queues import environment as variables
@@ -39,12 +40,16 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         # The nodes first: what is published meanwhile is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
+        # The audit grows meanwhile. What says how long it is comes before its rows: there may be more of them.
+        heads = data / witness.FILE
+        writer.lines("control", servers.lines_of(control, on_nodes=False))
+        if heads.exists():
+            writer.pieces(f"files/{witness.FILE}", files.content(heads))
         with transaction.atomic():
             _as_of_now()
             for model in database.tables():
                 writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
-            writer.lines("control", servers.lines_of(control, on_nodes=False))
-        for inside in files.lasting(data, without=(path, archive.unfinished(path))):
+        for inside in files.lasting(data, without=(path, archive.unfinished(path), heads)):
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
         # Within the block: where it did not rest there is no file.
         rest.check()

@@ -15,9 +15,10 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from console.accounts.access import Actor
-from console.audit import audit_log
+from console.audit import audit_log, witness
 from console.audit.check import Checker
 from console.embedded.seeding import seed
+from console.models import AuditEntry
 from console.upkeep.backup import archive, backup, database, files, rest, servers
 from queues import keys, pausing
 from queues.errors import BadInput
@@ -284,3 +285,50 @@ def test_by_names_a_user(control, data, capsys):
     with pytest.raises(SystemExit) as caught:
         call_command("backup", str(data / "x"), "--by", "nobody")
     assert caught.value.code == 2 and "--by" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["the control server", "the tables", "the file of heads"])
+def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
+    place, control, nodes, data, fresh, tmp_path, monkeypatch, django_capture_on_commit_callbacks
+):
+    def sign_in() -> None:
+        with django_capture_on_commit_callbacks(execute=True):
+            entry = audit_log.record(Actor(name="ada", role=None), "login", "plant", after={})
+        witness.keep(data, witness.Head(entry.sequence, entry.digest))
+
+    lines_of, rows, content = servers.lines_of, database.rows, files.content
+
+    def lines_then(server, on_nodes):
+        if place == "the control server" and not on_nodes:
+            sign_in()
+        yield from lines_of(server, on_nodes)
+
+    def rows_then(model):
+        yield from rows(model)
+        if place == "the tables" and model is AuditEntry:
+            sign_in()
+
+    def content_then(path):
+        if place == "the file of heads" and path.name == witness.FILE:
+            sign_in()
+        yield from content(path)
+
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    sign_in()
+    path = tmp_path / "weir.backup"
+    with (
+        rest.resting(control, data, User.objects.get(username="admin")) as still,
+        monkeypatch.context() as by,
+    ):
+        by.setattr(backup.servers, "lines_of", lines_then)
+        by.setattr(backup.database, "rows", rows_then)
+        by.setattr(backup.files, "content", content_then)
+        backup.make(path, data, control, clients, still)
+    emptied()
+    shutil.rmtree(data)
+    target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
+    with archive.reading(path) as found:
+        backup.restore(found, data, target, urls, clients)
+    control.set(keys.AUDIT_HEAD, target.get(keys.AUDIT_HEAD))
+    verdict = Checker(data).step()
+    assert verdict.sound and verdict.heads > 1, verdict.findings
