@@ -78,8 +78,8 @@ def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
 class Backup:
     """One that can be read: whole, and of a format that is known."""
 
-    def __init__(self, source: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
-        self._source, self.manifest = source, manifest
+    def __init__(self, path: Path, source: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
+        self.path, self._source, self.manifest = path, source, manifest
 
     def lines(self, name: str) -> Iterator[bytes]:
         with self._source.open(name) as member:
@@ -107,7 +107,7 @@ def reading(path: Path) -> Iterator[Backup]:
     except zipfile.BadZipFile:
         raise BadInput("FILE", HALF.format(why="it ends too soon, or is none")) from None
     with source:
-        yield Backup(source, _checked(source))
+        yield Backup(path, source, _checked(source))
 
 
 def _checked(source: zipfile.ZipFile) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         # The nodes first: what is published meanwhile is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
-        # The audit grows meanwhile. What says how long it is comes before its rows: there may be more of them.
+        # The audit grows meanwhile. What says how long it is comes before its rows: these may be more.
         heads = data / witness.FILE
         writer.lines("control", servers.lines_of(control, on_nodes=False))
         if heads.exists():
@@ -65,7 +65,9 @@ def _as_of_now() -> None:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
-def check(backup: archive.Backup, control: redis.Redis, urls: dict[str, str], connect: Connect) -> None:
+def check(
+    backup: archive.Backup, data: Path, control: redis.Redis, urls: dict[str, str], connect: Connect
+) -> None:
     """Whether it can be restored here. Raises BadInput; nothing was changed."""
     database.check_known(map(tuple, backup.manifest["migrations"]))
     if missing := sorted(set(backup.manifest["nodes"]) - set(urls)):
@@ -78,6 +80,13 @@ def check(backup: archive.Backup, control: redis.Redis, urls: dict[str, str], co
             raise BadInput("FILE", f"is not restored: {where} holds data; give it an empty one.")
     if _has_rows():
         raise BadInput("FILE", "is not restored: the database has entries; give it an empty one.")
+    if older := files.left(data, without=(backup.path,)):
+        # A later checkpoint, or the log of another database, would be taken for the backup's.
+        raise BadInput(
+            "FILE",
+            f"is not restored: {data} holds data of another plant ({older[0]}); give it an empty folder, or "
+            "move all but secret-key and backups/ out of this one.",
+        )
 
 
 def _has_rows() -> bool:
@@ -99,7 +108,7 @@ def restore(
     connect: Connect,
 ) -> dict[str, Any]:
     """Fill an empty plant; how much came. Raises BadInput before anything is changed (`check`)."""
-    check(backup, control, urls, connect)
+    check(backup, data, control, urls, connect)
     rows = _restore_database(backup)
     _end_pauses(backup)
     for name in backup.manifest["nodes"]:

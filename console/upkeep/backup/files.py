@@ -18,11 +18,12 @@ PASSING = {
     "first-login",
     "process-ends.json",
     "spark",
-    "weir.sqlite3",
     "backups",  # each would hold all that were made before it
 }
 # Of the pipeline's folder: what Spark and Java unpack; the folders of applications stay.
 PASSING_OF_PIPELINE = {"python", "java", "tmp", "scratch", "warehouse"}
+OWN_DATABASE = "weir.sqlite3"
+SIGNING_KEY = "secret-key"
 SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 
 
@@ -41,11 +42,19 @@ def lasting(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
 
 def _passes(inside: Path) -> bool:
     first, name = inside.parts[0], inside.name
-    if first in PASSING or first.startswith(("supervisor.", "weir.sqlite3")):
+    if first in PASSING or first.startswith(("supervisor.", OWN_DATABASE)):
         return True
     if first == "pipeline" and (len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE):
         return True
     return name == "lock" or name.endswith((*SQLITE_BESIDE, ".tmp"))
+
+
+def left(data: Path, without: Collection[Path] = ()) -> list[Path]:
+    """What of an older plant the folder holds, relative to it; `without`: the backup that is restored."""
+    found = [inside for inside in lasting(data, without) if inside.as_posix() != SIGNING_KEY]
+    # What SQLite would apply to the database that is put beside it. The plant's own is in use already.
+    logs = (path.relative_to(data) for path in sorted(data.rglob("*")) if path.name.endswith(SQLITE_BESIDE))
+    return found + [inside for inside in logs if not inside.name.startswith(OWN_DATABASE)]
 
 
 def content(path: Path) -> Iterator[bytes]:

@@ -332,3 +332,36 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
     control.set(keys.AUDIT_HEAD, target.get(keys.AUDIT_HEAD))
     verdict = Checker(data).step()
     assert verdict.sound and verdict.heads > 1, verdict.findings
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "pipeline/performance/spark/iap1/offsets/57",
+        "archive/queue=alert/day=2026-01-05/a.parquet",
+        "handled.sqlite3",
+        "handled.sqlite3-wal",
+    ],
+)
+def test_a_folder_with_an_older_plant_is_not_restored_into(inside, made, nodes, data, fresh):
+    emptied()
+    shutil.rmtree(data)
+    (data / inside).parent.mkdir(parents=True)
+    (data / inside).write_text("older")
+    target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
+    with archive.reading(made) as found, pytest.raises(BadInput, match="move all but") as caught:
+        backup.restore(found, data, target, urls, clients)
+    assert Path(inside).name in caught.value.message
+    assert [path for path in data.rglob("*") if path.is_file()] == [data / inside]
+    assert not target.dbsize() and not User.objects.exists()
+
+
+def test_what_a_start_makes_and_the_backup_itself_may_be_in_the_folder(made, data):
+    shutil.rmtree(data)
+    for inside in ("secret-key", "backups/1.backup", "servers/n1/x", "logs/web.log", "local.json", "lock"):
+        (data / inside).parent.mkdir(parents=True, exist_ok=True)
+        (data / inside).write_text("x")
+    for inside in ("weir.sqlite3", "weir.sqlite3-wal", "weir.sqlite3-shm"):
+        (data / inside).write_text("x")
+    here = made.rename(data / "here.backup")
+    assert files.left(data, without=(here,)) == []
