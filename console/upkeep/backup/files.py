@@ -3,7 +3,6 @@ pipeline is.
 """
 
 import sqlite3
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +23,7 @@ PASSING = {
 PASSING_OF_PIPELINE = {"python", "java", "tmp", "scratch", "warehouse"}
 OWN_DATABASE = "weir.sqlite3"
 SIGNING_KEY = "secret-key"
+TEMPORARY = ".tmp"
 SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 
 
@@ -46,7 +46,7 @@ def _passes(inside: Path) -> bool:
         return True
     if first == "pipeline" and (len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE):
         return True
-    return name == "lock" or name.endswith((*SQLITE_BESIDE, ".tmp"))
+    return name == "lock" or name.endswith((*SQLITE_BESIDE, TEMPORARY))
 
 
 def left(data: Path, without: Collection[Path] = ()) -> list[Path]:
@@ -58,15 +58,27 @@ def left(data: Path, without: Collection[Path] = ()) -> list[Path]:
 
 
 def content(path: Path) -> Iterator[bytes]:
-    """The file's content; of a SQLite database a copy as of one transaction."""
+    """The file's content; of a SQLite database a copy as of one transaction. Raises OSError."""
     if path.suffix != ".sqlite3":
         yield from _pieces(path)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder, path.name)
+    # Beside it: the folder for temporary files may be far too small (in Compose it is memory).
+    copy = path.with_name(f"{path.name}{TEMPORARY}")
+    try:
+        _remove(copy)  # what a backup left that was killed
+        copy.touch(mode=0o600)
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
         yield from _pieces(copy)
+    except sqlite3.Error as error:
+        raise OSError(f"{path} can't be copied ({error}); is there room for a second one?") from None
+    finally:
+        _remove(copy)
+
+
+def _remove(database: Path) -> None:
+    for end in ("", *SQLITE_BESIDE):
+        database.with_name(database.name + end).unlink(missing_ok=True)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

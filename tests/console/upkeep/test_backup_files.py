@@ -1,7 +1,11 @@
 """Which files of the data folder are in a backup: it may lie in that folder, and is never in itself."""
 
 import random
+import resource
+import sqlite3
+import tempfile
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -44,3 +48,29 @@ def test_the_lines_of_the_manual_name_one_file():
     lines = Path("docs/start/production.md").read_text().splitlines()
     named = {line.split()[-1] for line in lines if "manage.py" in line and line.endswith(".backup")}
     assert len(named) == 1 and Path(named.pop()).parent.name == "backups"
+
+
+def test_a_database_is_copied_beside_itself_and_nothing_of_the_copy_stays(data, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with closing(sqlite3.connect(data / "handled.sqlite3")) as database:
+        database.execute("CREATE TABLE handled (id)")
+    assert b"".join(files.content(data / "handled.sqlite3")).startswith(b"SQLite format 3")
+    (data / "handled.sqlite3.tmp").write_text("what a killed backup left")
+    assert [*files.lasting(data)] == [Path("handled.sqlite3")]
+    assert list(files.content(data / "handled.sqlite3"))
+    assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
+
+
+def test_a_database_that_can_t_be_copied_is_said_and_leaves_nothing(data):
+    with closing(sqlite3.connect(data / "handled.sqlite3")) as database:
+        database.execute("CREATE TABLE handled (id)")
+        database.executemany("INSERT INTO handled VALUES (?)", [("x" * 1000,) for _ in range(5000)])
+        database.commit()
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
+    try:
+        with pytest.raises(OSError, match="room for a second one"):
+            list(files.content(data / "handled.sqlite3"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
