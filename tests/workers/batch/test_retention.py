@@ -121,6 +121,16 @@ def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its
     assert archived(keeper).exists()
 
 
+def test_an_old_day_that_was_archived_lately_goes_by_the_room_that_it_takes(keeper: Keeper) -> None:
+    path = archived(keeper, age_days=0.5)
+    newer = path.parents[1] / "day=2026-12-31" / path.name
+    newer.parent.mkdir()
+    newer.write_bytes(path.read_bytes() * (1 + 1_000_000 // path.stat().st_size))
+    assert keeper.run(archive_days=90).state == "done" and path.exists()
+    assert keeper.run(archive_days=90, archive_megabytes=1).progress["rows"] == 1
+    assert not path.exists() and newer.exists()
+
+
 def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(keeper: Keeper) -> None:
     loop = Loop.objects.create(name="x", law="worker_rate", target={})
     rows = [entry(loop, 5 - number / 10) for number in range(6)]

@@ -87,9 +87,11 @@ def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: 
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids; each once."""
-    found = {piece.identifier: piece for piece in reversed([*_old(values, where), *_large(values, where)])}
-    yield from reversed(found.values())
+    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids; each once. What
+    is both old and too large goes by its size: by its age a part of it might stay.
+    """
+    found = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
+    yield from found.values()
 
 
 def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
