@@ -55,6 +55,7 @@ SERVER_FACTS = (
     "connected_clients",
     "aof_enabled",
     "aof_last_write_status",
+    "rdb_last_bgsave_status",
     "evicted_keys",
 )
 
