@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from console import release
 from console.connections.control_server import control
-from console.connections.log_text import HIDDEN, SHORTEST, without_secrets
+from console.connections.log_text import HIDDEN, SHORTEST, without_secrets, without_words
 from console.embedded.local import EmbeddedServers
 from console.upkeep.doctor import FAULTS, report
 from queues import environment as variables
@@ -174,9 +174,7 @@ def make(path: Path) -> dict[str, Any]:
 
 def clean(text: str) -> str:
     """Without secrets: those of the environment, of this data folder, and what looks like one."""
-    for secret in _of_this_folder():
-        text = text.replace(secret, HIDDEN)
-    return without_secrets(text)
+    return without_secrets(without_words(text, _of_this_folder()))
 
 
 def _of_this_folder() -> list[str]:

@@ -3,8 +3,11 @@
 Without a manifest it is half a backup, and refused: a ZIP has its index at the end, too.
 """
 
+import lzma
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,18 @@ from queues.errors import BadInput
 FORMAT = 1
 MANIFEST = "manifest.json"
 HALF = "is no whole backup: {why}. Take another one."
+# What reading a damaged ZIP may raise, each from another of its bytes.
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+)
 LEVEL = 3  # most of the content is packed already
 
 
@@ -104,7 +119,7 @@ def reading(path: Path) -> Iterator[Backup]:
         source = zipfile.ZipFile(path)
     except OSError as error:
         raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a backup.") from None
-    except zipfile.BadZipFile:
+    except DAMAGED:
         raise BadInput("FILE", HALF.format(why="it ends too soon, or is none")) from None
     with source:
         yield Backup(path, source, _checked(source))
@@ -117,8 +132,8 @@ def _checked(source: zipfile.ZipFile) -> dict[str, Any]:
         damaged = source.testzip()
         manifest = cast(dict[str, Any], orjson.loads(source.read(MANIFEST)))
         version, members = int(manifest["format"]), set(manifest["members"])
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSError):
-        raise BadInput("FILE", HALF.format(why="its manifest is damaged")) from None
+    except (*DAMAGED, OSError):
+        raise BadInput("FILE", HALF.format(why="it is damaged")) from None
     if version > FORMAT:
         raise BadInput("FILE", "is a backup of a newer Weir; install that version, then restore.")
     missing = sorted(members - set(source.namelist()))

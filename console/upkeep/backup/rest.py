@@ -7,7 +7,7 @@ restored. Events go on arriving; they wait. Whether it did rest is asked again a
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -22,10 +22,11 @@ from queues import keys, pausing
 from queues.errors import WeirError
 from queues.models import Queue
 from queues.redis_types import Fields
-from queues.stored_document import decoded
+from queues.stored_document import BadDocument, decoded
 from workers.coordination.backup_lease import backup_lease, transferring
 from workers.coordination.leases import Lease
 from workers.documents.hosts import ReportedHost
+from workers.documents.pipeline import PipelineReport
 from workers.models import Override
 from workers.steering import overrides
 
@@ -152,11 +153,20 @@ def _transfers(control: redis.Redis) -> Iterator[str]:
 
 
 def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
+    """Of one that does not run nothing moves: its last batch is worked again, to the same effect."""
+    if not _pipeline_runs(control):
+        return
     for name in sorted(control.scan_iter(keys.PIPELINE_ROOM.pattern)):
         if count := int(control.hget(name, "in_flight_events") or 0):
             yield f"{count} events are in the pipeline application {name.decode().rpartition(':')[2]}"
-    # Of a pipeline that does not run the last batch stays as it is; it is worked again, to the same effect.
-    status = control.get(keys.PIPELINE)
-    if status is not None and control.object("idletime", keys.PIPELINE) < ALIVE_SECONDS:
-        for query in files.unsettled(data):
-            yield f"the pipeline's query {query} has not committed its batch"
+    for query in files.unsettled(data):
+        yield f"the pipeline's query {query} has not committed its batch"
+
+
+def _pipeline_runs(control: redis.Redis) -> bool:
+    """By its report's own time: that the key is read, each second, says nothing of who writes it."""
+    stored = cast(bytes | None, control.get(keys.PIPELINE))
+    with suppress(BadDocument):
+        seconds, _ = cast(tuple[int, int], control.time())
+        return stored is not None and decoded(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS
+    return False

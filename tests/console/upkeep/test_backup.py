@@ -4,8 +4,9 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from random import Random
 
 import orjson
 import pytest
@@ -216,6 +217,20 @@ def test_a_damaged_byte_is_found(made):
     made.write_bytes(content)
     with pytest.raises(BadInput, match="no whole backup"), archive.reading(made):
         pass
+
+
+def test_whichever_byte_is_damaged_the_backup_is_refused_in_words(tmp_path):
+    path, random = tmp_path / "a.backup", Random(1)
+    with archive.writing(path, {}) as writer:
+        writer.lines("control", [random.randbytes(50).hex().encode() for _ in range(500)])
+    whole = path.read_bytes()
+    for place in [*range(0, len(whole), 97), *range(len(whole) - 300, len(whole))]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        with suppress(BadInput), archive.reading(path) as found:
+            # What no reader looks at may be another.
+            assert list(found.lines("control"))
 
 
 def test_a_backup_of_a_newer_weir_is_refused_and_says_so(made, nodes, data, fresh):

@@ -159,3 +159,14 @@ def test_events_that_arrive_meanwhile_are_no_unrest(control, nodes, data, tmp_pa
         backup.make(tmp_path / "weir.backup", data, control, clients, still)
     assert (tmp_path / "weir.backup").exists()
     assert not pausing.paused(control, ["alert"], pausing.CONSUMPTION)
+
+
+@pytest.mark.parametrize(("age_seconds", "rests"), [(1, False), (60, True)])
+def test_a_pipeline_that_does_not_run_is_not_waited_for(age_seconds, rests, control, data):
+    report = {"state": "running", "at": time.time() - age_seconds}
+    control.set(keys.PIPELINE, orjson.dumps(report))
+    control.hset(keys.PIPELINE_ROOM.of("performance"), "in_flight_events", 7)
+    (data / "pipeline/performance/spark/iap1/offsets").mkdir(parents=True)
+    (data / "pipeline/performance/spark/iap1/offsets/3").write_text("x")
+    assert control.get(keys.PIPELINE)  # as the observer does, each second
+    assert (rest.worked_on(control, data) == []) is rests
