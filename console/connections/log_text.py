@@ -1,12 +1,16 @@
 """Lines of a log as people may see them: without the secrets that a library may have written there."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, unquote
 
 from queues import environment as variables
 
 HIDDEN = "…"
 SHORTEST = 6  # a shorter word would be found everywhere
+PERCENT = re.compile(r"%[0-9A-F]{2}")
+PASSWORD = re.compile(r"://[^\s:/@]*:(.+)@")  # of an address; it may hold any of these signs, too
 # user:password@ in an address; a bearer or a token of ours; password=…, "secret": "…".
 PATTERNS = (
     re.compile(r"(?<=://)[^\s/@]*@"),
@@ -20,11 +24,28 @@ PATTERNS = (
 
 def without_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """The text with a sign in place of what is secret in this environment, and of what looks like it."""
-    for secret in sorted(_secrets(environment), key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+    text = without_words(text, _secrets(environment))
     address, bearer, token, named = PATTERNS
     text = token.sub(HIDDEN, bearer.sub(HIDDEN, address.sub(f"{HIDDEN}@", text)))
     return named.sub(lambda found: found[1] + HIDDEN, text)
+
+
+def without_words(text: str, words: Iterable[str]) -> str:
+    """The text with a sign in place of each of these words, as they are and as JSON and addresses write
+    them. The longest first: one may hold another.
+    """
+    for form in sorted({form for word in words for form in _forms(word)}, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    return text
+
+
+def _forms(word: str) -> set[str]:
+    """Also the word that an address means which has it percent-encoded."""
+    plain = {word, unquote(word)}
+    coded = {quote(each, safe=safe) for each in plain for safe in ("", "/", "!$&'()*+,;=")}
+    coded |= {PERCENT.sub(lambda found: found[0].lower(), each) for each in coded}
+    in_json = {json.dumps(each, ensure_ascii=ascii)[1:-1] for each in plain for ascii in (True, False)}
+    return {each for each in plain | coded | in_json if len(each) >= SHORTEST}
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
@@ -33,4 +54,5 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if name in declared or name.startswith(families):
             words = [value, *value.split(), value.rpartition("@")[0].rpartition(":")[2]]
+            words += [found[1] for each in [value, *words] if (found := PASSWORD.search(each))]
             yield from (word for word in words if len(word) >= SHORTEST)

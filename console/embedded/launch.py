@@ -4,7 +4,6 @@ import argparse
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import redis
 
 from console import release
 from console.embedded.leftovers import end_leftovers
+from console.embedded.listening import LOOPBACK, PageAddress
 from console.embedded.local import EmbeddedServers
 from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, plant_processes
@@ -61,31 +61,28 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--restore", type=Path, metavar="FILE", help="fill a new data folder from a backup (manage.py backup)"
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--host", default=LOOPBACK, help="address to listen on (default 127.0.0.1)")
     return parser.parse_args(arguments)
 
 
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def can_begin(data: Path, port: int) -> bool:
-    """Whether the page's port is free, once what a killed launcher left has ended."""
+def can_begin(data: Path, page: PageAddress) -> bool:
+    """Whether the page's address is free, once what a killed launcher left has ended."""
     if ended := end_leftovers(data):
         say(f"{ended} processes that an earlier {PROGRAM} left were ended.")
-    return is_free(port)
+    return page.is_free()
+
+
+def let_in(page: PageAddress) -> None:
+    """By the address that is announced the page may be asked for, unless WEIR_HOSTS says otherwise."""
+    if not variables.HOSTS.is_set() and variables.PRODUCTION.text() != "1":
+        words = dict.fromkeys([*variables.HOSTS.words(), *page.names()])
+        variables.PROCESS[variables.HOSTS.name] = " ".join(words)
 
 
 def choose_ports(plant: EmbeddedServers, names: list[str]) -> None:
     """Keeps the ports of the last start where they are still free."""
     for name in names:
-        if name not in plant.ports or not is_free(plant.ports[name]):
+        if name not in plant.ports or not PageAddress(LOOPBACK, plant.ports[name]).is_free():
             plant.ports[name] = free_port()
     plant.keep()
 
@@ -133,11 +130,11 @@ def wait_for_servers(seconds: float = 30.0) -> None:
                 time.sleep(0.05)
 
 
-def wait_for_page(port: int, seconds: float = 60.0) -> bool:
+def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
+            with urllib.request.urlopen(f"{page.probed}/healthz", timeout=1):
                 return True
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
@@ -235,11 +232,13 @@ def main(arguments: list[str]) -> int:
     set_environment(data)
     close_to_others(data)
     lock = take_lock(data)
-    port = options.port or free_port()
-    if not options.prepare and not can_begin(data, port):
-        say(f"Port {port} is taken by another program; choose one with --port N.")
+    page = PageAddress(options.host, options.port or free_port())
+    if not options.prepare and not can_begin(data, page):
+        where = "" if page.host == LOOPBACK else f", or {page.host} is no address of this machine (--host)"
+        say(f"Port {page.port} is taken by another program; choose one with --port N{where}.")
         return 1
-    variables.PROCESS.setdefault(variables.CONSOLE_URL.name, f"http://127.0.0.1:{port}")
+    variables.PROCESS.setdefault(variables.CONSOLE_URL.name, page.probed)
+    let_in(page)
     for signum in STOPPING:
         signal.signal(signum, stop_on_signal)
     servers = [] if options.prepare else embedded_servers(EmbeddedServers(data))
@@ -252,7 +251,7 @@ def main(arguments: list[str]) -> int:
     supervisor = Supervisor(data, release.ROOT)
     try:
         nodes = [pair.split("=", 1)[0] for pair in variables.NODES.words()]
-        plant = plant_processes(nodes, max(2, os.cpu_count() or 2), options.host, port)
+        plant = plant_processes(nodes, max(2, os.cpu_count() or 2), page.host, page.port)
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()
@@ -264,11 +263,10 @@ def main(arguments: list[str]) -> int:
             supervisor.start_page()
             password = preparation.password()
         supervisor.start_plant()
-        if not wait_for_page(port):
+        if not wait_for_page(page):
             say(f"The page does not answer yet; see {data}/logs/web.log")
-        address = f"http://{'localhost' if options.host == '127.0.0.1' else options.host}:{port}/"
-        write_address(lock, address)
-        announce(address, password)
+        write_address(lock, page.announced)
+        announce(page.announced, password)
         archive_classes_later(data)
         for sentence in supervisor.events():
             say(sentence)

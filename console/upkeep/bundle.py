@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from console import release
 from console.connections.control_server import control
-from console.connections.log_text import HIDDEN, SHORTEST, without_secrets
+from console.connections.log_text import HIDDEN, SHORTEST, without_secrets, without_words
 from console.embedded.local import EmbeddedServers
 from console.upkeep.doctor import FAULTS, report
 from queues import environment as variables
@@ -55,6 +55,7 @@ SERVER_FACTS = (
     "connected_clients",
     "aof_enabled",
     "aof_last_write_status",
+    "rdb_last_bgsave_status",
     "evicted_keys",
 )
 
@@ -173,9 +174,7 @@ def make(path: Path) -> dict[str, Any]:
 
 def clean(text: str) -> str:
     """Without secrets: those of the environment, of this data folder, and what looks like one."""
-    for secret in _of_this_folder():
-        text = text.replace(secret, HIDDEN)
-    return without_secrets(text)
+    return without_secrets(without_words(text, _of_this_folder()))
 
 
 def _of_this_folder() -> list[str]:

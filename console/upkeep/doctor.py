@@ -46,6 +46,7 @@ OLDEST_SERVER = (7, 0)
 REPORTS_SECONDS = 30.0
 REPLICA = re.compile(r"slave\d+")  # as INFO calls it
 LEAST_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
+WARNED_MEMORY_SHARE = 0.9
 SHORTEST_SECRET, FEWEST_CHARACTERS = 12, 5
 AUDIT_SECONDS = 20.0
 # What a check may meet; then it says that it could not be made.
@@ -162,6 +163,18 @@ def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     elif about.get("aof_last_write_status", "ok") != "ok":
         text = f"{name} can't write its file; it takes nothing new."
         yield Symptom("error", text, "Check the disk of its folder: full, or gone?", name)
+    if about.get("rdb_last_bgsave_status", "ok") != "ok":
+        text = (
+            f"{name} could not write its last snapshot: it refuses all writes while it is set to make them."
+        )
+        remedy = 'Start it with save "", its append-only file is enough; check the disk of its folder.'
+        yield Symptom("error", text, remedy, name)
+    yield from _memory(name, about)
+    yield from clock(name, _offset_seconds(client))
+
+
+def _memory(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
+    """Its limit, how near it is, and what happens at it."""
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         text = f"{name} drops keys when its memory is full (maxmemory-policy {policy})."
@@ -169,7 +182,14 @@ def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     if not about.get("maxmemory"):
         text = f"{name} has no limit of memory: the system may kill it."
         yield Symptom("warning", text, "Start it with a maxmemory below what its host has.", name)
-    yield from clock(name, _offset_seconds(client))
+        return
+    # As the server itself reckons it: without the buffers of replicas and of its file.
+    used = (about["used_memory"] - about.get("mem_not_counted_for_evict", 0)) / about["maxmemory"]
+    remedy = "Have what waits on it handled, or start it with a larger maxmemory."
+    if used >= 1:
+        yield Symptom("error", f"The memory of {name} is full: it refuses all writes.", remedy, name)
+    elif used >= WARNED_MEMORY_SHARE:
+        yield Symptom("warning", f"{used:.0%} of the memory of {name} is used.", remedy, name)
 
 
 def _offset_seconds(client: redis.Redis) -> float:

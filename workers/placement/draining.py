@@ -15,6 +15,8 @@ from queues import projection
 from queues.errors import WeirError
 from queues.models import Container
 from queues.topology import Topology
+from workers.coordination.backup_lease import SETTLING, is_copied
+from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement.execution import route_from, segment_on
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 # A publisher may hold a topology for a second and wait for a flush for half of one; this is well beyond.
 SETTLE_SECONDS = 10.0
 SETTLE_BYTES = 4 * 2**20
+LEASE_SECONDS = 15.0
 
 
 def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
@@ -33,7 +36,9 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     if strays := list(_strays(topology, snapshot)):
         logger.warning("Events lie outside of containers: %s; they are consumed there.", strays)
         projection.keep_draining(control, strays, thresholds, now)
-    settle(topology, snapshot)
+    with Lease(control, SETTLING, LEASE_SECONDS) as fence:
+        if fence is not None and not is_copied(control):
+            settle(topology, snapshot)
     if empty := [each for each in _settled(now) if _is_empty(topology, *each)]:
         projection.retire_containers(control, empty, thresholds)
 

@@ -22,6 +22,7 @@ from queues.nodes.node_state import OFFLINE
 from queues.projection import PointsDrifted
 from queues.segments.segment import Segment
 from queues.topology import Topology
+from workers.coordination.backup_lease import is_copied
 from workers.coordination.connections import connection
 from workers.coordination.leases import Lease
 from workers.models import Plan
@@ -153,6 +154,9 @@ class _Step:
 
     def _empty(self, plan: Plan) -> bool:
         """Transfer what waits on the node, within the throttle; True when nothing is left on it."""
+        if is_copied(self.control):
+            self._write(plan, note="Transfers wait: a backup is being made.", advanced_at=self.now)
+            return False
         topology = projection.read_database()
         budget_bytes = self._budget_bytes(plan)
         progress, notes = [dict(step) for step in plan.progress], []

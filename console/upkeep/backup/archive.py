@@ -3,8 +3,11 @@
 Without a manifest it is half a backup, and refused: a ZIP has its index at the end, too.
 """
 
+import lzma
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,18 @@ from queues.errors import BadInput
 FORMAT = 1
 MANIFEST = "manifest.json"
 HALF = "is no whole backup: {why}. Take another one."
+# What reading a damaged ZIP may raise, each from another of its bytes.
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+)
 LEVEL = 3  # most of the content is packed already
 
 
@@ -45,6 +60,11 @@ class Writer:
         return size
 
 
+def unfinished(path: Path) -> Path:
+    """Where a backup is written until it is whole."""
+    return path.with_name(f"{path.name}.part")
+
+
 @contextmanager
 def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
     """A backup at this path once the block ends well, for its owner alone; nothing is there otherwise. What
@@ -54,7 +74,7 @@ def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
         raise BadInput("FILE", f"{path} is there already; give another name.")
     if not path.parent.is_dir():
         raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
-    part = path.with_name(f"{path.name}.part")
+    part = unfinished(path)
     opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(opened, "wb") as file:
@@ -73,8 +93,8 @@ def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
 class Backup:
     """One that can be read: whole, and of a format that is known."""
 
-    def __init__(self, source: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
-        self._source, self.manifest = source, manifest
+    def __init__(self, path: Path, source: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
+        self.path, self._source, self.manifest = path, source, manifest
 
     def lines(self, name: str) -> Iterator[bytes]:
         with self._source.open(name) as member:
@@ -99,10 +119,10 @@ def reading(path: Path) -> Iterator[Backup]:
         source = zipfile.ZipFile(path)
     except OSError as error:
         raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a backup.") from None
-    except zipfile.BadZipFile:
+    except DAMAGED:
         raise BadInput("FILE", HALF.format(why="it ends too soon, or is none")) from None
     with source:
-        yield Backup(source, _checked(source))
+        yield Backup(path, source, _checked(source))
 
 
 def _checked(source: zipfile.ZipFile) -> dict[str, Any]:
@@ -112,8 +132,8 @@ def _checked(source: zipfile.ZipFile) -> dict[str, Any]:
         damaged = source.testzip()
         manifest = cast(dict[str, Any], orjson.loads(source.read(MANIFEST)))
         version, members = int(manifest["format"]), set(manifest["members"])
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSError):
-        raise BadInput("FILE", HALF.format(why="its manifest is damaged")) from None
+    except (*DAMAGED, OSError):
+        raise BadInput("FILE", HALF.format(why="it is damaged")) from None
     if version > FORMAT:
         raise BadInput("FILE", "is a backup of a newer Weir; install that version, then restore.")
     missing = sorted(members - set(source.namelist()))

@@ -8,7 +8,9 @@ import redis
 from django.db import connection, transaction
 from django.utils import timezone
 
-from console.upkeep.backup import archive, database, files, servers
+from console.audit import witness
+from console.upkeep.backup import archive, database, files, passages, servers
+from console.upkeep.backup.rest import AGAIN, Rest, Unrest
 from queues import environment as variables
 from queues import projection
 from queues.errors import BadInput
@@ -20,11 +22,9 @@ from workers.steering import overrides
 Connect = Callable[[str], redis.Redis]
 
 
-def make(
-    path: Path, data: Path, control: redis.Redis, connect: Connect, pauses: list[Override]
-) -> dict[str, Any]:
+def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: Rest) -> dict[str, Any]:
     """A backup of a plant that rests; what is in it. `connect`: a node's client, by its URL. Raises BadInput,
-    redis.RedisError, OSError; then there is no file.
+    Unrest, redis.RedisError, OSError; then there is no file.
     """
     if not database.is_complete():
         raise BadInput("FILE", "would hold tables of an older version; run manage.py migrate first.")
@@ -33,19 +33,28 @@ def make(
         "database": connection.vendor,
         "migrations": database.applied(),
         "nodes": sorted(Node.objects.values_list("name", flat=True)),
-        "pauses": [each.pk for each in pauses],
+        "pauses": [each.pk for each in rest.pauses],
     }
     with archive.writing(path, manifest) as writer:
+        before = passages.by_container(connect)
         # The nodes first: what is published meanwhile is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
+        # The audit grows meanwhile. What says how long it is comes before its rows: these may be more.
+        heads = data / witness.FILE
+        writer.lines("control", servers.lines_of(control, on_nodes=False))
+        if heads.exists():
+            writer.pieces(f"files/{witness.FILE}", files.content(heads))
         with transaction.atomic():
             _as_of_now()
             for model in database.tables():
                 writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
-            writer.lines("control", servers.lines_of(control, on_nodes=False))
-        for inside in files.lasting(data):
+        for inside in files.lasting(data, without=(path, archive.unfinished(path), heads)):
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
+        # Within the block: where it did not rest there is no file.
+        rest.check()
+        if changed := passages.differing(before, passages.by_container(connect)):
+            raise Unrest(f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}")
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 
 
@@ -56,7 +65,9 @@ def _as_of_now() -> None:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
-def check(backup: archive.Backup, control: redis.Redis, urls: dict[str, str], connect: Connect) -> None:
+def check(
+    backup: archive.Backup, data: Path, control: redis.Redis, urls: dict[str, str], connect: Connect
+) -> None:
     """Whether it can be restored here. Raises BadInput; nothing was changed."""
     database.check_known(map(tuple, backup.manifest["migrations"]))
     if missing := sorted(set(backup.manifest["nodes"]) - set(urls)):
@@ -69,6 +80,13 @@ def check(backup: archive.Backup, control: redis.Redis, urls: dict[str, str], co
             raise BadInput("FILE", f"is not restored: {where} holds data; give it an empty one.")
     if _has_rows():
         raise BadInput("FILE", "is not restored: the database has entries; give it an empty one.")
+    if older := files.left(data, without=(backup.path,)):
+        # A later checkpoint, or the log of another database, would be taken for the backup's.
+        raise BadInput(
+            "FILE",
+            f"is not restored: {data} holds data of another plant ({older[0]}); give it an empty folder, or "
+            "move all but secret-key and backups/ out of this one.",
+        )
 
 
 def _has_rows() -> bool:
@@ -90,7 +108,7 @@ def restore(
     connect: Connect,
 ) -> dict[str, Any]:
     """Fill an empty plant; how much came. Raises BadInput before anything is changed (`check`)."""
-    check(backup, control, urls, connect)
+    check(backup, data, control, urls, connect)
     rows = _restore_database(backup)
     _end_pauses(backup)
     for name in backup.manifest["nodes"]:

@@ -3,8 +3,7 @@ pipeline is.
 """
 
 import sqlite3
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,40 +17,68 @@ PASSING = {
     "first-login",
     "process-ends.json",
     "spark",
-    "weir.sqlite3",
+    "backups",  # each would hold all that were made before it
 }
 # Of the pipeline's folder: what Spark and Java unpack; the folders of applications stay.
 PASSING_OF_PIPELINE = {"python", "java", "tmp", "scratch", "warehouse"}
+OWN_DATABASE = "weir.sqlite3"
+SIGNING_KEY = "secret-key"
+TEMPORARY = ".tmp"
 SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 
 
-def lasting(data: Path) -> Iterator[Path]:
-    """Files of the data folder that a backup holds, relative to it."""
+def lasting(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
+    """Files of the data folder that a backup holds, relative to it. `without`: the backup itself, which may
+    lie there: copied into itself it would grow for ever.
+    """
+    apart = {path.resolve() for path in without}
     for path in sorted(data.rglob("*")):
         inside = path.relative_to(data)
-        if path.is_file() and not path.is_symlink() and not _passes(inside):
+        if path.is_symlink() or not path.is_file() or _passes(inside):
+            continue
+        if path.resolve() not in apart:
             yield inside
 
 
 def _passes(inside: Path) -> bool:
     first, name = inside.parts[0], inside.name
-    if first in PASSING or first.startswith(("supervisor.", "weir.sqlite3")):
+    if first in PASSING or first.startswith(("supervisor.", OWN_DATABASE)):
         return True
     if first == "pipeline" and (len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE):
         return True
-    return name == "lock" or name.endswith((*SQLITE_BESIDE, ".tmp"))
+    return name == "lock" or name.endswith((*SQLITE_BESIDE, TEMPORARY))
+
+
+def left(data: Path, without: Collection[Path] = ()) -> list[Path]:
+    """What of an older plant the folder holds, relative to it; `without`: the backup that is restored."""
+    found = [inside for inside in lasting(data, without) if inside.as_posix() != SIGNING_KEY]
+    # What SQLite would apply to the database that is put beside it. The plant's own is in use already.
+    logs = (path.relative_to(data) for path in sorted(data.rglob("*")) if path.name.endswith(SQLITE_BESIDE))
+    return found + [inside for inside in logs if not inside.name.startswith(OWN_DATABASE)]
 
 
 def content(path: Path) -> Iterator[bytes]:
-    """The file's content; of a SQLite database a copy as of one transaction."""
+    """The file's content; of a SQLite database a copy as of one transaction. Raises OSError."""
     if path.suffix != ".sqlite3":
         yield from _pieces(path)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder, path.name)
+    # Beside it: the folder for temporary files may be far too small (in Compose it is memory).
+    copy = path.with_name(f"{path.name}{TEMPORARY}")
+    try:
+        _remove(copy)  # what a backup left that was killed
+        copy.touch(mode=0o600)
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
         yield from _pieces(copy)
+    except sqlite3.Error as error:
+        raise OSError(f"{path} can't be copied ({error}); is there room for a second one?") from None
+    finally:
+        _remove(copy)
+
+
+def _remove(database: Path) -> None:
+    for end in ("", *SQLITE_BESIDE):
+        database.with_name(database.name + end).unlink(missing_ok=True)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

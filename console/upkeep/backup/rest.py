@@ -1,14 +1,17 @@
-"""A plant that rests: no queue hands out events, and nothing that was handed out is still worked on.
+"""A plant that rests: no queue hands out events, nothing that was handed out is still worked on, and no block
+goes from one node to another.
 
 What is copied one after the other then belongs together, so that nothing is lost or done twice where it is
-restored. Events go on arriving; they wait.
+restored. Events go on arriving; they wait. Whether it did rest is asked again at the end (`Rest.check`).
 """
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import redis
 from django.contrib.auth.models import User
@@ -18,6 +21,12 @@ from console.upkeep.backup import files
 from queues import keys, pausing
 from queues.errors import WeirError
 from queues.models import Queue
+from queues.redis_types import Fields
+from queues.stored_document import BadDocument, decoded
+from workers.coordination.backup_lease import backup_lease, transferring
+from workers.coordination.leases import Lease
+from workers.documents.hosts import ReportedHost
+from workers.documents.pipeline import PipelineReport
 from workers.models import Override
 from workers.steering import overrides
 
@@ -25,10 +34,27 @@ LONGEST_SECONDS = 120.0
 ALIVE_SECONDS = 20.0
 INTERVAL_SECONDS = 0.5
 REASON = "a backup is made"
+AGAIN = "Make the backup again."
 
 
 class Unrest(WeirError):  # noqa: N818
     """The plant did not come to rest."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A plant at rest, and the pauses that were set for it."""
+
+    control: redis.Redis
+    lease: Lease
+    pauses: list[Override]
+
+    def check(self) -> None:
+        """Raises Unrest where it rests no more: the copy is none of one instant then."""
+        if not self.lease.renew():
+            raise Unrest(f"The lease of the backup was lost. {AGAIN}")
+        if awake := _unpaused(self.control):
+            raise Unrest(f"Consumption of {awake[0]} went on while it was copied. {AGAIN}")
 
 
 @contextmanager
@@ -39,24 +65,41 @@ def resting(
     longest_seconds: float = LONGEST_SECONDS,
     sleep: Callable[[float], object] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[list[Override]]:
-    """The pauses, in force as long as the block. Raises Unrest, saying what is still worked on; the pauses
-    have ended then.
+) -> Iterator[Rest]:
+    """The plant rests as long as the block. Raises Unrest, saying what is still worked on; the pauses have
+    ended then.
     """
-    made = [_pause(name, by, control) for name in _unpaused(control)]
-    try:
-        deadline = monotonic() + longest_seconds
-        while busy := worked_on(control, data):
-            if monotonic() > deadline:
-                raise Unrest(
-                    f"The plant did not come to rest within {longest_seconds:g} s: {busy[0]}. "
-                    "Try again when it has less to do, or with a larger --longest."
-                )
-            sleep(INTERVAL_SECONDS)
-        yield made
-    finally:
-        for each in made:
-            overrides.end(each, by=by, now=timezone.now(), control=control)
+    lease = backup_lease(control)
+    with lease as fence:
+        if fence is None:
+            raise Unrest("Another backup is being made; try again when it is done.")
+        with lease.kept():
+            made: list[Override] = []
+            try:
+                for name in _unpaused(control):
+                    made.append(_pause(name, by, control))
+                _wait(control, data, longest_seconds, sleep, monotonic)
+                yield Rest(control, lease, made)
+            finally:
+                for each in made:
+                    overrides.end(each, by=by, now=timezone.now(), control=control)
+
+
+def _wait(
+    control: redis.Redis,
+    data: Path,
+    longest_seconds: float,
+    sleep: Callable[[float], object],
+    monotonic: Callable[[], float],
+) -> None:
+    deadline = monotonic() + longest_seconds
+    while busy := worked_on(control, data):
+        if monotonic() > deadline:
+            raise Unrest(
+                f"The plant did not come to rest within {longest_seconds:g} s: {busy[0]}. "
+                "Try again when it has less to do, or with a larger --longest."
+            )
+        sleep(INTERVAL_SECONDS)
 
 
 def _unpaused(control: redis.Redis) -> list[str]:
@@ -82,24 +125,48 @@ def _pause(queue: str, by: User, control: redis.Redis) -> Override:
 
 def worked_on(control: redis.Redis, data: Path) -> list[str]:
     """What is still at work, in words."""
-    return [*_workers(control), *_pipeline(control, data)]
+    return [*_workers(control), *_transfers(control), *_pipeline(control, data)]
 
 
 def _workers(control: redis.Redis) -> Iterator[str]:
-    """A worker that has given no sign for a while is dead: what it held is given to another one."""
-    since = time.time() - ALIVE_SECONDS
+    """A worker that has given no sign for a while is dead: what it held is given to another one. Signs bear
+    the time of the worker's host, whose clock may be behind.
+    """
+    seconds, _ = cast(tuple[int, int], control.time())
+    since = seconds - ALIVE_SECONDS - _behind_seconds(control)
     for name in sorted(control.scan_iter(keys.RUNNING.pattern)):
         if count := control.zcount(name, since, "+inf"):
             queue, node = name.decode().split(":")[-2:]
             yield f"{count} workers of {queue} on {node} are at work"
 
 
+def _behind_seconds(control: redis.Redis) -> float:
+    """By how much the clock of a worker host is behind the control server's at most."""
+    reports = cast(Fields, control.hgetall(keys.HOSTS)).values()
+    ahead = [decoded(ReportedHost, stored, "host").ahead_seconds or 0.0 for stored in reports]
+    return max(0.0, -min(ahead, default=0.0))
+
+
+def _transfers(control: redis.Redis) -> Iterator[str]:
+    for name in transferring(control):
+        yield f"blocks may be on their way from a node to another ({name})"
+
+
 def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
+    """Of one that does not run nothing moves: its last batch is worked again, to the same effect."""
+    if not _pipeline_runs(control):
+        return
     for name in sorted(control.scan_iter(keys.PIPELINE_ROOM.pattern)):
         if count := int(control.hget(name, "in_flight_events") or 0):
             yield f"{count} events are in the pipeline application {name.decode().rpartition(':')[2]}"
-    # Of a pipeline that does not run the last batch stays as it is; it is worked again, to the same effect.
-    status = control.get(keys.PIPELINE)
-    if status is not None and control.object("idletime", keys.PIPELINE) < ALIVE_SECONDS:
-        for query in files.unsettled(data):
-            yield f"the pipeline's query {query} has not committed its batch"
+    for query in files.unsettled(data):
+        yield f"the pipeline's query {query} has not committed its batch"
+
+
+def _pipeline_runs(control: redis.Redis) -> bool:
+    """By its report's own time: that the key is read, each second, says nothing of who writes it."""
+    stored = cast(bytes | None, control.get(keys.PIPELINE))
+    with suppress(BadDocument):
+        seconds, _ = cast(tuple[int, int], control.time())
+        return stored is not None and decoded(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS
+    return False

@@ -1,15 +1,18 @@
 """docker-compose.yml is valid, asks for its secrets, and runs the very commands that ./run supervises."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
 
 from console.embedded.processes import plant_processes
+from queues.nodes.server import ServerConfig, write_config
 from queues.nodes.server_roles import ROLES, variable
 
 SECRETS = {
@@ -98,6 +101,34 @@ def test_nodes_keep_what_they_acknowledged_and_refuse_rather_than_evict(services
         assert "sync -d appendonlydir/*.aof" in script.split("exec valkey-server")[0]
         for option in ("--appendonly yes", "--appendfsync no", "--maxmemory-policy noeviction"):
             assert option in script
+
+
+def options_of(command: str) -> dict[str, str]:
+    """{option: value} of a server's command line."""
+    words = shlex.split(command)
+    return {word[2:]: value for word, value in pairwise(words) if word.startswith("--")}
+
+
+def test_servers_are_started_like_those_of_the_local_plant(services, tmp_path):
+    lines = write_config(ServerConfig(1, tmp_path)).read_text().splitlines()
+    given = dict(line.split(" ", 1) for line in lines)
+    # Where it listens and lies, how much it may hold, and what it says, is each server's own.
+    own = {"bind", "port", "dir", "maxmemory", "daemonize", "logfile", "loglevel"}
+    wanted = {name: value.strip('"') for name, value in given.items() if name not in own}
+    assert wanted["save"] == ""
+    for name in ("control", "n1", "n2", "n3"):
+        options = options_of(services[name]["command"][2].split("exec valkey-server")[1])
+        assert {option: options.get(option) for option in wanted} == wanted, name
+    manual = (
+        (ROOT / "docs/start/production.md")
+        .read_text()
+        .split("    valkey-server ")[1]
+        .split("--masteruser")[0]
+    )
+    options = options_of(manual)
+    # Nothing syncs beside these servers: they do it themselves, each second.
+    del wanted["appendfsync"]
+    assert {option: options.get(option) for option in wanted} == wanted
 
 
 def test_no_service_has_a_capability_or_a_writable_root_or_can_gain_rights(services):

@@ -12,8 +12,9 @@ import pytest
 
 from console.connections import supervisor
 from console.connections.log_text import without_secrets
-from console.embedded.launch import can_begin, is_free
+from console.embedded.launch import can_begin
 from console.embedded.leftovers import end_leftovers
+from console.embedded.listening import PageAddress
 from console.embedded.processes import Process
 from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
 from queues import environment as variables
@@ -167,8 +168,8 @@ def test_the_next_start_takes_the_port_of_a_page_that_was_left(tmp_path):
     page = subprocess.Popen(command, env=left, stderr=subprocess.DEVNULL)
     try:
         until(lambda: socket.create_connection(("127.0.0.1", port), 1.0).close() is None, 30.0)
-        assert not is_free(port)
-        assert can_begin(tmp_path, port)
+        assert not PageAddress("127.0.0.1", port).is_free()
+        assert can_begin(tmp_path, PageAddress("127.0.0.1", port))
     finally:
         page.kill()
         page.wait()

@@ -3,9 +3,10 @@
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
+from random import Random
 
 import orjson
 import pytest
@@ -15,42 +16,20 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from console.accounts.access import Actor
-from console.audit import audit_log
+from console.audit import audit_log, witness
 from console.audit.check import Checker
 from console.embedded.seeding import seed
+from console.models import AuditEntry
 from console.upkeep.backup import archive, backup, database, files, rest, servers
 from queues import keys, pausing
 from queues.errors import BadInput
 from queues.models import Queue
 from queues.segments.segment import Segment
 from tests.queues.samples import blocks_of
-from tests.servers import Server, new_server
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 CHECKPOINT = "pipeline/performance/spark/iap1/offsets/3"
-Fresh = Callable[[str], Server]
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Fresh]:
-    """Makes an empty server."""
-    made: list[Server] = []
-
-    def new(name: str) -> Server:
-        made.append(new_server(tmp_path / f"fresh-{name}", appendonly=False))
-        return made[-1]
-
-    yield new
-    for server in made:
-        server.close()
-
-
-@pytest.fixture
-def data(tmp_path: Path, settings) -> Path:
-    settings.WEIR_DATA = tmp_path / "data"
-    settings.WEIR_DATA.mkdir(mode=0o700)
-    return settings.WEIR_DATA
 
 
 def of(server: redis.Redis, on_nodes: bool) -> list[bytes]:
@@ -156,8 +135,8 @@ def made(control, nodes, data, tmp_path) -> Path:
     (data / "archive" / "a.parquet").write_text("rows")
     path = tmp_path / "weir.backup"
     by = User.objects.get(username="admin")
-    with rest.resting(control, data, by) as pauses:
-        backup.make(path, data, control, clients, pauses)
+    with rest.resting(control, data, by) as still:
+        backup.make(path, data, control, clients, still)
     return path
 
 
@@ -240,6 +219,20 @@ def test_a_damaged_byte_is_found(made):
         pass
 
 
+def test_whichever_byte_is_damaged_the_backup_is_refused_in_words(tmp_path):
+    path, random = tmp_path / "a.backup", Random(1)
+    with archive.writing(path, {}) as writer:
+        writer.lines("control", [random.randbytes(50).hex().encode() for _ in range(500)])
+    whole = path.read_bytes()
+    for place in [*range(0, len(whole), 97), *range(len(whole) - 300, len(whole))]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        with suppress(BadInput), archive.reading(path) as found:
+            # What no reader looks at may be another.
+            assert list(found.lines("control"))
+
+
 def test_a_backup_of_a_newer_weir_is_refused_and_says_so(made, nodes, data, fresh):
     newer = altered(made, lambda manifest: manifest.update(format=archive.FORMAT + 1))
     with pytest.raises(BadInput, match="newer Weir"), archive.reading(newer):
@@ -293,8 +286,8 @@ def test_while_it_rests_nothing_is_handed_out_and_what_was_paused_stays_so(contr
         now=timezone.now(),
         control=control,
     )
-    with rest.resting(control, data, by) as pauses:
-        assert {each.queue for each in pauses} == {"alert", "telemetry"}
+    with rest.resting(control, data, by) as still:
+        assert {each.queue for each in still.pauses} == {"alert", "telemetry"}
         assert set(pausing.paused(control, ["alert", "telemetry", "process"], "consumption")) == {
             "alert",
             "process",
@@ -307,3 +300,83 @@ def test_by_names_a_user(control, data, capsys):
     with pytest.raises(SystemExit) as caught:
         call_command("backup", str(data / "x"), "--by", "nobody")
     assert caught.value.code == 2 and "--by" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["the control server", "the tables", "the file of heads"])
+def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
+    place, control, nodes, data, fresh, tmp_path, monkeypatch, django_capture_on_commit_callbacks
+):
+    def sign_in() -> None:
+        with django_capture_on_commit_callbacks(execute=True):
+            entry = audit_log.record(Actor(name="ada", role=None), "login", "plant", after={})
+        witness.keep(data, witness.Head(entry.sequence, entry.digest))
+
+    lines_of, rows, content = servers.lines_of, database.rows, files.content
+
+    def lines_then(server, on_nodes):
+        if place == "the control server" and not on_nodes:
+            sign_in()
+        yield from lines_of(server, on_nodes)
+
+    def rows_then(model):
+        yield from rows(model)
+        if place == "the tables" and model is AuditEntry:
+            sign_in()
+
+    def content_then(path):
+        if place == "the file of heads" and path.name == witness.FILE:
+            sign_in()
+        yield from content(path)
+
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    sign_in()
+    path = tmp_path / "weir.backup"
+    with (
+        rest.resting(control, data, User.objects.get(username="admin")) as still,
+        monkeypatch.context() as by,
+    ):
+        by.setattr(backup.servers, "lines_of", lines_then)
+        by.setattr(backup.database, "rows", rows_then)
+        by.setattr(backup.files, "content", content_then)
+        backup.make(path, data, control, clients, still)
+    emptied()
+    shutil.rmtree(data)
+    target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
+    with archive.reading(path) as found:
+        backup.restore(found, data, target, urls, clients)
+    control.set(keys.AUDIT_HEAD, target.get(keys.AUDIT_HEAD))
+    verdict = Checker(data).step()
+    assert verdict.sound and verdict.heads > 1, verdict.findings
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "pipeline/performance/spark/iap1/offsets/57",
+        "archive/queue=alert/day=2026-01-05/a.parquet",
+        "handled.sqlite3",
+        "handled.sqlite3-wal",
+    ],
+)
+def test_a_folder_with_an_older_plant_is_not_restored_into(inside, made, nodes, data, fresh):
+    emptied()
+    shutil.rmtree(data)
+    (data / inside).parent.mkdir(parents=True)
+    (data / inside).write_text("older")
+    target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
+    with archive.reading(made) as found, pytest.raises(BadInput, match="move all but") as caught:
+        backup.restore(found, data, target, urls, clients)
+    assert Path(inside).name in caught.value.message
+    assert [path for path in data.rglob("*") if path.is_file()] == [data / inside]
+    assert not target.dbsize() and not User.objects.exists()
+
+
+def test_what_a_start_makes_and_the_backup_itself_may_be_in_the_folder(made, data):
+    shutil.rmtree(data)
+    for inside in ("secret-key", "backups/1.backup", "servers/n1/x", "logs/web.log", "local.json", "lock"):
+        (data / inside).parent.mkdir(parents=True, exist_ok=True)
+        (data / inside).write_text("x")
+    for inside in ("weir.sqlite3", "weir.sqlite3-wal", "weir.sqlite3-shm"):
+        (data / inside).write_text("x")
+    here = made.rename(data / "here.backup")
+    assert files.left(data, without=(here,)) == []

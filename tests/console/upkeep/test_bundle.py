@@ -1,7 +1,9 @@
 """manage.py doctor --bundle: what somebody who helps needs to see, and no secret."""
 
+import json
 import zipfile
 from pathlib import Path
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -65,3 +67,24 @@ def test_a_file_that_is_there_stays(data):
     with pytest.raises(CommandError, match="is there already"):
         call_command("doctor", "--bundle", str(data / "weir.zip"))
     assert (data / "weir.zip").read_text() == "mine"
+
+
+@pytest.mark.parametrize("secret", ['pa"ss\\word-very-long', "p@ss/wörd very:long", "päss-word-very-long"])
+def test_a_secret_is_hidden_however_json_or_an_address_writes_it(secret, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, "WEIR_AUDIT_KEY", "")
+    coded = quote(secret, safe="")
+    for name, value in (
+        ("WEIR_SPARK_SECRET", secret),
+        ("WEIR_SMTP_URL", f"smtp://user:{secret}@mail:587"),
+        ("WEIR_SMTP_URL", f"smtp://user:{coded}@mail:587"),
+    ):
+        with monkeypatch.context() as by:
+            by.setitem(variables.PROCESS, name, value)
+            for said in (
+                secret,
+                orjson.dumps({"message": f"could not log in with {secret}"}).decode(),
+                json.dumps([secret]),
+                f"POST https://host/{coded}/x?key={coded.lower()} {quote(secret)}",
+            ):
+                left = bundle.clean(said)
+                assert "very" not in left and "long" not in left, (name, said, left)

@@ -66,6 +66,34 @@ def test_a_node_that_does_not_persist_drops_keys_or_has_no_limit_is_named(contro
     assert limit.severity == "warning"
 
 
+def test_a_server_whose_memory_is_full_is_an_error_and_one_that_fills_a_warning(control) -> None:
+    control.config_set("maxmemory", 1)
+    with pytest.raises(redis.ResponseError):
+        control.set("weir:x", "y")
+    (full,) = doctor.control_server()
+    assert (full.severity, full.subject) == ("error", "the control server")
+    assert "refuses all writes" in full.text
+    control.config_set("maxmemory", 0)
+    for used, severities in ((89, []), (90, ["warning"]), (99, ["warning"]), (100, ["error"])):
+        about = {"used_memory": used + 5, "mem_not_counted_for_evict": 5, "maxmemory": 100}
+        assert [each.severity for each in doctor._memory("n1", about)] == severities
+
+
+def test_a_server_whose_snapshot_fails_is_named_before_anybody_looks_at_its_log(bare, tmp_path) -> None:
+    client = bare.client()
+    client.config_set("save", "3600 1")
+    client.set("weir:x", "y")
+    (tmp_path / "bare" / "dump.rdb").mkdir()
+    client.bgsave()
+    until = time.monotonic() + 10
+    while client.info("persistence")["rdb_last_bgsave_status"] == "ok" and time.monotonic() < until:
+        pass
+    with pytest.raises(redis.RedisError, match="snapshot"):
+        client.set("weir:x", "z")
+    found = [each for each in doctor._server("node n1", client) if "snapshot" in each.text]
+    assert [each.severity for each in found] == ["error"] and "save" in found[0].remedy
+
+
 def test_a_node_that_refuses_or_is_gone_is_named_without_its_password(control, bare) -> None:
     bare.client().config_set("requirepass", "another-password-than-n9s")
     with_node(control, bare.url.replace("://", f"://:{SECRET}@"))

@@ -1,6 +1,8 @@
 """Retention: what is old goes, what is referred to stays."""
 
 import os
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +17,12 @@ from tests.workers.samples import TIME_US, delivery_of
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs import retention
+from workers.batch.jobs import handled_rows, retention
 from workers.batch.jobs.job import Surroundings
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.parquet import Parquet
+from workers.consumer.handlers.sql import Sql, SqliteStore
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
 from workers.models import Chunk, LedgerEntry, Loop, Run, Task
@@ -116,6 +119,16 @@ def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its
     assert keeper.run(archive_megabytes=1).progress["rows"] == 1
     assert not path.exists() and newer.exists()
     assert archived(keeper).exists()
+
+
+def test_an_old_day_that_was_archived_lately_goes_by_the_room_that_it_takes(keeper: Keeper) -> None:
+    path = archived(keeper, age_days=0.5)
+    newer = path.parents[1] / "day=2026-12-31" / path.name
+    newer.parent.mkdir()
+    newer.write_bytes(path.read_bytes() * (1 + 1_000_000 // path.stat().st_size))
+    assert keeper.run(archive_days=90).state == "done" and path.exists()
+    assert keeper.run(archive_days=90, archive_megabytes=1).progress["rows"] == 1
+    assert not path.exists() and newer.exists()
 
 
 def test_a_ledger_of_too_many_entries_loses_the_oldest_but_none_that_is_checked(keeper: Keeper) -> None:
@@ -251,3 +264,41 @@ def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):
     assert keeper.run(run_days=400).state == "done"
     left = Run.objects.filter(task=task)
     assert left.count() == 2 and open_run in left and Chunk.objects.filter(run__task=task).count() == 1
+
+
+def handled(keeper: Keeper, *ages_days: float, table: str = "handled", queue: str = "alert") -> None:
+    """Rows of events of these ages, put there by the handler's own store."""
+    store = SqliteStore(keeper.where.data / handled_rows.FILE, table)
+    times = [round((NOW - timedelta(days=age)).timestamp() * 1e6) for age in ages_days]
+    ids = [f"{age:g}" for age in ages_days]
+    store.insert(queue, [ids, times, *([[None] * len(ids)] * 5)])
+    store.close()
+
+
+def handled_ids(keeper: Keeper, table: str = "handled") -> set[str]:
+    with closing(sqlite3.connect(keeper.where.data / handled_rows.FILE)) as database:
+        return {name for (name,) in database.execute(f"SELECT id FROM {table}")}
+
+
+def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handled_rows, "STEP_ROWS", 3)
+    handled(keeper, 100, 99, 98, 97, 96, 95, 91, 89, 1)
+    handled(keeper, 100, 1, table="mine")
+    with closing(sqlite3.connect(keeper.where.data / handled_rows.FILE)) as database:
+        database.execute("CREATE TABLE another (id)")
+        database.execute("INSERT INTO another VALUES ('old')")
+        database.commit()
+    at = NOW - timedelta(days=97)
+    retention.keep(at - timedelta(hours=1), at + timedelta(hours=1), "incident 12", queue="alert")
+    assert keeper.run(handled_days=90).progress["rows"] == 7
+    assert handled_ids(keeper) == {"97", "89", "1"}
+    assert handled_ids(keeper, "mine") == {"1"} and handled_ids(keeper, "another") == {"old"}
+    assert keeper.run(handled_days=0).state == keeper.run(handled_days=1).state == "done"
+
+
+def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
+    handler = Sql(Place("alert", tmp_path), Options("sql", {}))
+    handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
+    assert handled_rows.has_older(tmp_path, NOW)

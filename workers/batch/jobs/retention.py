@@ -18,6 +18,7 @@ from django.db.models import Max, Min, QuerySet
 
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Message
+from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts
@@ -61,6 +62,7 @@ PARAMETERS = (
     days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
+    days_parameter("handled_days", 90, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
     size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
@@ -85,9 +87,11 @@ def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: 
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids; each once."""
-    found = {piece.identifier: piece for piece in reversed([*_old(values, where), *_large(values, where)])}
-    yield from reversed(found.values())
+    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids; each once. What
+    is both old and too large goes by its size: by its age a part of it might stay.
+    """
+    found = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
+    yield from found.values()
 
 
 def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -99,6 +103,7 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _ledger_pieces(values["ledger_days"], where)
     yield from _alert_pieces(values["alert_days"], where)
     yield from _run_pieces(values["run_days"], where)
+    yield from _handled_pieces(values["handled_days"], where)
 
 
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -251,6 +256,12 @@ def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("runs", {"kind": "runs", "before": before.isoformat()})
 
 
+def _handled_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    before = cutoff(days, where.now)
+    if days != FOREVER and handled_rows.has_older(where.data, before):
+        yield Piece("handled", {"kind": "handled", "before": before.isoformat()})
+
+
 def _delete_archive(lease: Any) -> Made:
     """Delete a partition's files that were also written long ago: history that was published only lately
     has old days, and isn't old.
@@ -357,6 +368,19 @@ def _delete_runs(lease: Any) -> Made:
     return Made(deleted)
 
 
+def _delete_handled(lease: Any) -> Made:
+    """Rows of old events, some thousands at a time: workers wait for the file meanwhile."""
+    steps = handled_rows.deleted(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
+    rows = 0
+    while True:
+        with lease.guarded():
+            count = next(steps, None)
+        if count is None:
+            return Made(rows)
+        rows += count
+        lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
+
+
 def _old_comparisons(data: Path, before: datetime) -> list[Path]:
     """Files of comparisons that were made before that."""
     made = (data / stretch_counts.ROOT).glob("*/*.parquet")
@@ -403,4 +427,5 @@ _WORK = {
     "ledger": _delete_ledger,
     "alerts": _delete_alerts,
     "runs": _delete_runs,
+    "handled": _delete_handled,
 }

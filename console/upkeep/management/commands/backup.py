@@ -15,7 +15,10 @@ from console.management.document import JsonCommand
 from console.upkeep.backup import backup
 from console.upkeep.backup.rest import LONGEST_SECONDS, Unrest, resting
 from queues.errors import BadInput
+from queues.private_files import private_folder
 from workers.coordination.connections import connection
+
+FOLDER = "backups"  # in the data folder; no backup holds it
 
 
 class Command(JsonCommand):
@@ -35,9 +38,11 @@ class Command(JsonCommand):
         if by is None:
             raise BadInput("--by", f"is no user of this plant: {options['by']}; name an administrator.")
         server, path = control(), options["FILE"].absolute()
+        if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
+            private_folder(path.parent)
         try:
-            with resting(server, settings.WEIR_DATA, by, options["longest"]) as pauses:
-                made = backup.make(path, settings.WEIR_DATA, server, connection, pauses)
+            with resting(server, settings.WEIR_DATA, by, options["longest"]) as rest:
+                made = backup.make(path, settings.WEIR_DATA, server, connection, rest)
         except (Unrest, redis.RedisError, OSError) as error:
             raise CommandError(f"No backup was made. {error}") from None
         audit_log.record(

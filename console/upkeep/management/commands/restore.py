@@ -15,11 +15,10 @@ from console.connections.control_server import control
 from console.embedded.seeding import parse_nodes
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
+from console.upkeep.backup.files import SIGNING_KEY
 from queues import environment as variables
 from queues.private_files import write_private
 from workers.coordination.connections import connection
-
-SIGNING_KEY = "secret-key"
 
 
 class Command(JsonCommand):
@@ -33,7 +32,7 @@ class Command(JsonCommand):
         server = control()
         with archive.reading(options["FILE"]) as found:
             try:
-                backup.check(found, server, urls, connection)
+                backup.check(found, settings.WEIR_DATA, server, urls, connection)
                 take_signing_key(found, settings.WEIR_DATA)
                 return backup.restore(found, settings.WEIR_DATA, server, urls, connection)
             except (redis.RedisError, DatabaseError, OSError, ValidationError, LookupError) as error:

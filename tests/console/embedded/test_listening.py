@@ -1,0 +1,70 @@
+"""./run --host ADDRESS: the address that is printed answers, and the one by which the plant asks itself."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import psutil
+import pytest
+from django.http.request import split_domain_port, validate_host
+
+from console.embedded import launch
+from console.embedded.listening import PageAddress
+from queues import environment as variables
+from queues.nodes.server import free_port
+
+OWN = [row.address for rows in psutil.net_if_addrs().values() for row in rows if row.family == socket.AF_INET]
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """The environment of the launcher, without host names."""
+    monkeypatch.setenv(variables.HOSTS.name, "")  # put back at the end, whatever is written meanwhile
+    monkeypatch.delenv(variables.HOSTS.name)
+    return os.environ
+
+
+def allowed(process: dict[str, str]) -> list[str]:
+    """What the settings of the web process make of its environment."""
+    code = "from django.conf import settings; print(*settings.ALLOWED_HOSTS)"
+    made = subprocess.run(
+        [sys.executable, "-c", code], env=process, capture_output=True, text=True, check=True
+    )
+    return made.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "192.0.2.7", "0.0.0.0", "::", "console.example.org", "2001:db8::7"]
+)
+def test_the_address_that_is_printed_may_be_asked_for(host, process, tmp_path):
+    page = PageAddress(host, 8123)
+    launch.let_in(page)
+    hosts = allowed({**process, "WEIR_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "console.settings"})
+    for address in (page.announced, page.probed):
+        name, port = split_domain_port(address.removeprefix("http://").rstrip("/"))
+        assert (validate_host(name, hosts), port) == (True, "8123"), address
+    assert "localhost" in hosts and "*" not in hosts
+
+
+def test_on_all_addresses_it_answers_by_each_of_them_and_prints_the_host_s_name(process):
+    page = PageAddress("0.0.0.0", 8000)
+    assert page.announced == f"http://{socket.gethostname()}:8000/"
+    assert page.probed == "http://127.0.0.1:8000"
+    assert set(OWN) <= set(page.names())
+
+
+def test_what_weir_hosts_says_holds(process):
+    process[variables.HOSTS.name] = "console.example.org"
+    launch.let_in(PageAddress("192.0.2.7", 8000))
+    assert process[variables.HOSTS.name] == "console.example.org"
+
+
+def test_a_port_is_free_or_not_at_the_address_that_is_listened_on():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert not PageAddress("127.0.0.2", port).is_free()
+        assert PageAddress("127.0.0.1", port).is_free()
+    assert not PageAddress("192.0.2.7", free_port()).is_free()  # no address of this machine

@@ -1,0 +1,31 @@
+"""What tests of backups are made on: empty servers, and a data folder."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import Server, new_server
+
+Fresh = Callable[[str], Server]
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Fresh]:
+    """Makes an empty server."""
+    made: list[Server] = []
+
+    def new(name: str) -> Server:
+        made.append(new_server(tmp_path / f"fresh-{name}", appendonly=False))
+        return made[-1]
+
+    yield new
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path, settings) -> Path:
+    settings.WEIR_DATA = tmp_path / "data"
+    settings.WEIR_DATA.mkdir(mode=0o700)
+    return settings.WEIR_DATA

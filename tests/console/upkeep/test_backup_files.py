@@ -1,0 +1,76 @@
+"""Which files of the data folder are in a backup: it may lie in that folder, and is never in itself."""
+
+import random
+import resource
+import sqlite3
+import tempfile
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+import pytest
+from django.core.management import call_command
+
+from console.embedded.seeding import seed
+from console.upkeep.backup import archive, files
+
+
+def test_a_backup_into_the_data_folder_is_not_in_itself(data):
+    (data / "archive").mkdir()
+    (data / "archive" / "a.parquet").write_bytes(random.randbytes(300_000))
+    path = data / "here.backup"
+    with archive.writing(path, {}) as writer:
+        for inside in files.lasting(data, without=(path, archive.unfinished(path))):
+            writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
+        assert list(writer.members) == ["files/archive/a.parquet"]
+
+
+def test_earlier_backups_are_not_in_the_next(data):
+    (data / "backups").mkdir()
+    (data / "backups" / "monday.backup").write_text("x")
+    assert [*files.lasting(data)] == []
+
+
+@pytest.mark.django_db
+def test_the_command_makes_the_folder_of_backups_and_leaves_it_out(control, nodes, data, capsys):
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    made = [data / "backups" / "1.backup", data / "backups" / "2.backup"]
+    for path in made:
+        call_command("backup", str(path))
+        assert orjson.loads(capsys.readouterr().out)["file"] == str(path)
+    assert made[0].parent.stat().st_mode & 0o777 == 0o700
+    with zipfile.ZipFile(made[1]) as found:
+        assert not [name for name in found.namelist() if "backup" in name]
+
+
+def test_the_lines_of_the_manual_name_one_file():
+    lines = Path("docs/start/production.md").read_text().splitlines()
+    named = {line.split()[-1] for line in lines if "manage.py" in line and line.endswith(".backup")}
+    assert len(named) == 1 and Path(named.pop()).parent.name == "backups"
+
+
+def test_a_database_is_copied_beside_itself_and_nothing_of_the_copy_stays(data, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with closing(sqlite3.connect(data / "handled.sqlite3")) as database:
+        database.execute("CREATE TABLE handled (id)")
+    assert b"".join(files.content(data / "handled.sqlite3")).startswith(b"SQLite format 3")
+    (data / "handled.sqlite3.tmp").write_text("what a killed backup left")
+    assert [*files.lasting(data)] == [Path("handled.sqlite3")]
+    assert list(files.content(data / "handled.sqlite3"))
+    assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
+
+
+def test_a_database_that_can_t_be_copied_is_said_and_leaves_nothing(data):
+    with closing(sqlite3.connect(data / "handled.sqlite3")) as database:
+        database.execute("CREATE TABLE handled (id)")
+        database.executemany("INSERT INTO handled VALUES (?)", [("x" * 1000,) for _ in range(5000)])
+        database.commit()
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
+    try:
+        with pytest.raises(OSError, match="room for a second one"):
+            list(files.content(data / "handled.sqlite3"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]

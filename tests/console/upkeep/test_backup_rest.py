@@ -1,0 +1,172 @@
+"""A plant rests while it is copied, whoever transfers blocks or has a clock that is off; else no backup."""
+
+import time
+
+import orjson
+import pytest
+import redis
+from django.contrib.auth.models import User
+
+from console.embedded.seeding import seed
+from console.upkeep.backup import backup, rest
+from console.upkeep.backup.rest import Unrest
+from queues import keys, pausing
+from queues.segments.segment import Segment
+from tests.queues.samples import blocks_of
+from tests.workers.placement.plan_plant import Plant, loaded
+from workers.coordination.backup_lease import backup_lease, is_copied
+from workers.coordination.leases import Lease
+from workers.models import Plan
+from workers.placement import draining, execution, plans, proposals
+
+pytestmark = pytest.mark.django_db
+
+
+def clients(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url)
+
+
+def begun(control, nodes) -> User:
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    return User.objects.get(username="admin")
+
+
+@pytest.fixture
+def plant(control, nodes):
+    found = Plant(control, nodes)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def emptying(plant, django_user_model) -> Plan:
+    """A plan that empties n3, on which blocks wait."""
+    user = django_user_model.objects.create_user("ada", password="x")
+    plant.segment("alert", "n3").publish(blocks_of(40, 8))
+    snapshot = loaded(plant.pass_seconds(3), {})
+    plan = proposals.propose_drain("n3", user, "New disk.", snapshot=snapshot, now=plant.now)
+    return plans.approve(plan, plan.hash, user, "As shown.", snapshot=snapshot, now=plant.now)
+
+
+def test_a_plan_that_empties_a_node_transfers_nothing_while_a_backup_is_made(plant, emptying):
+    with backup_lease(plant.control):
+        for _ in range(3):
+            plan = execution.advance(emptying, plant.control, plant.now)
+            plant.pass_seconds(1)
+        assert (plan.state, plan.note) == ("running", "Transfers wait: a backup is being made.")
+        assert plant.segment("alert", "n3").measure()["length_blocks"] == 5
+    assert not is_copied(plant.control)
+    assert execution.advance(emptying, plant.control, plant.now).state == "done"
+    assert plant.segment("alert", "n3").measure()["length_blocks"] == 0
+
+
+def test_a_transfer_that_was_broken_off_is_brought_to_its_end_after_the_backup(plant):
+    segment = plant.segment("alert", "n3")
+    segment.publish(blocks_of(8, 8))
+    segment.depart({"n1": 1}, 10, 10**6)
+    with backup_lease(plant.control):
+        draining.tidy(plant.control, plant.pass_seconds(1), plant.now)
+        assert segment.measure()["leaving_blocks"] == 1
+    draining.tidy(plant.control, plant.pass_seconds(1), plant.now)
+    assert segment.measure()["leaving_blocks"] == 0
+
+
+@pytest.mark.parametrize("name", ["plan:7", "settling"])
+def test_a_transfer_that_began_before_is_waited_for(control, nodes, data, name):
+    by, transfer = begun(control, nodes), Lease(control, name, 60)
+    transfer.acquire()
+    with rest.resting(control, data, by, sleep=lambda _: transfer.release()):
+        assert is_copied(control) and transfer.fence is None
+
+
+def test_two_backups_are_not_made_at_once(control, nodes, data):
+    by = begun(control, nodes)
+    with (
+        rest.resting(control, data, by),
+        pytest.raises(Unrest, match="Another backup"),
+        rest.resting(control, data, by),
+    ):
+        pass
+
+
+def test_a_worker_on_a_host_whose_clock_is_behind_is_waited_for(control, nodes, data):
+    by, now = begun(control, nodes), time.time()
+    host = {"at": now - 600, "ahead_seconds": -600.0, "role": "jobs"}
+    control.hset(keys.HOSTS, "jobs@late", orjson.dumps(host))
+    control.zadd(keys.RUNNING.of("alert", "n1"), {"w-1": now - 600})
+    seconds = iter(range(1_000))
+    with (
+        pytest.raises(Unrest, match="1 workers of alert on n1"),
+        rest.resting(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
+    ):
+        pass
+
+
+def test_a_worker_that_died_long_ago_is_not_waited_for(control, nodes, data):
+    by = begun(control, nodes)
+    control.zadd(keys.RUNNING.of("alert", "n1"), {"w-1": time.time() - 600})
+    with rest.resting(control, data, by, sleep=pytest.fail):
+        pass
+
+
+def ended_pause(control, nodes) -> None:
+    pausing.resume(control, "alert", pausing.CONSUMPTION)
+
+
+def lost_lease(control, nodes) -> None:
+    control.delete(keys.LEASE.of("backup"))
+
+
+def transferred(control, nodes) -> None:
+    source, target = (Segment(nodes[name].client(), "alert") for name in ("n2", "n1"))
+    for block in source.depart({"n1": 1}, 10, 10**6):
+        target.receive("n2", block)
+        source.confirm([block.entry_id])
+
+
+def handled(control, nodes) -> None:
+    segment = Segment(nodes["n2"].client(), "alert")
+    segment.acknowledge([each.entry_id for each in segment.claim("frozen", 8, 0)])
+
+
+@pytest.mark.parametrize("what", [ended_pause, lost_lease, transferred, handled])
+def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
+    control, nodes, data, tmp_path, monkeypatch, what
+):
+    by, lines_of = begun(control, nodes), backup.servers.lines_of
+    Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
+
+    def meanwhile(server, on_nodes):
+        yield from lines_of(server, on_nodes)
+        if not on_nodes:
+            what(control, nodes)
+
+    monkeypatch.setattr(backup.servers, "lines_of", meanwhile)
+    with pytest.raises(Unrest, match="again"), rest.resting(control, data, by) as still:
+        backup.make(tmp_path / "weir.backup", data, control, clients, still)
+    assert not list(tmp_path.glob("weir.backup*"))
+
+
+def test_events_that_arrive_meanwhile_are_no_unrest(control, nodes, data, tmp_path, monkeypatch):
+    by, lines_of = begun(control, nodes), backup.servers.lines_of
+
+    def meanwhile(server, on_nodes):
+        yield from lines_of(server, on_nodes)
+        Segment(nodes["n2"].client(), "alert").publish(blocks_of(8, 8))
+
+    monkeypatch.setattr(backup.servers, "lines_of", meanwhile)
+    with rest.resting(control, data, by) as still:
+        backup.make(tmp_path / "weir.backup", data, control, clients, still)
+    assert (tmp_path / "weir.backup").exists()
+    assert not pausing.paused(control, ["alert"], pausing.CONSUMPTION)
+
+
+@pytest.mark.parametrize(("age_seconds", "rests"), [(1, False), (60, True)])
+def test_a_pipeline_that_does_not_run_is_not_waited_for(age_seconds, rests, control, data):
+    report = {"state": "running", "at": time.time() - age_seconds}
+    control.set(keys.PIPELINE, orjson.dumps(report))
+    control.hset(keys.PIPELINE_ROOM.of("performance"), "in_flight_events", 7)
+    (data / "pipeline/performance/spark/iap1/offsets").mkdir(parents=True)
+    (data / "pipeline/performance/spark/iap1/offsets/3").write_text("x")
+    assert control.get(keys.PIPELINE)  # as the observer does, each second
+    assert (rest.worked_on(control, data) == []) is rests
