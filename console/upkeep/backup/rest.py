@@ -73,7 +73,7 @@ def resting(
     with lease as fence:
         if fence is None:
             raise Unrest("Another backup is being made; try again when it is done.")
-        with lease.kept():
+        with lease.renewed():
             made: list[Override] = []
             try:
                 for name in _unpaused(control):
@@ -132,7 +132,7 @@ def _workers(control: redis.Redis) -> Iterator[str]:
     """A worker that has given no sign for a while is dead: what it held is given to another one. Signs bear
     the time of the worker's host, whose clock may be behind.
     """
-    seconds, _ = cast(tuple[int, int], control.time())
+    seconds, _ = control.time()
     since = seconds - ALIVE_SECONDS - _behind_seconds(control)
     for name in sorted(control.scan_iter(keys.RUNNING.pattern)):
         if count := control.zcount(name, since, "+inf"):
@@ -167,6 +167,6 @@ def _pipeline_runs(control: redis.Redis) -> bool:
     """By its report's own time: that the key is read, each second, says nothing of who writes it."""
     stored = cast(bytes | None, control.get(keys.PIPELINE))
     with suppress(BadDocument):
-        seconds, _ = cast(tuple[int, int], control.time())
+        seconds, _ = control.time()
         return stored is not None and decoded(PipelineReport, stored, "pipeline").at > seconds - ALIVE_SECONDS
     return False
