@@ -24,6 +24,7 @@ from workers.consumer.handlers.registry import build
 from workers.consumer.worker import Consumer
 from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
 from workers.pipeline.events.faults import FaultStore
+from workers.pipeline.tiers.result_queue import ResultQueue
 
 NOW_US = 1_790_000_000_000_000
 GOOD = from_events([{"type": "a"}], NOW_US)
@@ -95,7 +96,7 @@ def test_a_pipeline_makes_a_dead_letter_of_it_and_its_batch_goes_on(
     read = list(read_range(connected, Range("alert", "n1", nodes["n1"].url, "0-0", "+"), 1.0, faults))
     assert sum(each.batch.num_rows for each in read) == 1
     store = FaultStore(control, "app")
-    store.keep("iap1", 1, faults)
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     assert store.deliver(connected, {"iap1": 1}) == 1
     assert len(DeadLetters(segment).read()) == 1
     connected.close()
