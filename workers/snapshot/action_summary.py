@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from controllers.framework.reason import capitalised, counted
 from queues.nodes.node_state import OVERLOADED
 from queues.stored_document import changed
+from workers.alerts.evaluation.impact import falls_behind
 from workers.control.kinds.registry import display_of
 from workers.documents.loops import RecentAction
 from workers.documents.snapshot import PlantHealth, PlantTotals, Snapshot
-from workers.documents.states import SEVERITIES, SubjectState
+from workers.documents.states import SEVERITIES
 from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
 
@@ -48,11 +49,7 @@ def _loops_could_act(snapshot: Snapshot) -> bool:
     """A node with too much to do, or a queue that falls behind; dead letters wait for a person."""
     rows = [each for each in snapshot.states.values() if SEVERITIES.index(each.severity) >= WARNING]
     overloaded = any(each.kind == "node" and each.sign in OVERLOADED for each in rows)
-    return overloaded or any(each.kind == "queue" and _is_late(each) for each in rows)
-
-
-def _is_late(state: SubjectState) -> bool:
-    return "falls behind" in state.finding
+    return overloaded or any(map(falls_behind, rows))
 
 
 def _plans(snapshot: Snapshot) -> Iterator[str]:

@@ -39,8 +39,10 @@ end
 -- since ids rise as long as the key lives.
 local function is_of_another_stream(id)
   local ms, seq = id:match('^(%d+)-(%d+)$')
-  local info = redis.pcall('XINFO', 'STREAM', stream)
-  if not ms or info.err then return false end
+  if not ms or redis.call('XLEN', stream) == 0 then return false end
+  -- What has an entry behind the id has had it. Only else is the last one asked for: with it come two payloads.
+  if #redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1) > 0 then return false end
+  local info = redis.call('XINFO', 'STREAM', stream)
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then
       local last_ms, last_seq = info[i + 1]:match('^(%d+)-(%d+)$')

@@ -4,16 +4,20 @@
 -- ARGV    group, id, most events, 1: from the begin where the id is of another stream
 -- Answer  {{id, events, newest time}, …}, one row at least if anything waits
 -- include parts/segment
-local rows, events, from, limit = {}, 0, '(' .. ARGV[2], tonumber(ARGV[3])
-if ARGV[4] == '1' and is_of_another_stream(ARGV[2]) then from = '-' end
-while true do
-  local entries = redis.call('XRANGE', stream, from, '+', 'COUNT', 16)
-  for _, entry in ipairs(entries) do
-    local got = fields(entry)
-    events = events + count(got.n)
-    if #rows > 0 and events > limit then return rows end
-    rows[#rows + 1] = {entry[1], count(got.n), count(got.t)}
-    from = '(' .. entry[1]
+local rows, events, limit = {}, 0, tonumber(ARGV[3])
+local function read(from)
+  while true do
+    local entries = redis.call('XRANGE', stream, from, '+', 'COUNT', 16)
+    for _, entry in ipairs(entries) do
+      local got = fields(entry)
+      events = events + count(got.n)
+      if #rows > 0 and events > limit then return end
+      rows[#rows + 1] = {entry[1], count(got.n), count(got.t)}
+      from = '(' .. entry[1]
+    end
+    if #entries < 16 then return end
   end
-  if #entries < 16 then return rows end
 end
+read('(' .. ARGV[2])
+if #rows == 0 and ARGV[4] == '1' and is_of_another_stream(ARGV[2]) then read('-') end
+return rows

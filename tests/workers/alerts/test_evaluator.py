@@ -438,61 +438,6 @@ def test_the_rule_of_loops_that_stopped_is_made_quicker_where_nobody_has_changed
     assert row.values_list("threshold", "clear_threshold").get() == after
 
 
-def test_nobody_is_warned_of_the_end_of_a_short_override(looks):
-    shipped("override-ending")
-    row = {"id": 3, "loop": "l", "name": "upper_limit", "owner": "anna", "expires_at": looks.now + 90}
-    looks.snapshot = plant(overrides=[{**row, "created_at": looks.now - 13 * 60}])
-    looks.look()
-    assert not Alert.objects.exists()
-    looks.snapshot = plant(overrides=[{**row, "created_at": looks.now - 14 * 60}])
-    looks.look()
-    assert the_alert().state == "firing"
-
-
-def test_an_override_that_ends_soon_is_said(looks):
-    rule(
-        "override-ending",
-        condition="override_ending",
-        title="Ends",
-        threshold=120,
-        clear_threshold=120,
-        keep_seconds=0,
-    )
-    row = {"id": 3, "loop": "l", "node": None, "name": "upper_limit", "instead_of": 5, "owner": "desk-2"}
-    endless = {**row, "id": 4, "loop": None, "queue": "alert", "expires_at": None}
-    looks.snapshot = plant(overrides=[{**row, "expires_at": looks.now + 200}, endless])
-    looks.look()
-    assert not Alert.objects.exists()
-    looks.pass_seconds(90)
-    assert "ends in" in the_alert().sentence
-
-
-@pytest.mark.parametrize(
-    ("row", "title", "said"),
-    [
-        (
-            {"name": "work", "host": "jobs@a", "value": "drained"},
-            "Drain of jobs@a",
-            "the host takes work again",
-        ),
-        ({"name": "intake", "queue": "alert"}, "Pause of the intake of alert", "it takes events again"),
-        ({"name": "consumption", "queue": "alert"}, "Pause of the consumption of alert", "handled again"),
-        (
-            {"name": "upper_limit", "law": "flow", "scope": "all flow loops", "instead_of": 5},
-            "Override of upper limit of all flow loops",
-            "goes back to 5",
-        ),
-    ],
-)
-def test_what_ends_soon_is_named(looks, row, title, said):
-    shipped("override-ending")
-    lasting = {"id": 3, "owner": "ada", "created_at": looks.now - 3_600, "expires_at": looks.now + 90}
-    looks.snapshot = plant(overrides=[{**lasting, **row}])
-    looks.look()
-    assert the_alert().title == f"{title} ends soon"
-    assert the_alert().sentence.startswith(f"{title} by ada ends in") and said in the_alert().sentence
-
-
 def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
     loop = Loop.objects.create(
         name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}

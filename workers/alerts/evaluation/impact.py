@@ -9,6 +9,7 @@ from workers.alerts.lifecycle.models import Alert
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
+from workers.documents.states import SubjectState
 from workers.steering.stopped import paused
 
 BAD = ("warning", "critical")
@@ -21,8 +22,8 @@ class Impacts:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._queues, self._nodes = snapshot, snapshot.queues, snapshot.nodes
         self._paused = [name for name in self._queues if paused(name, CONSUMPTION, snapshot)]
-        states = [each for each in snapshot.states.values() if each.kind == "queue" and each.severity in BAD]
-        self._behind = [each.name for each in states if "falls behind" in each.finding]
+        states = snapshot.states.values()
+        self._behind = [each.name for each in states if falls_behind(each)]
 
     def of(self, alert: Alert) -> str:
         if "node" in alert.labels and alert.condition.startswith("node_"):
@@ -78,6 +79,11 @@ class Impacts:
             rest = "; the others keep up" if len(stopped) < len(others) else ""
             return f"{joined(stopped)} {verb} paused{rest}. "
         return "The other queues keep up. " if others else ""
+
+
+def falls_behind(state: SubjectState) -> bool:
+    """Whether it is a queue that is not kept up with; one that only has dead letters waits for a person."""
+    return state.kind == "queue" and state.severity in BAD and "falls behind" in state.finding
 
 
 def _container(queue: QueueStatus, node: str) -> ContainerStatus:

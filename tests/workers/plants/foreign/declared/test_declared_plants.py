@@ -16,7 +16,6 @@ from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.dry_run import dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
-from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, SharedTaskOrders
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -239,109 +238,6 @@ def test_what_can_t_be_called_back_is_said(far, plant):
     far.broken["/web"] = web
     with pytest.raises(PlantConfused, match=r"render: .*409.* Not called back: web stays at 5 \(.*500"):
         plant.set_parallelism({"web": 5, "render": 3})
-
-
-class Scraped(Far):
-    """The runner counts at once; what the sensor says is as it was last scraped."""
-
-    def __init__(self):
-        super().__init__()
-        self.scraped, self.lost = dict(self.now), False
-
-    def answer(self, request):
-        if request.method == "GET":
-            real, self.now = self.now, self.scraped
-            try:
-                return super().answer(request)
-            finally:
-                self.now = real
-        answer = super().answer(request)
-        if self.lost:
-            raise httpx.ReadTimeout("late")
-        return answer
-
-    def scrape(self):
-        self.scraped = dict(self.now)
-
-
-def scraped_plant(seconds=lambda: 0.0):
-    far = Scraped()
-    plant = DeclaredPlant(
-        declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0, monotonic=seconds
-    )
-    return far, plant
-
-
-def test_an_order_is_carried_out_once_though_the_sensor_still_says_what_was_before():
-    far, plant = scraped_plant()
-    for _ in range(3):
-        plant.set_parallelism({"web": 4, "render": 3})
-        plant.topology()
-    assert far.now == {"web": 4, "render": 3}
-    assert len(far.calls) == 2
-    plant.set_parallelism({"web": 4, "render": 5})
-    assert far.calls[2:] == [("POST", "/render/4", ""), ("POST", "/render/5", "")]
-    plant.set_parallelism({"web": 4, "render": 2})  # as the sensor says, and yet not as it is
-    plant.set_parallelism({"web": 4, "render": 2})
-    plant.topology()
-    plant.set_parallelism({"web": 4, "render": 2})
-    assert far.now["render"] == 2
-
-
-def test_once_the_sensor_shows_the_order_what_it_says_counts():
-    far, plant = scraped_plant()
-    plant.set_parallelism({"render": 3})
-    far.scrape()
-    plant.set_parallelism({"render": 3})
-    far.now["render"] = 2  # one has died
-    far.scrape()
-    plant.set_parallelism({"render": 3})
-    assert far.now["render"] == 3
-
-
-def test_an_order_whose_proof_is_late_counts_no_longer():
-    now = [0.0]
-    far, plant = scraped_plant(lambda: now[0])
-    plant.set_parallelism({"render": 3})
-    far.now["render"] = 2  # it was never begun
-    now[0] = 29.0
-    plant.set_parallelism({"render": 3})
-    assert far.now["render"] == 2
-    now[0] = 31.0
-    plant.set_parallelism({"render": 3})
-    assert far.now["render"] == 3
-
-
-def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refused_was_not():
-    far, plant = scraped_plant()
-    far.broken["/render/3"] = lambda request: httpx.Response(409)
-    with pytest.raises(PlantConfused):
-        plant.set_parallelism({"render": 3})
-    del far.broken["/render/3"]
-    far.lost = True
-    for _ in range(2):
-        with pytest.raises(PlantSilent):
-            plant.set_parallelism({"web": 3})  # the same number once more does no harm
-    with pytest.raises(PlantSilent):
-        plant.set_parallelism({"render": 3})
-    far.lost = False
-    plant.set_parallelism({"web": 3, "render": 3})
-    assert far.now == {"web": 3, "render": 3}
-
-
-@pytest.fixture(params=["own", "shared"])
-def task_orders(request):
-    own = request.param == "own"
-    return OwnTaskOrders() if own else SharedTaskOrders(request.getfixturevalue("control"), "shop")
-
-
-def test_the_last_order_of_an_operator_is_known_to_whoever_orders_next(task_orders):
-    assert task_orders.pending("web") is None
-    task_orders.note("web", LastTaskOrder(3, 2), 30.0)
-    assert task_orders.pending("web") == LastTaskOrder(3, 2)
-    assert task_orders.pending("render") is None
-    task_orders.forget("web")
-    assert task_orders.pending("web") is None
 
 
 def test_a_counter_is_its_increase_a_second_and_begins_anew_when_it_falls():
