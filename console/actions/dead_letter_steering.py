@@ -13,6 +13,7 @@ from console.accounts.access import Actor, demand
 from console.actions import dead_letters
 from console.actions.dead_letters import Letter, LetterFilter, Name
 from console.audit import audit_log
+from controllers.framework.reason import counted
 from queues.errors import BadInput, MalformedEvent
 from queues.events.block import checked_event, from_events
 from queues.segments.dead_letters import WORDS
@@ -35,8 +36,7 @@ class LetterReport:
 
     def sentence(self) -> str:
         verb = "put in again" if self.action == "requeue" else "discarded for good"
-        one = self.letters == 1
-        said = f"{self.letters:,} dead letter{'' if one else 's'} ({self.events:,} events) {verb}."
+        said = f"{counted(self.letters, 'dead letter')} ({counted(self.events, 'event')}) {verb}."
         if not self.refused:
             return said
         named = "; ".join(f"{each['letter']} {each['why']}" for each in self.refused[:NAMED])

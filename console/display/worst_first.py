@@ -17,7 +17,7 @@ Rank = tuple[int, int, float]
 class RankedSubject:
     """What has a state, and how bad that is. subject: "kind/name"; state: its sign; finding: what is wrong in
     a sentence; figure: a node's utilisation (share) or a queue's wait (s), None where it isn't known;
-    since: since when it is so bad, s since 1970.
+    since: since when it is so bad, s since 1970; has_reported: false of a node that nobody ever heard of.
     """
 
     kind: str
@@ -31,6 +31,7 @@ class RankedSubject:
     finding: str | None
     figure: float | None
     since: float | None
+    has_reported: bool
     rank: Rank
 
 
@@ -67,6 +68,7 @@ def _row(snapshot: Snapshot, state: SubjectState) -> RankedSubject:
         finding=state.finding,
         figure=node.utilisation if node else queue.wait_seconds if queue else None,
         since=state.since,
+        has_reported=node is None or node.state is not None,
         rank=_rank(snapshot, state),
     )
 

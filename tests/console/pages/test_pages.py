@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
 from django.utils import timezone
 from hypothesis import given
@@ -279,3 +280,12 @@ def test_every_loop_of_a_seeded_plant_has_a_page_that_says_its_law(viewer, contr
             answer = viewer.get(page)
             assert answer.status_code == 200, page
         assert "Every <b" in viewer.get(f"/loops/{loop.pk}/").content.decode()
+
+
+def test_a_node_that_nobody_ever_heard_of_has_neither_a_use_nor_a_time():
+    silent = {"state": None, "stale": True, "utilisation": None}
+    snapshot = snapshot_of({"at": 1_000.0, "nodes": {"n1": silent}})
+    (row, *_) = [each for each in worst_first(snapshot) if each.kind == "node"]
+    assert not row.has_reported
+    shown = render_to_string("plant/parts/worst.html", {"row": row, "snapshot": snapshot})
+    assert "since" not in shown and 'data-format="percent"' not in shown

@@ -22,7 +22,7 @@ def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, node
     letters.filter(has_text="e-n1").get_by_role("checkbox").check()
     page.locator("#letters").get_by_label("Reason").fill("the sink is back")
     page.get_by_role("button", name="Requeue 1 letter").click()
-    expect(page.locator(".toast").last).to_have_text("1 dead letter (1 events) put in again.")
+    expect(page.locator(".toast").last).to_have_text("1 dead letter (1 event) put in again.")
     expect(letters).to_have_count(1)
     page.get_by_label("Select all shown").check()
     page.locator("#letters").get_by_label("Reason").fill("test data")
