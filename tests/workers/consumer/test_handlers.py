@@ -5,6 +5,7 @@ import hmac
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -186,6 +187,19 @@ def test_parquet_is_exact_when_its_worker_dies_at_any_point(
     Parquet(place, Options("parquet", {})).handle([two])
     Parquet(place, Options("parquet", {})).handle([one])
     assert sorted(archived_ids(place)) == sorted(one.ids().to_pylist() + two.ids().to_pylist())
+
+
+def test_parquet_makes_its_index_at_the_next_call_where_it_could_not_at_the_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.consumer.handlers.parquet.WAIT_FOR_LOCK_SECONDS", 0.01)
+    handler = build("parquet", {}, place)
+    (place.data / "archive").mkdir()
+    with closing(sqlite3.connect(place.data / "archive" / "index.sqlite3")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError):
+            handler.handle([delivery_of(3)])
+    assert handler.handle([delivery_of(3)]) == Outcome(effects=3)
 
 
 def test_parquet_sweeps_what_a_crash_left_behind_and_nothing_else(place: Place) -> None:

@@ -7,10 +7,12 @@ import psycopg
 import pytest
 
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
+from tests.waiting import until
 from tests.workers.samples import delivery_of
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Handler, Place
 from workers.consumer.handlers.registry import build
+from workers.consumer.time_limit import TimeLimitExceeded, time_limit
 
 pytestmark = pytest.mark.slow
 
@@ -53,3 +55,41 @@ def test_postgres_that_dropped_the_connection_is_asked_again(handler: Handler, p
     with pytest.raises(psycopg.OperationalError):
         handler.handle([delivery_of(1, "bb" * 16)])
     assert handler.handle([delivery_of(1, "bb" * 16)]) == Outcome(effects=1)
+
+
+def test_postgres_where_an_insert_waited_for_too_long_takes_the_same_block_once_it_can(
+    handler: Handler, postgres_url: str
+) -> None:
+    handler.handle([delivery_of(1, "aa" * 16)])
+    block = delivery_of(8, "bb" * 16)
+    with psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE handled")
+        with pytest.raises(TimeLimitExceeded), time_limit(0.3):
+            handler.handle([block])
+        until(lambda: transactions_open(postgres_url) == 1, 10)  # the lock's own
+    assert handler.handle([block]) == Outcome(effects=8)
+    assert transactions_open(postgres_url) == 0
+
+
+@pytest.mark.parametrize("impatient", ["", "?options=-c%20lock_timeout%3D200"])
+def test_postgres_makes_the_table_at_the_next_call_where_it_could_not_at_the_first(
+    postgres_url: str, tmp_path: Path, impatient: str
+) -> None:
+    handler = build("sql", {"url": postgres_url + impatient, "table": "later"}, Place("alert", tmp_path))
+    with psycopg.connect(postgres_url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtext('weir:handled'))")
+        with pytest.raises((TimeLimitExceeded, psycopg.Error)), time_limit(0.5):
+            handler.handle([delivery_of(1, "aa" * 16)])
+    assert handler.handle([delivery_of(1, "aa" * 16)]) == Outcome(effects=1)
+    handler.close()
+    with psycopg.connect(postgres_url) as database:
+        database.execute("DROP TABLE later")
+
+
+def transactions_open(url: str) -> int:
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()"
+        " AND backend_type = 'client backend'"
+    )
+    with psycopg.connect(url) as database:
+        return int(database.execute(query).fetchone()[0])

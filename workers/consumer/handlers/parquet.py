@@ -151,7 +151,7 @@ class Parquet:
     def _open(self) -> sqlite3.Connection:
         self.root.mkdir(parents=True, exist_ok=True)
         path = self.root / "index.sqlite3"
-        index = self._index = sqlite3.connect(path, timeout=WAIT_FOR_LOCK_SECONDS, isolation_level=None)
+        index = sqlite3.connect(path, timeout=WAIT_FOR_LOCK_SECONDS, isolation_level=None)
         index.execute("PRAGMA journal_mode=WAL")
         index.execute("PRAGMA synchronous=FULL")
         index.execute(
@@ -159,5 +159,6 @@ class Parquet:
             "file TEXT NOT NULL, PRIMARY KEY (queue, block)) WITHOUT ROWID"
         )
         index.execute("CREATE INDEX IF NOT EXISTS blocks_by_file ON blocks (file)")
+        self._index = index  # an index that stays has its table; the sweep reads it
         self.sweep(time.time())
         return index

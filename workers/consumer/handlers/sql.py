@@ -9,13 +9,14 @@ NOTHING`: the rows inserted are the effects, the others the duplicates.
 
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from queues import environment as variables
 from queues.errors import BadInput
@@ -28,6 +29,7 @@ from workers.host import egress
 
 COLUMNS = ("time", "type", "source", "key", "value", "attributes")
 WAIT_FOR_LOCK_SECONDS = 20.0
+CANCEL_SECONDS = 5.0
 
 
 class Store(Protocol):
@@ -93,27 +95,51 @@ class PostgresStore:
         self._connection: psycopg.Connection | None = None
 
     def insert(self, queue: str, columns: list[list[Any]]) -> int:
-        database = self._connected()
-        with database.transaction(), closing(database.cursor()) as cursor:
-            cursor.execute(
-                f"INSERT INTO {self._table} SELECT %s, r.id, to_timestamp(r.us / 1e6), "
-                "r.type, r.source, r.key, r.value, r.attributes::jsonb "
-                "FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::text[], %s::text[], "
-                "%s::float8[], %s::text[]) AS r(id, us, type, source, key, value, attributes) "
-                "ON CONFLICT (queue, id) DO NOTHING",
-                [queue, *columns],
-            )
-            return cursor.rowcount
+        with self._never_left_busy():
+            database = self._connected()
+            with database.transaction(), closing(database.cursor()) as cursor:
+                cursor.execute(
+                    f"INSERT INTO {self._table} SELECT %s, r.id, to_timestamp(r.us / 1e6), "
+                    "r.type, r.source, r.key, r.value, r.attributes::jsonb "
+                    "FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::text[], %s::text[], "
+                    "%s::float8[], %s::text[]) AS r(id, us, type, source, key, value, attributes) "
+                    "ON CONFLICT (queue, id) DO NOTHING",
+                    [queue, *columns],
+                )
+                return cursor.rowcount
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        database, self._connection = self._connection, None
+        if database is None:
+            return
+        try:
+            # Of a connection that is only closed the server learns once its statement is through: a lock that
+            # is held for long would gather one such statement a try.
+            with suppress(psycopg.Error):
+                database.cancel_safe(timeout=CANCEL_SECONDS)
+        finally:
+            database.close()
+
+    @contextmanager
+    def _never_left_busy(self) -> Iterator[None]:
+        """A call that a time limit ends leaves its statement running in an open transaction, and psycopg
+        refuses every other on that connection.
+        """
+        try:
+            yield
+        except BaseException:
+            if self._connection and self._connection.info.transaction_status != TransactionStatus.IDLE:
+                self.close()
+            raise
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
-            self._create(self._connection)
+            try:
+                self._create(self._connection)
+            except BaseException:
+                self.close()  # a connection that stays has its table
+                raise
         return self._connection
 
     def _create(self, database: psycopg.Connection) -> None:
