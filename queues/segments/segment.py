@@ -125,12 +125,13 @@ class Segment:
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
-    def retry(self, claimed: Claimed, worker: str, delay_seconds: float) -> bool:
-        """Let a block wait `delay_seconds` and then be claimed again. False when it is not the worker's any
-        more: it is gone, or another has it.
+    def retry(self, claimed: Claimed, worker: str, delay_seconds: float, *, untried: bool = False) -> bool:
+        """Let a block wait `delay_seconds` and then be claimed again; untried: this claim was no try. False
+        when it is not the worker's any more: it is gone, or another has it.
         """
+        delay_ms = round(delay_seconds * 1000)
         with self.errors():
-            return bool(self.script("retry", claimed.entry_id, worker, round(delay_seconds * 1000)))
+            return bool(self.script("retry", claimed.entry_id, worker, delay_ms, int(untried)))
 
     def dead_letter(
         self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]

@@ -127,15 +127,18 @@ class Claims(RuleBasedStateMachine):
             assert self.segment.acknowledge([held.block.entry_id]) == expected
         self.hands[worker].remove(held)
 
-    @rule(worker=WORKER, place=PLACE, delay=SECONDS, answer_is_lost=st.booleans())
-    def a_block_is_put_off(self, worker: str, place: int, delay: int, answer_is_lost: bool) -> None:
+    @rule(worker=WORKER, place=PLACE, delay=SECONDS, untried=st.booleans(), answer_is_lost=st.booleans())
+    def a_block_is_put_off(
+        self, worker: str, place: int, delay: int, untried: bool, answer_is_lost: bool
+    ) -> None:
         if (held := self.in_hand(worker, place)) is None:
             return
         for _ in range(1 + answer_is_lost):
             ours = self.is_held_by(worker, held.block)
-            assert self.segment.retry(held.block, worker, delay) == ours
+            assert self.segment.retry(held.block, worker, delay, untried=untried) == ours
             if ours:
                 there = self.waiting[held.block.entry_id]
+                there.tries -= untried
                 there.holder, there.due_seconds, there.idle_seconds = "", delay, 0
         self.hands[worker].remove(held)
 

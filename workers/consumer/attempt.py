@@ -15,11 +15,12 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
-from workers.consumer.handlers.handler import Handler
+from workers.consumer.handlers.handler import Handler, works_block_by_block
 from workers.consumer.time_limit import TimeLimitExceeded, time_limit
 from workers.pool.completions import Completion
 
 HUNG_EVENTS_PER_BLOCK = 3
+FIRST_BLOCKS = 16  # of a call that may be divided
 
 
 class OutOfTime(Exception):  # noqa: N818
@@ -29,6 +30,9 @@ class OutOfTime(Exception):  # noqa: N818
 @dataclass(frozen=True, slots=True)
 class Hang(Failure):
     """The call was ended by the time limit."""
+
+
+UNTRIED = Failure(0, "the worker ran out of time before its turn", untried=True)
 
 
 @dataclass(slots=True)
@@ -44,13 +48,30 @@ class HandlerCall:
     monotonic: Callable[[], float] = time.monotonic
     done: Outcome = field(default_factory=Outcome)
     completions: list[Completion] = field(default_factory=list)  # when which events were done
+    likely_blocks: int = FIRST_BLOCKS  # that take a quarter to half of the time limit
+
+    def blocks_a_call(self, left: int) -> int:
+        """How many of the blocks that are left the next call of `together` should get. A handler that works
+        block by block gets fewer where it is slow: of a call that the time limit ends nothing counts as done.
+        """
+        return min(left, self.likely_blocks) if works_block_by_block(self.handler) else left
 
     def together(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         """Handles blocks; answers the failures by place. A call that raises, with several blocks, is repeated
         block by block.
         """
-        if not deliveries:
-            return {}
+        if self._out_of_time():
+            return dict.fromkeys(range(len(deliveries)), UNTRIED)
+        began_seconds = self.monotonic()
+        failures = self._at_once(deliveries) if deliveries else {}
+        took_seconds = self.monotonic() - began_seconds
+        if took_seconds < self.timeout_seconds / 4:
+            self.likely_blocks = max(self.likely_blocks, 2 * len(deliveries))
+        elif took_seconds > self.timeout_seconds / 2:
+            self.likely_blocks = max(1, len(deliveries) // 2)
+        return failures
+
+    def _at_once(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         answer = self._call(deliveries)
         if isinstance(answer, Outcome):
             return {failure.block: failure for failure in answer.failures}
@@ -65,7 +86,7 @@ class HandlerCall:
         failures = {}
         for place, delivery in enumerate(deliveries):
             if self._out_of_time():
-                failures[place] = Failure(place, "the worker ran out of time before its turn")
+                failures[place] = UNTRIED
             elif failure := self._failure(delivery):
                 failures[place] = failure
         return failures

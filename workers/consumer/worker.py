@@ -135,8 +135,14 @@ class Consumer:
             # Its workers never came to the point of putting it off: they were killed, each time.
             error = f"its worker was killed or ran out of time {block.tries - 1} times"
             self._dead_letter(block, [(delivery.identified(), error)])
-        self._settle(first, self._attempt.together([delivery for _, delivery in first]))
-        self._settle(again, self._attempt.alone([delivery for _, delivery in again]))
+        while first:
+            count = self._attempt.blocks_a_call(len(first))
+            self._settle(first[:count], self._attempt.together([delivery for _, delivery in first[:count]]))
+            self._tell_completed()
+            first = first[count:]
+        for pair in again:
+            # One after the other: what fails is separated while there is time, not after all were tried.
+            self._settle([pair], self._attempt.alone([pair[1]]))
         self._tell_completed()
         self._keep_alive.hold([])
 
@@ -170,6 +176,9 @@ class Consumer:
         return Latencies.of((now_seconds - block.inserted_at_seconds, block.events) for block in blocks)
 
     def _fail(self, block: Claimed, delivery: Delivery, failure: Failure) -> None:
+        if failure.untried:
+            self._segment.retry(block, self._worker_id, 0.0, untried=True)
+            return
         if not failure.poison and block.tries < self._spec.tries:
             self._put_off(block, failure.delay_seconds)
             return

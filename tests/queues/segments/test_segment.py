@@ -120,6 +120,17 @@ def test_a_block_that_waits_for_its_retry_is_not_taken_for_abandoned(segment):
     assert segment.measure()["retry_blocks"] == 1
 
 
+def test_a_block_whose_turn_never_came_has_no_try_more(segment):
+    segment.publish(blocks_of(4))
+    for _ in range(3):
+        (claimed,) = segment.claim("w1", 100, MINUTE)
+        assert claimed.tries == 1
+        assert segment.retry(claimed, "w1", 0.0, untried=True)
+    (claimed,) = segment.claim("w1", 100, MINUTE)
+    segment.retry(claimed, "w1", 0.0)
+    assert segment.claim("w2", 100, MINUTE)[0].tries == 2
+
+
 def test_a_retry_of_an_acknowledged_block_is_refused(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)

@@ -66,6 +66,11 @@ def work(segment: Segment, handler: Handler, spec: QueueSpec = SPEC, **options: 
     return consumer.report()
 
 
+def tried_once(segment: Segment) -> None:
+    for block in segment.claim("w1", 100_000, 15.0):
+        segment.retry(block, "w1", 0.0)
+
+
 def dead_values(segment: Segment) -> list[float]:
     return [
         value for letter in DeadLetters(segment).read(1000) for value in letter.batch["value"].to_pylist()
@@ -259,6 +264,89 @@ def test_a_worker_begins_no_calls_after_its_time(segment: Segment) -> None:
     spec = replace(SPEC, events_per_worker=8, handler_timeout_seconds=1.0)
     work(segment, handler, spec, monotonic=lambda: now[0])
     assert len(handler.calls) == 1
+
+
+def test_events_whose_turn_never_comes_while_the_handler_is_slow_are_handled_in_the_end(
+    segment: Segment,
+) -> None:
+    fill(segment, 12, events=1)
+    tried_once(segment)  # so that each is tried alone
+    now = [0.0]
+
+    class Late(Recorder):
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            now[0] += 9.0
+            return super().handle(deliveries)
+
+    handler = Late()
+    spec = replace(SPEC, handler_timeout_seconds=1.0)  # 14 s, so two calls a worker
+    reports = [work(segment, handler, spec, monotonic=lambda: now[0]) for _ in range(6)]
+    assert dead_values(segment) == []
+    assert [report.effects for report in reports] == [2] * 6
+    assert [report.failed for report in reports] == [0] * 6
+    assert segment.measure()["length_blocks"] == 0
+
+
+def test_only_the_poison_is_dead_where_a_worker_has_time_to_separate_few_of_its_blocks(
+    segment: Segment,
+) -> None:
+    fill(segment, 4, events=2)
+    tried_once(segment)
+    now = [0.0]
+
+    class Late(Recorder):
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            now[0] += 3.0
+            return super().handle(deliveries)
+
+    handler = Late(lambda value: value % 2 == 1)
+    spec = replace(SPEC, tries=2, handler_timeout_seconds=1.0)  # 14 s, so five calls a worker
+    for _ in range(6):
+        work(segment, handler, spec, monotonic=lambda: now[0])
+    assert sorted(dead_values(segment)) == [1, 3, 5, 7]
+    assert segment.measure()["length_blocks"] == 0
+
+
+def test_a_handler_that_works_block_by_block_gets_no_more_than_its_time_limit_is_likely_to_take(
+    segment: Segment,
+) -> None:
+    fill(segment, 700, events=1)
+    now, calls_seconds = [0.0], []
+
+    class Posting(Recorder):
+        works_block_by_block = True
+
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            calls_seconds.append(0.2 * len(deliveries))
+            now[0] += calls_seconds[-1]
+            return super().handle(deliveries)
+
+    handler = Posting()
+    spec = replace(SPEC, handler_timeout_seconds=30.0)
+    assert work(segment, handler, spec, monotonic=lambda: now[0]).effects == len(handler.handled) < 700
+    assert max(calls_seconds) < 30 and sum(calls_seconds) > 120
+    assert work(segment, handler, spec, monotonic=lambda: now[0]).failed == 0
+    assert len(set(handler.handled)) == len(handler.handled) == 700
+
+
+def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_divided_all() -> None:
+    now, seconds = [0.0], [0.0]
+
+    class Posting(Recorder):
+        works_block_by_block = True
+
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            now[0] += seconds[0] * len(deliveries)
+            return super().handle(deliveries)
+
+    call = HandlerCall(Posting(), 30.0, 1e9, monotonic=lambda: now[0])
+    deliveries = [delivery_of(1, f"{number:032x}") for number in range(64)]
+    most = []
+    for seconds[0], count in [(0.0, 4), (0.0, 16), (0.0, 32), (0.2, 64), (0.3, 64), (0.3, 32), (20.0, 1)]:
+        assert call.together(deliveries[:count]) == {}
+        most.append(call.blocks_a_call(1000))
+    assert most == [16, 32, 64, 64, 32, 32, 1]
+    assert HandlerCall(Recorder(), 30.0, 1e9).blocks_a_call(1000) == 1000
 
 
 def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(segment: Segment) -> None:

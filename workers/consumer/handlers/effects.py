@@ -32,7 +32,8 @@ class Failure:
 
     `poison`: the events themselves are at fault, trying again can't help. `transient`: what the handler
     needs is out of order, so that the events can't be blamed: they are not separated on the last try.
-    `delay_seconds`: not to be tried again before.
+    `delay_seconds`: not to be tried again before. `untried`: nobody has called the handler with it; that is
+    no try.
     """
 
     block: int
@@ -40,6 +41,7 @@ class Failure:
     poison: bool = False
     transient: bool = False
     delay_seconds: float = 0.0
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

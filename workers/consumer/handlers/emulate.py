@@ -21,6 +21,8 @@ from workers.consumer.handlers.options import Options
 class Emulate:
     """Waits, by default 0.1 ms an event, exactly."""
 
+    works_block_by_block = True
+
     def __init__(self, place: Place, options: Options, sleep: Callable[[float], None] = time.sleep) -> None:
         self.distribution = options.choice(
             "distribution", "constant", ("constant", "exponential", "lognormal")

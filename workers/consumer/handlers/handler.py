@@ -22,6 +22,11 @@ class Handler(Protocol):
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome: ...
 
 
+def works_block_by_block(handler: Handler) -> bool:
+    """Whether it says so (`works_block_by_block = True`): a call may then be divided at no cost."""
+    return bool(getattr(handler, "works_block_by_block", False))
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a handler works: for which queue, and in which data folder."""

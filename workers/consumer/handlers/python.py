@@ -39,6 +39,7 @@ class Python:
 
     def __init__(self, place: Place, options: Options, path: str) -> None:
         self.takes = options.choice("takes", "events", ("events", "block"))
+        self.works_block_by_block = self.takes == "block"
         options.finish()
         self._call = load_callable(path)
 

@@ -70,6 +70,8 @@ class Webhook:
     was sent.
     """
 
+    works_block_by_block = True
+
     def __init__(
         self,
         place: Place,
