@@ -179,6 +179,27 @@ def test_a_transient_failure_is_not_separated_after_its_tries(segment: Segment) 
     assert len(DeadLetters(segment).read()) == 1
 
 
+def test_a_database_that_is_away_makes_one_dead_letter_of_a_block_and_not_one_of_each_event(
+    segment: Segment, tmp_path: Path
+) -> None:
+    fill(segment, 2)
+    data = tmp_path / "a file"
+    data.touch()
+    report = work(segment, build("sql", {}, Place("alert", data)))
+    assert report.dead == 16
+    assert [letter.events for letter in DeadLetters(segment).read()] == [8, 8]
+
+
+def test_a_block_of_which_every_event_fails_alike_is_one_dead_letter(segment: Segment) -> None:
+    fill(segment, 1)
+    work(segment, Recorder(lambda value: True))
+    (letter,) = DeadLetters(segment).read()
+    assert (letter.events, letter.error) == (
+        8,
+        "each of its 8 events failed by itself: ValueError: block 0 is bad",
+    )
+
+
 def test_a_handler_may_ask_for_a_longer_wait(segment: Segment) -> None:
     fill(segment, 1)
     assert work(segment, Recorder(lambda value: True, transient=True, delay_seconds=60.0)).failed == 1

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.emulate import Emulate
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.outage import is_away
 from workers.consumer.handlers.parquet import Parquet, hidden
 from workers.consumer.handlers.registry import build, handler_for
 from workers.consumer.handlers.webhook import Webhook
@@ -125,6 +127,59 @@ def test_sql_options_that_are_wrong_are_named(place: Place, options: dict[str, A
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("handler", ["sql", "parquet"])
+def test_a_data_folder_that_nothing_can_be_written_to_is_not_blamed_on_the_events(
+    place: Place, handler: str
+) -> None:
+    away = Place("alert", place.data / "a file")
+    away.data.touch()  # no folder: nobody can write below it, root included
+    built = build(handler, {}, away)
+    failures = built.handle([delivery_of(3, "aa" * 16), delivery_of(3, "bb" * 16)]).failures
+    assert [(failure.block, failure.transient) for failure in failures] == [(0, True), (1, True)]
+    away.data.unlink()
+    assert built.handle([delivery_of(3, "aa" * 16)]) == Outcome(effects=3)
+
+
+def test_a_database_that_somebody_else_keeps_locked_is_not_blamed_on_the_events(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.consumer.handlers.sql.WAIT_FOR_LOCK_SECONDS", 0.01)
+    handler = build("sql", {}, place)
+    handler.handle([delivery_of(1, "aa" * 16)])
+    with closing(sqlite3.connect(place.data / "handled.sqlite3")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        failure = handler.handle([delivery_of(3, "bb" * 16)]).failures[0]
+    assert failure.transient and "locked" in failure.error
+    assert handler.handle([delivery_of(3, "bb" * 16)]) == Outcome(effects=3)
+
+
+@pytest.mark.parametrize(
+    ("error", "away"),
+    [
+        (psycopg.OperationalError("connection refused"), True),
+        (psycopg.InterfaceError("the connection is closed"), True),
+        (psycopg.errors.AdminShutdown(), True),
+        (psycopg.errors.DiskFull(), True),
+        (psycopg.errors.ReadOnlySqlTransaction(), True),
+        (psycopg.errors.InsufficientPrivilege(), True),
+        (psycopg.errors.DeadlockDetected(), True),
+        (psycopg.errors.ProgramLimitExceeded("index row size 2712 exceeds btree maximum"), False),
+        (psycopg.errors.InvalidTextRepresentation(), False),
+        (psycopg.errors.CheckViolation(), False),
+        (psycopg.errors.RaiseException(), False),
+        (psycopg.DataError("text fields cannot contain NUL"), False),
+        (sqlite3.OperationalError("database or disk is full"), True),
+        (sqlite3.DatabaseError("file is not a database"), True),
+        (sqlite3.IntegrityError("no threes"), False),
+        (sqlite3.DataError("string or blob too big"), False),
+        (OSError(28, "No space left on device"), True),
+        (ValueError("bad"), False),
+    ],
+)
+def test_events_are_blamed_for_what_is_in_them_and_not_for_what_is_away(error: Exception, away: bool) -> None:
+    assert is_away(error) is away
+
+
 # Parquet
 
 
@@ -197,8 +252,7 @@ def test_parquet_makes_its_index_at_the_next_call_where_it_could_not_at_the_firs
     (place.data / "archive").mkdir()
     with closing(sqlite3.connect(place.data / "archive" / "index.sqlite3")) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(sqlite3.OperationalError):
-            handler.handle([delivery_of(3)])
+        assert handler.handle([delivery_of(3)]).failures[0].transient
     assert handler.handle([delivery_of(3)]) == Outcome(effects=3)
 
 

@@ -38,6 +38,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.outage import nothing_handled
 
 WAIT_FOR_LOCK_SECONDS = 20.0
 LEFTOVER_AGE_SECONDS = 86_400.0
@@ -91,6 +92,12 @@ class Parquet:
         self._index: sqlite3.Connection | None = None
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+        try:
+            return self._archived(deliveries)
+        except (sqlite3.Error, OSError) as error:
+            return nothing_handled(len(deliveries), error)
+
+    def _archived(self, deliveries: Sequence[Delivery]) -> Outcome:
         index = self._index = self._index or self._open()
         with index:
             # The write lock from the start: two workers holding the same block decide one after the other.

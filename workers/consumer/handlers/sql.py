@@ -25,6 +25,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
+from workers.consumer.handlers.outage import nothing_handled
 from workers.host import egress
 
 COLUMNS = ("time", "type", "source", "key", "value", "attributes")
@@ -190,7 +191,10 @@ class Sql:
         for delivery in deliveries:
             for column, values in zip(columns, self._values(delivery), strict=True):
                 column.extend(values)
-        inserted = self._store.insert(self.queue, columns)
+        try:
+            inserted = self._store.insert(self.queue, columns)
+        except (psycopg.Error, sqlite3.Error, OSError) as error:
+            return nothing_handled(len(deliveries), error)
         return Outcome(effects=inserted, duplicates=len(columns[0]) - inserted)
 
     def close(self) -> None:

@@ -1,0 +1,34 @@
+"""What a handler needs is away: a database, a disk, a folder. No event is to blame, so none is separated.
+
+Of PostgreSQL's errors the class decides (the first two digits of SQLSTATE): connection, login, database,
+table, column, permission, a server that only reads, is full, locked or shutting down. Whatever else it says
+may be about the events.
+"""
+
+import sqlite3
+
+import psycopg
+
+from workers.consumer.handlers.effects import Failure, Outcome
+
+AWAY = frozenset({"08", "25", "28", "3D", "3F", "40", "42", "53", "55", "57", "58"})
+ABOUT_EVENTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError)
+
+
+def is_away(error: Exception) -> bool:
+    """Whether an error is of what the handler needs, and not of what it was given."""
+    if isinstance(error, psycopg.Error):
+        if error.sqlstate:
+            return error.sqlstate[:2] in AWAY
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    if isinstance(error, sqlite3.DatabaseError):
+        return not isinstance(error, ABOUT_EVENTS)
+    return isinstance(error, OSError)
+
+
+def nothing_handled(blocks: int, error: Exception) -> Outcome:
+    """What a call answers: each of its blocks failed. Raises the error where the events may be to blame."""
+    if not is_away(error):
+        raise error
+    text = f"{type(error).__name__}: {error}"
+    return Outcome(failures=tuple(Failure(place, text, transient=True) for place in range(blocks)))
