@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
+import redis
 from django.http import HttpRequest
 from ninja import Status
 
@@ -89,8 +91,10 @@ def publish(request: HttpRequest, queue: str, strict: bool = False) -> Status[An
             note({"weir.events": events})
         return answer
     finally:
-        # Also what was refused has cost its reading.
-        quota.charge(events, max(0, len(body) - sent_bytes))
+        # Also what was refused has cost its reading. What can't be booked changes no answer: a producer that
+        # is asked to try again would store all of it twice.
+        with suppress(redis.RedisError):
+            quota.charge(events, max(0, len(body) - sent_bytes))
 
 
 def _admitted(request: HttpRequest, quota: Quota) -> int:

@@ -11,6 +11,8 @@ from console.accounts.access import Actor
 from console.accounts.quotas import BURST_SECONDS, Quota, quota_of
 from console.models import ApiToken
 from queues import keys
+from queues.control.acknowledged import NotReplicated
+from queues.segments.segment import Segment
 from tests.security.requests.producing import ADDRESS, LINES
 from tests.security.requests.producing import producer as producer
 from workers.models import Setting
@@ -63,6 +65,20 @@ def test_a_refused_body_costs_its_bytes(producer, control):
     limit(size_bytes=1_000)
     assert producer(b"x\n" * 6_000).status_code == 400
     assert producer(EVENTS).status_code == 429
+
+
+@pytest.mark.parametrize(("body", "status"), [(EVENTS * 3, 202), (b"no JSON\n", 400)])
+def test_what_is_stored_is_answered_so_also_where_its_quota_can_not_be_booked(
+    producer, nodes, monkeypatch, body, status
+):
+    def charge(*_) -> None:
+        raise NotReplicated("no replica has it yet")
+
+    monkeypatch.setattr(Quota, "charge", charge)
+    answer = producer(body)
+    assert answer.status_code == status
+    stored = sum(Segment(server.client(), "alert").counters()["inserted_events"] for server in nodes.values())
+    assert answer.json()["published"] == stored == (3 if status == 202 else 0)
 
 
 def test_one_tokens_quota_is_not_anothers(producer, browsers, secrets, control):
