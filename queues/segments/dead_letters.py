@@ -101,10 +101,13 @@ class DeadLetters:
         return str(answer.decode())
 
     def stored(self, count: int) -> list[tuple[str, list[Any]]]:
-        """(dead id, fields and values) of the oldest, as they are stored: for a transfer."""
+        """(dead id, fields and values) of the oldest, for a transfer: as they are stored, and since when they
+        are dead, for where they go they have another id.
+        """
         with self._segment.errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, "-", "+", count))
-        return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in entries]
+        dated = [(name, {b"since": name.split(b"-")[0]} | fields) for name, fields in entries]
+        return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in dated]
 
     def receive(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
         """Take a letter from node `source`, once."""

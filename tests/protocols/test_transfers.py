@@ -212,7 +212,7 @@ class Letters(RuleBasedStateMachine):
     @rule(source=NODE)
     def a_pass_runs(self, source: str) -> None:
         target = NAMES[(NAMES.index(source) + 1) % 3]
-        Route(source, self.at[source], {target: self.at[target]}, {target: 1}).letters()
+        Route(source, self.at[source], {target: self.at[target]}, {target: 1}).letters(10**9)
         assert DeadLetters(self.at[source]).read() == []
 
     @invariant()

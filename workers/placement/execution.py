@@ -29,7 +29,7 @@ from workers.models import Plan
 from workers.observability.spans import span
 from workers.placement import moves, plans
 from workers.placement.move_forecast import STEPS_PER_SECOND
-from workers.placement.transfer import Route, Transferred
+from workers.placement.transfer import MOST_MOVED, Route, Transferred
 from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
@@ -158,11 +158,12 @@ class _Step:
             self._write(plan, note="Transfers wait: a backup is being made.", advanced_at=self.now)
             return False
         topology = projection.read_database()
-        budget_bytes = self._budget_bytes(plan)
+        budget_bytes, most = self._budget_bytes(plan), MOST_MOVED
         progress, notes = [dict(step) for step in plan.progress], []
         for queue in topology.on_node(plan.empties):
-            emptying = empty_container(topology, queue, plan.empties, budget_bytes)
+            emptying = empty_container(topology, queue, plan.empties, budget_bytes, most)
             budget_bytes = max(0, budget_bytes - emptying.done.bytes)
+            most -= emptying.done.blocks + emptying.done.letters
             _note_transfer(plan, progress, queue, emptying)
             notes += [emptying.waits_for] if emptying.waits_for else []
         self._write(plan, progress=progress, note=" ".join(notes), advanced_at=self.now)
@@ -195,21 +196,22 @@ class Emptying:
     waits_for: str
 
 
-def empty_container(topology: Topology, queue: str, node: str, budget_bytes: int) -> Emptying:
-    """Transfer what waits in a container without points.
+def empty_container(topology: Topology, queue: str, node: str, budget_bytes: int, most: int) -> Emptying:
+    """Transfer what waits in a container without points, and its dead letters.
 
-    What the pipeline reads stays until it has read it: only its checkpoint knows how far it is.
+    What the pipeline reads stays until it has read it: only its checkpoint knows how far it is. It reads no
+    dead letters.
     """
     spec, done = topology.queue(queue), Transferred()
     if spec.points.get(node):
         return Emptying(done, 0, f"{queue} still has points on {node}.")
     source = segment_on(topology, queue, node)
     try:
+        route = route_from(topology, queue, node)
         if spec.kind == "jobs":
-            route = route_from(topology, queue, node)
-            done = route.run(budget_bytes)
-            if not done.last_error:
-                route.letters()
+            done = route.run(budget_bytes, most)
+        if not done.last_error:
+            done = done.and_letters(route.letters(budget_bytes - done.bytes, most - done.blocks))
         left = source.measure()
     except NodeUnavailable as error:
         return Emptying(done, 0, f"{queue} waits: {error}")

@@ -6,14 +6,17 @@ time, by anybody: a pass that died is finished by the next, and two passes at on
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from queues.errors import NodeFull, NodeUnavailable
+from queues.errors import NodeFull, NodeUnavailable, WeirError
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Departing, Segment
 
 CHUNK_BLOCKS = 64
 CHUNK_LETTERS = 64
+# Each is a round trip, however small it is: a pass must be over long before the lease of its plan is.
+MOST_MOVED = 4_000
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,15 @@ class Transferred:
     blocks: int = 0
     events: int = 0
     bytes: int = 0
+    letters: int = 0
     by_target: Mapping[str, int] = field(default_factory=dict)
     last_error: str | None = None
+
+    def and_letters(self, moved: "Transferred") -> "Transferred":
+        """The letters that were moved behind these blocks, too."""
+        return replace(
+            self, letters=moved.letters, bytes=self.bytes + moved.bytes, last_error=moved.last_error
+        )
 
 
 @dataclass(frozen=True)
@@ -36,16 +46,17 @@ class Route:
     targets: Mapping[str, Segment]
     weights: Mapping[str, int]
 
-    def run(self, budget_bytes: int) -> Transferred:
-        """Transfer blocks until about `budget_bytes` are moved or none is left that nobody works at.
+    def run(self, budget_bytes: int, most: int = MOST_MOVED) -> Transferred:
+        """Transfer blocks until about `budget_bytes` or `most` are moved or none is left that nobody is at.
 
         A target that does not answer or is full is left out for the rest of the pass; its blocks stay marked.
         Raises `NodeUnavailable` when the source does not answer.
         """
         done = Transferred()
         weights = dict(self.weights)
-        while done.bytes < budget_bytes and weights:
-            rows = self.source.depart(weights, CHUNK_BLOCKS, budget_bytes - done.bytes)
+        while weights and done.bytes < budget_bytes and done.blocks < most:
+            chunk = min(CHUNK_BLOCKS, most - done.blocks)
+            rows = self.source.depart(weights, chunk, budget_bytes - done.bytes)
             if not rows:
                 break
             arrived, failed = self._deliver(rows)
@@ -55,18 +66,49 @@ class Route:
                 weights.pop(target)
         return done
 
-    def letters(self) -> int:
-        """Move dead letters to the target of the greatest weight; answers how many."""
-        target = max(self.weights, key=lambda node: (self.weights[node], node), default=None)
-        if target is None or not self.weights[target]:
-            return 0
-        moved = 0
-        source, receiver = DeadLetters(self.source), DeadLetters(self.targets[target])
-        while rows := source.stored(CHUNK_LETTERS):
-            for dead_id, content in rows:
-                receiver.receive(self.node, dead_id, content)
-            moved += source.forget([dead_id for dead_id, _ in rows])
-        return moved
+    def letters(self, budget_bytes: int, most: int = MOST_MOVED) -> Transferred:
+        """Move dead letters until about `budget_bytes` or `most` are moved or none is left, to the target of
+        the greatest weight that has room.
+
+        One that does not answer may have taken a letter: the letter waits for it, and goes to no other.
+        """
+        done = Transferred()
+        source = DeadLetters(self.source)
+        targets = sorted((node for node in self.weights if self.weights[node]), key=self._by_weight)
+        while targets and done.bytes < budget_bytes and done.letters < most:
+            rows = source.stored(min(CHUNK_LETTERS, most - done.letters))
+            if not rows:
+                break
+            target = DeadLetters(self.targets[targets[0]])
+            arrived, size, error = self._post(rows, target, budget_bytes - done.bytes)
+            source.forget(arrived)
+            done = replace(done, letters=done.letters + len(arrived), bytes=done.bytes + size)
+            if isinstance(error, NodeUnavailable):
+                return replace(done, last_error=str(error))
+            if error is not None:
+                targets.pop(0)
+                done = replace(done, last_error=None if targets else str(error))
+        return done
+
+    def _by_weight(self, node: str) -> tuple[int, str]:
+        return -self.weights[node], node
+
+    def _post(
+        self, rows: Sequence[tuple[str, list[Any]]], target: DeadLetters, budget_bytes: int
+    ) -> tuple[list[str], int, WeirError | None]:
+        """The ids of what arrived, its bytes, and why not more."""
+        arrived: list[str] = []
+        size = 0
+        for dead_id, content in rows:
+            if size >= budget_bytes:
+                break
+            try:
+                target.receive(self.node, dead_id, content)
+            except (NodeUnavailable, NodeFull) as error:
+                return arrived, size, error
+            arrived.append(dead_id)
+            size += sum(map(len, content))
+        return arrived, size, None
 
     def _deliver(self, rows: Sequence[Departing]) -> tuple[list[Departing], dict[str, str]]:
         """What arrived (now or before), and the targets that failed with their error."""
@@ -88,10 +130,11 @@ def _add(done: Transferred, arrived: Sequence[Departing], last_error: str | None
     by_target = dict(done.by_target)
     for block in arrived:
         by_target[block.target] = by_target.get(block.target, 0) + 1
-    return Transferred(
-        done.blocks + len(arrived),
-        done.events + sum(block.events for block in arrived),
-        done.bytes + sum(len(block.data) for block in arrived),
-        by_target,
-        last_error,
+    return replace(
+        done,
+        blocks=done.blocks + len(arrived),
+        events=done.events + sum(block.events for block in arrived),
+        bytes=done.bytes + sum(len(block.data) for block in arrived),
+        by_target=by_target,
+        last_error=last_error,
     )

@@ -236,6 +236,42 @@ def test_dead_letters_leave_a_drained_node_too(plant, user):
     assert sum(each.batch.num_rows for letters in elsewhere for each in letters) == 2
 
 
+def test_dead_letters_of_a_pipelines_queue_leave_a_drained_node_too(plant, user):
+    letters = DeadLetters(plant.segment("telemetry", "n3"))
+    letters.add("1-0", "pipeline", "a" * 32, [(batch_of(2), "attributes not as declared")])
+    assert advance(drained(plant, user), plant).state == "done"
+    elsewhere = [DeadLetters(plant.segment("telemetry", node)).read() for node in ("n1", "n2", "n3")]
+    assert sorted(map(len, elsewhere[:2])) == [0, 1] and elsewhere[2] == []
+
+
+def test_letters_that_find_no_room_hold_up_no_queue_behind_theirs(plant, user, nodes):
+    letters = DeadLetters(plant.segment("alert", "n3"))
+    letters.add("1-0", "w", "a" * 32, [(batch_of(2), "no")])
+    plan = drained(plant, user)
+    plant.segment("telemetry", "n3").publish(blocks_of(8))
+    for node in ("n1", "n2"):
+        nodes[node].client().config_set("maxmemory", 1)
+    plan = advance(plan, plant)
+    assert plan.state == "running" and "is full" in plan.note
+    assert "The pipeline has 2 blocks of telemetry on n3 to read." in plan.note
+    for node in ("n1", "n2"):
+        nodes[node].client().config_set("maxmemory", 2**28)
+    plant.segment("telemetry", "n3").trim("+")
+    assert advance(plan, plant).state == "done"
+
+
+def test_a_tick_moves_so_many_blocks_and_letters_and_no_more(plant, user, monkeypatch):
+    monkeypatch.setattr(execution, "MOST_MOVED", 30)
+    plant.segment("alert", "n3").publish(blocks_of(80))
+    letters = DeadLetters(plant.segment("process", "n3"))
+    for row in range(25):
+        letters.add(f"1-{row}", "w", "a" * 32, [(batch_of(1, first=row), "no")])
+    plan = advance(drained(plant, user), plant)
+    assert sum(step["blocks"] for step in plan.progress) == 20
+    assert len(letters.read()) == 15
+    assert advance(plan, plant).state == "done"
+
+
 def test_a_transfer_is_throttled_by_bytes_per_second_however_often_it_is_ticked(plant, user):
     blocks = blocks_of(400)
     plant.segment("alert", "n3").publish(blocks)

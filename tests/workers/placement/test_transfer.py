@@ -161,10 +161,76 @@ def test_dead_letters_move_with_the_rest_once(at):
     way = route(at, {"n2": 1})
     (letter,) = DeadLetters(at["n1"]).stored(10)
     DeadLetters(at["n2"]).receive("n1", *letter)
-    assert way.letters() == 1
+    assert way.letters(ALL).letters == 1
     assert DeadLetters(at["n1"]).read() == []
     (moved,) = DeadLetters(at["n2"]).read()
     assert (moved.error, moved.tries, moved.worker, moved.batch.num_rows) == ("no", 1, "w1", 2)
+
+
+def add_letters(segment, count):
+    for row in range(count):
+        DeadLetters(segment).add(f"1-{row}", "w", "a" * 32, [(batch_of(1, first=row), "no")])
+
+
+def dead_ids(segment):
+    return [name for letter in DeadLetters(segment).read(1000) for name in letter.batch["id"].to_pylist()]
+
+
+def test_a_pass_moves_no_more_letters_and_blocks_than_it_may(at):
+    add_letters(at["n1"], 200)
+    size = len(DeadLetters(at["n1"]).read(1)[0].data)
+    assert route(at).letters(ALL, 10).letters == 10
+    done = route(at).letters(10 * size)
+    assert 1 <= done.letters <= 10 and done.bytes >= 10 * size
+    assert route(at).letters(0).letters == 0
+    at["n1"].publish(blocks_of(400))
+    assert route(at).run(ALL, 70).blocks == 70
+    while route(at).letters(ALL, 50).letters:
+        pass
+    assert sorted(dead_ids(at["n2"]) + dead_ids(at["n3"])) == names(200)
+
+
+def test_letters_go_where_there_is_room(at, nodes):
+    add_letters(at["n1"], 3)
+    nodes["n2"].client().config_set("maxmemory", 1)
+    done = route(at, {"n2": 900, "n3": 100}).letters(ALL)
+    assert (done.letters, dead_ids(at["n3"])) == (3, names(3))
+    nodes["n3"].client().config_set("maxmemory", 1)
+    add_letters(at["n1"], 4)
+    done = route(at, {"n2": 900, "n3": 100}).letters(ALL)
+    assert (done.letters, "is full" in done.last_error) == (0, True)
+
+
+def test_letters_wait_for_a_node_that_may_have_taken_one_and_did_not_answer(at, nodes):
+    add_letters(at["n1"], 3)
+    nodes["n2"].kill()
+    done = route(at, {"n2": 900, "n3": 100}).letters(ALL)
+    assert (done.letters, dead_ids(at["n3"])) == (0, [])
+    assert "does not answer" in done.last_error
+    nodes["n2"].start()
+    assert route(segments(nodes), {"n2": 900, "n3": 100}).letters(ALL).letters == 3
+
+
+def test_a_letter_that_moved_is_as_old_as_before(at):
+    add_letters(at["n1"], 1)
+    (before,) = DeadLetters(at["n1"]).read()
+    age_letters(at["n1"], 3_600)
+    (before,) = DeadLetters(at["n1"]).read()
+    route(at, {"n2": 1}).letters(ALL)
+    route(at, {"n3": 1}, "n2").letters(ALL)
+    (moved,) = DeadLetters(at["n3"]).read()
+    assert moved.at_seconds == before.at_seconds
+    assert (moved.error, moved.tries, moved.digest) == (before.error, before.tries, before.digest)
+
+
+def age_letters(segment, seconds):
+    """As if they had been added so much earlier."""
+    for dead_id, fields in segment.node.xrange("weir:alert:dead"):
+        earlier = int(dead_id.split(b"-")[0]) - seconds * 1000
+        segment.node.xdel("weir:alert:dead", dead_id)
+        segment.node.xtrim("weir:alert:dead", 0)
+        segment.node.delete("weir:alert:dead")
+        segment.node.xadd("weir:alert:dead", fields, id=f"{earlier}-0")
 
 
 STEPS = st.lists(
