@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from django.db import models, transaction
 
+from queues.checks import storable
 from queues.errors import WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Surroundings
@@ -90,7 +91,7 @@ class ChunkLease:
                     state=Chunk.State.DONE,
                     rows=made.rows,
                     seconds=seconds,
-                    skipped=[dict(each) for each in made.skipped],
+                    skipped=storable(made.skipped),
                     error="",
                 )
                 Run.objects.filter(pk=self.chunk.run_id).update(chunks_done=models.F("chunks_done") + 1)
@@ -105,7 +106,7 @@ class ChunkLease:
         tries = self.chunk.tries + 1
         over = final or tries >= MOST_TRIES
         state = Chunk.State.FAILED if over else Chunk.State.PENDING
-        self._ours().update(state=state, tries=tries, error=error)
+        self._ours().update(state=state, tries=tries, error=storable(error))
 
     def _ours(self) -> models.QuerySet[Chunk]:
         chunk = self.chunk

@@ -118,3 +118,10 @@ def test_a_token_is_named_as_one(secrets, control, client):
 def test_no_address_changes_the_audit():
     names = {pattern.name for pattern in get_resolver().url_patterns if getattr(pattern, "name", None)}
     assert {name for name in names if name.startswith("audit")} == {"audit"}
+
+
+def test_what_failed_is_noted_also_where_another_service_says_why_with_a_nul():
+    with pytest.raises(RuntimeError), audit_log.attempt(Actor("desk-2", "operator"), "plant.order", "shop"):
+        raise RuntimeError("shop answers 400: a\0b")
+    failed = AuditEntry.objects.get(action="failed.plant.order")
+    assert failed.after == {"error": "shop answers 400: a\ufffdb"}

@@ -340,3 +340,14 @@ def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, 
     assert 1 <= workers <= most
     assert in_time(workers) or workers == min(most, chunks)
     assert workers == 1 or not in_time(workers - 1)
+
+
+def test_an_error_with_a_nul_ends_a_chunk_and_its_run_like_any_other(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    bench.lease(run).fail("DataError: a\0b", final=True)
+    assert runs.end(run, Run.State.FAILED, bench.now, "part-0: a\0b")
+    run.refresh_from_db()
+    assert run.error == "part-0: a\ufffdb"
+    assert run.chunks.get(state="failed").error == "DataError: a\ufffdb"
