@@ -39,15 +39,18 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
 
     The write happens inside the transaction: while it lasts the revision's row is locked, so two projections
     write in the order of their revisions, and when the control server does not answer nothing is changed.
-    Raises `NodeUnavailable` then.
+    Raises `NodeUnavailable` then; and `BadTopology` for one that nobody could read: everything that moves
+    events, of any queue, would stop.
     """
     with transaction.atomic():
         row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
         row.number += 1
         row.save(update_fields=["number"])
         topology = read_database(thresholds)
+        document = topology.to_json()
+        Topology.from_json(document)
         try:
-            control.set(keys.TOPOLOGY, topology.to_json())
+            control.set(keys.TOPOLOGY, document)
         except (redis.RedisError, OSError) as error:
             raise NodeUnavailable(
                 f"The control server does not answer ({error}); nothing was changed."
@@ -214,7 +217,10 @@ def retire_containers(
         gone = 0
         for queue, node in containers:
             rows = Container.objects.filter(queue__name=queue, node__name=node, points=0)
-            gone += rows.delete()[0]
+            # Locked before it is judged: PostgreSQL asks no sub-query again for a row that it had to wait for,
+            # and would delete one that has got points meanwhile.
+            if (row := rows.select_for_update(of=("self",)).first()) is not None:
+                gone += row.delete()[0]
         if gone:
             project(control, thresholds)
     return gone

@@ -1,0 +1,36 @@
+"""Two transactions at once: what another thread does while ours is open, in the order that a test needs."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connection, connections
+
+from tests.waiting import until
+
+
+@contextmanager
+def another_thread() -> Iterator[Callable[..., Future[Any]]]:
+    """Calls what it is given in one other thread, with a connection of its own. Its test must commit
+    (`django_db(transaction=True)`).
+    """
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit
+        finally:
+            pool.submit(connections.close_all).result()
+
+
+def until_another_waits() -> None:
+    """Until the other transaction waits for what ours has locked. Of SQLite nothing is to be waited for: there
+    it does not begin before ours has ended.
+    """
+    if connection.vendor == "postgresql":
+        until(_is_waited_for, 30)
+
+
+def _is_waited_for() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
