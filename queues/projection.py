@@ -217,8 +217,8 @@ def retire_containers(
         gone = 0
         for queue, node in containers:
             rows = Container.objects.filter(queue__name=queue, node__name=node, points=0)
-            # Locked before it is judged: PostgreSQL asks no sub-query again for a row that it had to wait for,
-            # and would delete one that has got points meanwhile.
+            # Locked before it is judged: PostgreSQL asks no sub-query again for a row that it waited for, and
+            # would delete one that has got points meanwhile.
             if (row := rows.select_for_update(of=("self",)).first()) is not None:
                 gone += row.delete()[0]
         if gone:

@@ -23,8 +23,8 @@ def another_thread() -> Iterator[Callable[..., Future[Any]]]:
 
 
 def until_another_waits() -> None:
-    """Until the other transaction waits for what ours has locked. Of SQLite nothing is to be waited for: there
-    it does not begin before ours has ended.
+    """Until the other transaction waits for what ours has locked. With SQLite nothing is to be waited for: it
+    does not begin there before ours has ended.
     """
     if connection.vendor == "postgresql":
         until(_is_waited_for, 30)
