@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection, transaction
 from django.urls import get_resolver
 
 from console.accounts.access import Actor
-from console.audit import audit_log
+from console.audit import audit_log, chain, witness
 from console.audit.chain import content_of, is_genuine
 from console.models import AuditEntry
 from workers.models import Loop
@@ -141,3 +141,14 @@ def test_a_large_number_is_no_alteration_whatever_the_database_makes_of_it(read)
     assert is_genuine({**content_of(entry), "before": read, "after": read}, *place)
     for other in ({**read, "count": 2**70 + 2}, {**read, "criterion": 10**23 + 1}, {**read, "half": 1}):
         assert not is_genuine({**content_of(entry), "after": other}, *place)
+
+
+def test_what_somebody_did_is_on_the_disk_before_the_control_server_knows_of_it(
+    monkeypatch, django_capture_on_commit_callbacks
+):
+    steps = []
+    monkeypatch.setattr(chain, "put_on_disk", lambda path: steps.append((path.name[-4:], path.exists())))
+    monkeypatch.setattr(witness, "send_head", lambda *_: steps.append("sent"))
+    with django_capture_on_commit_callbacks(execute=True):
+        note("desk-2")
+    assert steps == ([("-wal", True)] if connection.vendor == "sqlite" else []) + ["sent"]
