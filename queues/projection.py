@@ -34,6 +34,13 @@ def read_database(thresholds: Overriding | None = None) -> Topology:
     return Topology(number, nodes, {queue.name: _queue(queue) for queue in queues}).checked()
 
 
+def take_turn() -> TopologyRevision:
+    """The revision's row, which nobody else projects with until the transaction ends. Whoever also takes the
+    audit's turn takes this one before, as its entry is the last thing that a transaction locks.
+    """
+    return TopologyRevision.objects.select_for_update().get_or_create(pk=1)[0]
+
+
 def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topology:
     """Raise the revision and write the topology to the control server; returns what was written.
 
@@ -43,7 +50,7 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
     events, of any queue, would stop.
     """
     with transaction.atomic():
-        row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+        row = take_turn()
         row.number += 1
         row.save(update_fields=["number"])
         topology = read_database(thresholds)
@@ -69,7 +76,7 @@ def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> boo
         return False
     with transaction.atomic():
         # Whoever was just projecting has ended now, and it may be well.
-        TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+        take_turn()
         if _is_projected(control, thresholds):
             return False
         project(control, thresholds)

@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import redis
 from django.db import connection, connections
 
 from tests.waiting import until
@@ -28,6 +29,17 @@ def until_another_waits() -> None:
     """
     if connection.vendor == "postgresql":
         until(_is_waited_for, 30)
+
+
+class PausedControl:
+    """A control server that does something before it is written to."""
+
+    def __init__(self, control: redis.Redis, act: Callable[[], object]) -> None:
+        self.control, self.act = control, act
+
+    def set(self, *arguments: Any) -> Any:
+        self.act()
+        return self.control.set(*arguments)
 
 
 def _is_waited_for() -> bool:

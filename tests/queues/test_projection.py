@@ -6,7 +6,7 @@ from queues import keys, projection
 from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Topology
-from tests.races import another_thread, until_another_waits
+from tests.races import PausedControl, another_thread, until_another_waits
 
 pytestmark = pytest.mark.django_db
 
@@ -50,17 +50,6 @@ def test_an_empty_draining_container_goes_and_one_with_points_stays(control, thr
     projection.set_points(control, "orders", {"n1": 100, "n3": 900})
     assert projection.retire_containers(control, [("orders", "n1"), ("orders", "n2")]) == 1
     assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == {"n1": 100, "n3": 900}
-
-
-class PausedControl:
-    """A control server that does something before it is written to."""
-
-    def __init__(self, control, act):
-        self.control, self.act = control, act
-
-    def set(self, *arguments):
-        self.act()
-        return self.control.set(*arguments)
 
 
 @pytest.mark.django_db(transaction=True)
