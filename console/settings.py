@@ -133,6 +133,8 @@ TEMPLATES = [
     }
 ]
 
+# What a loop's tick wrote in the last seconds may go with the host's power; what people did may not, and is
+# put on the disk with its entry in the audit (`console.audit.chain`).
 _SQLITE = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,

@@ -18,6 +18,8 @@ from queues.errors import BadInput, Forbidden
 
 MOST_SHOWN = 80
 MOST_KEY = 80
+# PostgreSQL stores no NUL, and no database half of a surrogate pair.
+UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,17 @@ def digits(text: str, most: int = 18) -> int | None:
     18 digits; Python refuses to read thousands of them, and takes digits of other scripts for digits.
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= most else None
+
+
+def storable(value: Any) -> Any:
+    """What others say (a text, or JSON with texts in it) as every database stores it: U+FFFD stands for each
+    character that one of them can't hold.
+    """
+    if isinstance(value, str):
+        return UNSTORABLE_CHARACTER.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {storable(key): storable(each) for key, each in value.items()}
+    return [storable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def text(noun: str = "a text", blank: bool = True) -> Check:

@@ -34,20 +34,30 @@ def read_database(thresholds: Overriding | None = None) -> Topology:
     return Topology(number, nodes, {queue.name: _queue(queue) for queue in queues}).checked()
 
 
+def take_turn() -> TopologyRevision:
+    """The revision's row, which nobody else projects with until the transaction ends. Whoever also takes the
+    audit's turn takes this one before, as its entry is the last thing that a transaction locks.
+    """
+    return TopologyRevision.objects.select_for_update().get_or_create(pk=1)[0]
+
+
 def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topology:
     """Raise the revision and write the topology to the control server; returns what was written.
 
     The write happens inside the transaction: while it lasts the revision's row is locked, so two projections
     write in the order of their revisions, and when the control server does not answer nothing is changed.
-    Raises `NodeUnavailable` then.
+    Raises `NodeUnavailable` then; and `BadTopology` for one that nobody could read: everything that moves
+    events, of any queue, would stop.
     """
     with transaction.atomic():
-        row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+        row = take_turn()
         row.number += 1
         row.save(update_fields=["number"])
         topology = read_database(thresholds)
+        document = topology.to_json()
+        Topology.from_json(document)
         try:
-            control.set(keys.TOPOLOGY, topology.to_json())
+            control.set(keys.TOPOLOGY, document)
         except (redis.RedisError, OSError) as error:
             raise NodeUnavailable(
                 f"The control server does not answer ({error}); nothing was changed."
@@ -66,7 +76,7 @@ def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> boo
         return False
     with transaction.atomic():
         # Whoever was just projecting has ended now, and it may be well.
-        TopologyRevision.objects.select_for_update().get_or_create(pk=1)
+        take_turn()
         if _is_projected(control, thresholds):
             return False
         project(control, thresholds)
@@ -214,7 +224,10 @@ def retire_containers(
         gone = 0
         for queue, node in containers:
             rows = Container.objects.filter(queue__name=queue, node__name=node, points=0)
-            gone += rows.delete()[0]
+            # Locked before it is judged: PostgreSQL asks no sub-query again for a row that it waited for, and
+            # would delete one that has got points meanwhile.
+            if (row := rows.select_for_update(of=("self",)).first()) is not None:
+                gone += row.delete()[0]
         if gone:
             project(control, thresholds)
     return gone

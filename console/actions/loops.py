@@ -67,6 +67,9 @@ def override_thresholds(
     # Upwards the upper one goes first and downwards the lower one, so that they are in order in between.
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
     put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
+    # As whoever ends one locks them: the overrides, the projection's turn, and the audit's last.
+    list(overrides.in_force(now).filter(node=node).select_for_update(of=("self",)))
+    projection.take_turn()
     made = []
     for key in order:
         try:

@@ -17,6 +17,7 @@ from django.db.models import Q, QuerySet
 
 from console.audit import chain, refusals
 from console.models import AuditEntry
+from queues.checks import storable
 from queues.errors import BadInput
 
 MAXIMUM_TEXT = 200
@@ -75,7 +76,8 @@ def attempt(
     try:
         yield
     except Exception as error:
-        why = str(error)[:MAXIMUM_TEXT] or type(error).__name__
+        # It may quote another service.
+        why = storable(str(error)[:MAXIMUM_TEXT]) or type(error).__name__
         record(actor, f"failed.{action}", target, after={"error": why}, **noted)
         raise
 

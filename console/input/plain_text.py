@@ -1,8 +1,7 @@
 """Which text can be stored: UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates."""
 
-import re
+from queues.checks import UNSTORABLE_CHARACTER
 
-UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 UNSTORABLE = "takes text in UTF-8, without NUL and without halves of a surrogate pair."
 
 

@@ -29,7 +29,7 @@ class FileSync:
         for folder in self._folders:
             try:
                 for path in folder.glob(FILES):
-                    _put_on_disk(path)
+                    put_on_disk(path)
             except OSError as error:
                 if folder not in self._refused:
                     self._say(
@@ -52,7 +52,8 @@ class FileSync:
             self.sync()
 
 
-def _put_on_disk(path: Path) -> None:
+def put_on_disk(path: Path) -> None:
+    """Return when what was written to the file is on the disk. Raises OSError."""
     try:
         opened = os.open(path, os.O_WRONLY)
     except FileNotFoundError:

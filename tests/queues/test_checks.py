@@ -110,3 +110,8 @@ def test_what_was_given_is_quoted_in_short():
 def test_only_so_many_ascii_digits_are_a_number(text):
     assert checks.digits(text) is None
     assert checks.digits("9" * 18) == 10**18 - 1
+
+
+def test_what_others_say_is_stored_with_a_mark_for_each_character_that_no_database_holds():
+    said = {"a\0": ["b\ud800c", 1, None], "d": "e\nf"}
+    assert checks.storable(said) == {"a\ufffd": ["b\ufffdc", 1, None], "d": "e\nf"}

@@ -3,9 +3,10 @@
 import pytest
 
 from queues import keys, projection
-from queues.errors import BadInput, NodeUnavailable, UnknownQueue
+from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Topology
+from tests.races import PausedControl, another_thread, until_another_waits
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +50,35 @@ def test_an_empty_draining_container_goes_and_one_with_points_stays(control, thr
     projection.set_points(control, "orders", {"n1": 100, "n3": 900})
     assert projection.retire_containers(control, [("orders", "n1"), ("orders", "n2")]) == 1
     assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == {"n1": 100, "n3": 900}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_container_that_gets_points_while_it_is_retired_keeps_them(control, three_nodes):
+    projection.create_queue(control, "orders", "jobs")
+    before, after = {"n1": 100, "n3": 900}, {"n1": 100, "n2": 200, "n3": 700}
+    projection.set_points(control, "orders", before)
+    with another_thread() as call:
+        retired = []
+
+        def meanwhile():
+            retired.append(call(projection.retire_containers, control, [("orders", "n2")]))
+            until_another_waits()
+
+        paused = PausedControl(control, meanwhile)
+        projection.move_points(paused, {"orders": before}, {"orders": after})
+        assert retired[0].result(30) == 0
+    assert projection.read_database().queue("orders").points == after
+    assert Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points == after
+
+
+def test_what_nobody_could_read_is_not_projected(control, three_nodes):
+    projection.create_queue(control, "orders", "jobs")
+    stored = control.get(keys.TOPOLOGY)
+    Container.objects.filter(node__name="n2").delete()
+    with pytest.raises(BadTopology, match="sum to 667; they must sum to 1000"):
+        projection.project(control)
+    assert control.get(keys.TOPOLOGY) == stored
+    assert TopologyRevision.objects.get().number == 1
 
 
 def test_events_found_outside_of_a_container_get_one_that_drains(control, three_nodes):

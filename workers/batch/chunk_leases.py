@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from django.db import models, transaction
 
+from queues.checks import storable
 from queues.errors import WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Surroundings
@@ -65,7 +66,7 @@ class ChunkLease:
             if not self._ours().exists():
                 raise self._overtaken()
             return
-        if not self._ours().update(beat_at=now):
+        if not self._write(beat_at=now):
             raise self._overtaken()
         self.chunk.beat_at = now
         self.note(self.progress)
@@ -77,7 +78,7 @@ class ChunkLease:
         """
         with transaction.atomic():
             # An update, so that the row is locked on every database.
-            if not self._ours().update(beat_at=self.clock()):
+            if not self._write(beat_at=self.clock()):
                 raise self._overtaken()
             yield
 
@@ -90,7 +91,7 @@ class ChunkLease:
                     state=Chunk.State.DONE,
                     rows=made.rows,
                     seconds=seconds,
-                    skipped=[dict(each) for each in made.skipped],
+                    skipped=storable(made.skipped),
                     error="",
                 )
                 Run.objects.filter(pk=self.chunk.run_id).update(chunks_done=models.F("chunks_done") + 1)
@@ -105,7 +106,16 @@ class ChunkLease:
         tries = self.chunk.tries + 1
         over = final or tries >= MOST_TRIES
         state = Chunk.State.FAILED if over else Chunk.State.PENDING
-        self._ours().update(state=state, tries=tries, error=error)
+        self._write(state=state, tries=tries, error=storable(error))
+
+    def _write(self, **values: Any) -> bool:
+        """Whether the chunk is ours, and was written to."""
+        with transaction.atomic():
+            # Locked before the number is compared: PostgreSQL asks no sub-query (the run is another table)
+            # again for a row that it had to wait for, and would take the number that was ours before.
+            if self._ours().select_for_update(of=("self",)).first() is None:
+                return False
+            return bool(Chunk.objects.filter(pk=self.chunk.pk).update(**values))
 
     def _ours(self) -> models.QuerySet[Chunk]:
         chunk = self.chunk

@@ -111,7 +111,7 @@ def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
     """Close an open run; False when it has ended already."""
     return bool(
         Run.objects.filter(pk=run.pk, state__in=OPEN).update(
-            state=state, ended_at=now, error=error, workers_wanted=0
+            state=state, ended_at=now, error=checks.storable(error), workers_wanted=0
         )
     )
 

@@ -145,7 +145,9 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     wish = _wished(entry, snapshot, now)
     found = wish.moves
     with transaction.atomic():
-        waiting = Plan.objects.filter(state=Plan.State.PROPOSED, law=entry.loop.law, owner=None)
+        # Locked, as whoever approves does: what a person has just approved is not proposed any more.
+        proposed = Plan.objects.select_for_update().filter(state=Plan.State.PROPOSED)
+        waiting = proposed.filter(law=entry.loop.law, owner=None)
         if not approved and any(row.moves == [move.to_json() for move in found] for row in waiting):
             return None
         for row in waiting:

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
 from workers.documents.snapshot import Snapshot
@@ -132,9 +133,10 @@ def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, 
 def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """Let a node keep what it has and take no new points."""
     demand(actor, "node.use")
-    # Noted first: the change ends with the projection, after which it can't be taken back. The node's row is
-    # locked before, as everybody does who takes both: the audit's turn is the last lock.
+    # Noted first: the change ends with the projection, after which it can't be taken back. The node's row and
+    # the projection's turn are locked before, as everybody does who takes them: the audit's turn is the last.
     Node.objects.select_for_update().filter(name=node).first()
+    projection.take_turn()
     audit_log.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
     node_use.cordon(node, True, actor.user, reason, control=control, now=now)
 
@@ -146,6 +148,7 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
         raise BadInput("node", f"{node} is in use already: neither drained nor cordoned.")
+    projection.take_turn()
     audit_log.record(
         actor, "node.use", node, reason=reason.strip(), before=held, after=dict.fromkeys(held or (), False)
     )

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import redis
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 from django.http import parse_cookie
@@ -23,7 +23,8 @@ UPLOADS = "/lab/begin"
 
 async def allowance_of(scope: dict[str, Any]) -> Allowance:
     """What the sender of a request may send to its address. Raises RequestRefused where nobody knows."""
-    return await sync_to_async(_allowance)(scope)
+    # It comes before Django, which closes connections of its own threads alone: one that broke would stay.
+    return await database_sync_to_async(_allowance)(scope)
 
 
 def _allowance(scope: dict[str, Any]) -> Allowance:

@@ -1,6 +1,7 @@
 """Making a backup, and a plant of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         writer.lines("control", servers.lines_of(control, on_nodes=False))
         if heads.exists():
             writer.pieces(f"files/{witness.FILE}", files.content(heads))
-        with transaction.atomic():
-            _as_of_now()
+        with _one_state():
             for model in database.tables():
                 writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
         for inside in files.lasting(data, without=(path, archive.unfinished(path), heads)):
@@ -58,11 +58,25 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 
 
-def _as_of_now() -> None:
-    """SQLite reads one state in a transaction by itself."""
+@contextmanager
+def _one_state() -> Iterator[None]:
+    """What is read within is of one state, and whoever writes meanwhile does not wait."""
     if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+        return
+    # Our transactions on SQLite begin with its write lock (settings: IMMEDIATE), which the rows of a long
+    # ledger would hold for minutes. One that only reads sees one state without it.
+    sqlite: Any = connection
+    sqlite.ensure_connection()
+    mode, sqlite.transaction_mode = sqlite.transaction_mode, "DEFERRED"
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        sqlite.transaction_mode = mode
 
 
 def check(

@@ -9,7 +9,8 @@ from django.db import DatabaseError, connection, transaction
 from django.urls import get_resolver
 
 from console.accounts.access import Actor
-from console.audit import audit_log
+from console.audit import audit_log, chain, witness
+from console.audit.chain import content_of, is_genuine
 from console.models import AuditEntry
 from workers.models import Loop
 
@@ -118,3 +119,36 @@ def test_a_token_is_named_as_one(secrets, control, client):
 def test_no_address_changes_the_audit():
     names = {pattern.name for pattern in get_resolver().url_patterns if getattr(pattern, "name", None)}
     assert {name for name in names if name.startswith("audit")} == {"audit"}
+
+
+def test_what_failed_is_noted_also_where_another_service_says_why_with_a_nul():
+    with pytest.raises(RuntimeError), audit_log.attempt(Actor("desk-2", "operator"), "plant.order", "shop"):
+        raise RuntimeError("shop answers 400: a\0b")
+    failed = AuditEntry.objects.get(action="failed.plant.order")
+    assert failed.after == {"error": "shop answers 400: a\ufffdb"}
+
+
+# 10**23 and 2**53 + 2: what PostgreSQL gives back of a whole number that was written as a float.
+LARGE = {"criterion": 1e23, "stamp": [1.7600000001234568e18, -(2.0**53) - 2], "count": 2**70 + 1, "half": 0.5}
+GIVEN_BACK = {**LARGE, "criterion": 10**23, "stamp": [1760000000123456800, -(2**53) - 2]}
+
+
+@pytest.mark.parametrize("read", [LARGE, GIVEN_BACK])
+def test_a_large_number_is_no_alteration_whatever_the_database_makes_of_it(read):
+    entry = AuditEntry.objects.get(pk=note("desk-2", before=LARGE, after=LARGE).pk)
+    place = entry.sequence, entry.previous, entry.digest
+    assert is_genuine(content_of(entry), *place)
+    assert is_genuine({**content_of(entry), "before": read, "after": read}, *place)
+    for other in ({**read, "count": 2**70 + 2}, {**read, "criterion": 10**23 + 1}, {**read, "half": 1}):
+        assert not is_genuine({**content_of(entry), "after": other}, *place)
+
+
+def test_what_somebody_did_is_on_the_disk_before_the_control_server_knows_of_it(
+    monkeypatch, django_capture_on_commit_callbacks
+):
+    steps = []
+    monkeypatch.setattr(chain, "put_on_disk", lambda path: steps.append((path.name[-4:], path.exists())))
+    monkeypatch.setattr(witness, "send_head", lambda *_: steps.append("sent"))
+    with django_capture_on_commit_callbacks(execute=True):
+        note("desk-2")
+    assert steps == ([("-wal", True)] if connection.vendor == "sqlite" else []) + ["sent"]

@@ -19,13 +19,14 @@ from console.accounts.access import Actor
 from console.audit import audit_log, witness
 from console.audit.check import Checker
 from console.embedded.seeding import seed
-from console.models import AuditEntry
+from console.models import AuditEntry, Mark
 from console.upkeep.backup import archive, backup, database, files, rest, servers
 from queues import keys, pausing
 from queues.errors import BadInput
 from queues.models import Queue
 from queues.segments.segment import Segment
 from tests.queues.samples import blocks_of
+from tests.races import another_thread
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -150,6 +151,26 @@ def emptied() -> None:
     database.protect(False)
     database.clear(tables)
     database.protect(True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_the_tables_are_copied_others_write_and_the_copy_is_of_one_instant(
+    control, nodes, data, tmp_path, monkeypatch
+):
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    rows, path = database.rows, tmp_path / "weir.backup"
+    with another_thread() as call, rest.resting(control, data, User.objects.get(username="admin")) as still:
+
+        def rows_then(model):
+            yield from rows(model)
+            if model is User:
+                call(Mark.objects.create, title="Somebody writes", kind="note", at=timezone.now()).result()
+
+        monkeypatch.setattr(backup.database, "rows", rows_then)
+        backup.make(path, data, control, clients, still)
+    assert Mark.objects.get().title == "Somebody writes"
+    with archive.reading(path) as found:
+        assert len(list(found.lines("database/console.mark"))) == 1, "the names of the fields alone"
 
 
 def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data, fresh, tmp_path):

@@ -46,7 +46,7 @@ def test_every_server_that_weir_starts_leaves_the_disk_to_it(tmp_path):
         assert server.client().config_get("appendfsync") == {"appendfsync": "no"}
         synced: list[Path] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(file_sync, "_put_on_disk", synced.append)
+            patch.setattr(file_sync, "put_on_disk", synced.append)
             FileSync([tmp_path], pytest.fail).sync()
         assert any(".incr." in path.name for path in synced)
     finally:
@@ -71,4 +71,4 @@ def test_a_disk_that_refuses_is_named_once_and_so_is_its_return(tmp_path, monkey
 
 
 def test_a_file_that_the_server_replaced_meanwhile_is_passed_over(tmp_path):
-    file_sync._put_on_disk(tmp_path / "gone.aof")
+    file_sync.put_on_disk(tmp_path / "gone.aof")

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.conf import settings
+from django.db import connection
 
 from console.accounts.access import Actor
 from console.accounts.quotas import quota_of
@@ -113,6 +114,18 @@ async def test_a_producer_sends_32_mib_of_events_and_nothing_else(limit, secrets
     assert (await Sent(ADDRESS, LARGE, authorization=bearer).to(limit)).status == 200
     assert (await Sent(ADDRESS, LARGE + 1, authorization=bearer).to(limit)).read_bytes == 0
     assert (await Sent("/api/v1/marks", MIB, authorization=bearer).to(limit)).read_bytes == 0
+
+
+async def test_a_connection_to_the_database_that_broke_keeps_no_body_out(limit, secrets):
+    bearer = f"Bearer {secrets['producer']}"
+    assert (await Sent(ADDRESS, LARGE, authorization=bearer).to(limit)).status == 200
+
+    def broken() -> None:
+        connection.ensure_connection()
+        connection.connection.close()
+
+    await sync_to_async(broken)()
+    assert (await Sent(ADDRESS, LARGE, authorization=bearer).to(limit)).status == 200
 
 
 async def test_a_viewer_sends_a_document_but_no_events(limit, secrets):

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import httpx
 import orjson
@@ -118,6 +119,17 @@ def test_what_it_refuses_is_said_and_tried_again_where_that_may_help(looks, stat
     with pytest.raises(Failed, match=f"answered {status}: bad label name") as failed:
         alertmanager.send(Message.objects.get(), looks.now, answer)
     assert failed.value.for_good is for_good
+
+
+def test_an_answer_with_a_nul_is_a_failed_try_like_any_other(looks):
+    to("http://alerts.example:9093")
+    fire(looks)
+    answer = httpx.MockTransport(lambda _: httpx.Response(503, content=b"not\0now"))
+    channels = {"alertmanager": partial(alertmanager.send, transport=answer)}
+    assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
+    message = Message.objects.get()
+    assert message.error == "http://alerts.example:9093/api/v2/alerts answered 503: not now"
+    assert message.tries == 1 and message.due_at > looks.at
 
 
 def test_its_token_is_named_and_comes_from_the_environment(looks, monkeypatch):

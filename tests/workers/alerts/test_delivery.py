@@ -1,11 +1,13 @@
 """Messages that really go out: by mail to a mail server, by webhook to an endpoint that verifies them."""
 
 import hmac
+import threading
 from datetime import timedelta
 from hashlib import sha256
 
 import orjson
 import pytest
+from django.db import DatabaseError
 
 from queues.nodes.server import free_port
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
@@ -183,6 +185,29 @@ def test_a_receiver_that_hangs_or_is_away_keeps_no_other_waiting(looks, posts, m
     assert deliver(looks) == 2
     assert len(posts.posts) == 1 and len(mails.mails) == 1
     assert "did not answer" in Message.objects.get(receiver__name="away").error
+
+
+def test_a_message_whose_failure_can_not_be_noted_lets_no_other_be_sent_again(looks, posts, monkeypatch):
+    receivers.define("away", "webhook", {"url": f"http://127.0.0.1:{free_port()}/"})
+    rule(escalation=[{"after_minutes": 0, "receivers": ["away", "desk"]}])
+    fire(looks)
+    refused = threading.Event()
+
+    def unnoted(*_):
+        refused.set()
+        raise DatabaseError("refused")
+
+    def away(*_):
+        raise Failed("it does not answer")
+
+    def mail(*_):
+        assert refused.wait(30), "sent, but noted after the failure"
+
+    monkeypatch.setattr(outbox, "failed", unnoted)
+    with pytest.raises(DatabaseError, match="refused"):
+        dispatcher.deliver(lambda: looks.at, lambda: True, {"webhook": away, "email": mail})
+    states = dict(Message.objects.values_list("receiver__name", "state"))
+    assert states == {"away": "waiting", "desk": "sent"}
 
 
 def test_who_has_lost_the_lease_sends_nothing(looks, posts):

@@ -546,3 +546,16 @@ def test_a_pool_that_refuses_to_grow_is_told_with_what_it_says_until_it_grows(lo
     for _ in range(40):
         looks.look()
     assert not Alert.objects.filter(state="firing").exists()
+
+
+def test_an_alert_that_quotes_a_nul_keeps_no_other_from_firing(looks):
+    rule()
+    rule("sensor-silent", condition="sensor_silent", title="{sensor}", threshold=10, clear_threshold=5)
+    said = {"silent_seconds": 60.0, "error": "shop answers 400: a\0b"}
+    plants = {"shop\0": {"state": "seen", "sensors": {"requests": said}}}
+    looks.snapshot = {**lost(), "plants": plants}
+    looks.pass_seconds(4)
+    assert the_alert(rule_name="node-lost").state == "firing"
+    silent = the_alert(rule_name="sensor-silent")
+    assert silent.state == "firing" and "shop answers 400: a\ufffdb." in silent.sentence
+    assert silent.labels == {"plant": "shop\ufffd", "sensor": "requests"}

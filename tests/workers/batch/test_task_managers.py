@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from queues import keys
 from queues.errors import BadInput
+from tests.races import another_thread, until_another_waits
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
@@ -340,3 +341,34 @@ def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, 
     assert 1 <= workers <= most
     assert in_time(workers) or workers == min(most, chunks)
     assert workers == 1 or not in_time(workers - 1)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("write", ["check", "fail"])
+def test_who_waits_while_it_is_overtaken_writes_nothing(bench: Bench, write: str) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    paused = bench.lease(run, "paused")
+    acts = {"check": lambda: paused.check({"rows": 1}), "fail": lambda: paused.fail("it broke", final=True)}
+    bench.pass_seconds(LOST_SECONDS + 1)
+    with another_thread() as call:
+        with transaction.atomic():
+            successor = bench.lease(run, "successor")
+            waiting = call(acts[write])
+            until_another_waits()
+        ended = waiting.exception(30)
+    assert isinstance(ended, ChunkLeaseLost) or (ended is None and write == "fail")
+    chunk = Chunk.objects.get(pk=paused.chunk.pk)
+    assert (chunk.state, chunk.error, chunk.fence) == ("working", "", successor.chunk.fence)
+
+
+def test_an_error_with_a_nul_ends_a_chunk_and_its_run_like_any_other(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    bench.lease(run).fail("DataError: a\0b", final=True)
+    assert runs.end(run, Run.State.FAILED, bench.now, "part-0: a\0b")
+    run.refresh_from_db()
+    assert run.error == "part-0: a\ufffdb"
+    assert run.chunks.get(state="failed").error == "DataError: a\ufffdb"

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from controllers.framework.guard import Measured
 from queues.stored_document import changed
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.workers.loops import JOBS, ensured
@@ -559,6 +560,18 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
     assert submitted(plant) == 0
     first = LedgerEntry.objects.order_by("pk").first()
     assert not first.applied and "not repeated" in first.error
+
+
+def test_a_loop_goes_on_where_another_plant_says_something_with_a_nul(
+    loop, plant, clock, control, monkeypatch
+):
+    entry = tick(loop, plant, clock, control)
+    ledger.fail(entry, "PlantConfused: shop answers 400: a\0b")
+    monkeypatch.setattr(worker_rate, "_measured", lambda *_: Measured(1.0, "shop answers 400: a\0b"))
+    held = tick(loop, plant, clock, control)
+    entry.refresh_from_db(), held.refresh_from_db()
+    assert entry.error == "PlantConfused: shop answers 400: a\ufffdb"
+    assert "shop answers 400: a\ufffdb" in held.reason
 
 
 def test_an_action_that_was_given_up_and_came_late_all_the_same_says_both(loop, plant, clock, control):

@@ -3,16 +3,18 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
 from queues import projection
 from queues.models import Node
 from tests.queues.samples import blocks_of
+from tests.races import another_thread, until_another_waits
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
 from workers.control import engine
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop, Plan
-from workers.placement import execution, plans, plant_sensors
+from workers.placement import execution, plans, plant_sensors, proposals
 
 pytestmark = pytest.mark.django_db
 UNEVEN = {"n1": 700, "n2": 200, "n3": 100}
@@ -121,6 +123,25 @@ def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, 
     plans.approve(newest, newest.hash, user, "Do so.", snapshot=snapshot, now=plant.now)
     plant.execute()
     assert plant.points()["n1"] < 700
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, django_user_model):
+    Loop.objects.filter(law="rebalancing").update(mode="advise")
+    snapshot = plant.flow(10)
+    entry, user = plant.tick(), django_user_model.objects.create(username="desk-2")
+    plan = Plan.objects.get()
+    newer = LedgerEntry.objects.get(pk=entry.pk)
+    newer.pk, newer.action = None, {"moves": [{**plan.moves[0], "points": plan.moves[0]["points"] + 1}]}
+    newer.save(force_insert=True)
+    with another_thread() as call:
+        with transaction.atomic():
+            plans.approve(plan, plan.hash, user, "Do so.", snapshot=snapshot, now=plant.now)
+            made = call(proposals.from_decision, newer, snapshot, plant.now, approved=False)
+            until_another_waits()
+        assert made.result(30).state == "proposed"
+    plan.refresh_from_db()
+    assert (plan.state, plan.note) == ("approved", "")
 
 
 def test_advice_that_no_longer_fits_is_an_error_of_its_entry_and_not_of_the_tick(plant):

@@ -45,20 +45,24 @@ def deliver(
     """
     arrived = 0
     on_way: dict[Future[None], Message] = {}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        while alive():
-            outbox.bundle(clock())
-            busy = {message.receiver_id for message in on_way.values()}
-            for message in _next_of_each(outbox.due(clock())):
-                if message.receiver_id not in busy:
-                    send = channels[message.receiver.channel]
-                    on_way[pool.submit(send, message, clock().timestamp())] = message
-            if not on_way:
-                break
-            ended, _ = wait(on_way, ROUND_SECONDS, FIRST_COMPLETED)
-            # The database is this thread's alone: the others only send.
-            arrived += sum(_noted(on_way.pop(call), call.exception(), clock()) for call in ended)
-    return arrived + sum(_noted(message, call.exception(), clock()) for call, message in on_way.items())
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            while alive():
+                outbox.bundle(clock())
+                busy = {message.receiver_id for message in on_way.values()}
+                for message in _next_of_each(outbox.due(clock())):
+                    if message.receiver_id not in busy:
+                        send = channels[message.receiver.channel]
+                        on_way[pool.submit(send, message, clock().timestamp())] = message
+                if not on_way:
+                    break
+                ended, _ = wait(on_way, ROUND_SECONDS, FIRST_COMPLETED)
+                # The database is this thread's alone: the others only send.
+                arrived += _noted_each({call: on_way.pop(call) for call in ended}, clock())
+    finally:
+        # Also of a round that failed: what was sent and is not noted is sent again.
+        arrived += _noted_each(on_way, clock())
+    return arrived
 
 
 def _next_of_each(messages: list[Message]) -> list[Message]:
@@ -67,6 +71,19 @@ def _next_of_each(messages: list[Message]) -> list[Message]:
     for message in messages:
         oldest.setdefault(message.receiver_id, message)
     return list(oldest.values())
+
+
+def _noted_each(calls: Mapping[Future[None], Message], now: datetime) -> int:
+    """How many arrived. One that can't be noted keeps no other from it; then its error is raised."""
+    arrived, failure = 0, None
+    for call, message in calls.items():
+        try:
+            arrived += _noted(message, call.exception(), now)
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return arrived
 
 
 def _noted(message: Message, error: BaseException | None, now: datetime) -> bool:

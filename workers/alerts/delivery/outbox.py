@@ -14,6 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max, QuerySet
 
+from workers.alerts.delivery.plain_text import one_line
 from workers.alerts.delivery.schedule_feed import notified_by
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
 from workers.alerts.rules import runbook
@@ -266,7 +267,7 @@ def failed(message: Message, error: str, now: datetime, for_good: bool = False) 
     delay = BACKOFF.delay_seconds(message.key, tries)
     Message.objects.filter(pk=message.pk, state=Waiting).update(
         tries=tries,
-        error=error[:500],
+        error=one_line(error)[:500],
         state=Message.State.FAILED if given_up else Waiting,
         due_at=now + timedelta(seconds=delay),
     )

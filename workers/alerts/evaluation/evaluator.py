@@ -8,12 +8,13 @@ lets only the newer write.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
 
+from queues.checks import storable
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
@@ -56,9 +57,17 @@ def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
     for rule in enabled:
         own = {"rule": rule.name, "severity": rule.severity}
         condition = CONDITIONS[rule.condition]
-        for reading in condition.read(evidence, rule.window_seconds):
+        for reading in map(_storable, condition.read(evidence, rule.window_seconds)):
             if matching.matches(rule.matchers, {**reading.labels, **own}):
                 yield Subject(rule, excused(condition, reading, evidence))
+
+
+def _storable(reading: Reading) -> Reading:
+    """It quotes what other plants and services say. All alerts are written in one transaction: one that the
+    database refuses would end the alerting of all.
+    """
+    labels, touches = storable(reading.labels), storable(reading.touches)
+    return replace(reading, labels=labels, sentence=storable(reading.sentence), touches=touches)
 
 
 def greatest_fence() -> int:

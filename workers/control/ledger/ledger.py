@@ -19,6 +19,7 @@ from controllers import catalog, request
 from controllers.framework import code
 from controllers.framework.decision import Decision
 from controllers.framework.guard import Guarded
+from queues.checks import storable
 from queues.errors import BadInput
 from queues.nodes.node_state import TOOBUSY
 from workers.control.kinds.registry import kind_of
@@ -63,7 +64,7 @@ def write(
         action=None if decision.action is None else dict(decision.action),
         raw=decision.raw,
         guarded=guarded.value,
-        reason=reason,
+        reason=storable(reason),  # it may quote another plant
         terms=dict(decision.terms),
         limited_by=decision.limited_by,
         expected=expected,
@@ -88,8 +89,8 @@ def is_ours(entry: LedgerEntry) -> bool:
 
 def fail(entry: LedgerEntry, error: str) -> None:
     """The action was not applied, or its outcome can't be known any more: the entry says why."""
-    entry.error, entry.verdict = error, Verdict.NO_ACTION
-    LedgerEntry.objects.filter(pk=entry.pk).update(error=error, verdict=Verdict.NO_ACTION)
+    entry.error, entry.verdict = storable(error), Verdict.NO_ACTION
+    LedgerEntry.objects.filter(pk=entry.pk).update(error=entry.error, verdict=Verdict.NO_ACTION)
 
 
 def open_entry(loop: Loop) -> LedgerEntry | None:

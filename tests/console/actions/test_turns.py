@@ -1,0 +1,95 @@
+"""Two people act at once: each takes its turn, and neither is refused for the order of the other's locks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from django.utils import timezone
+
+from console.accounts.access import Actor
+from console.actions import loops
+from console.actions.proposals import plans
+from console.actions.queues import definitions
+from console.embedded.seeding import seed
+from console.models import AuditEntry
+from queues.models import Node, Queue
+from tests.races import PausedControl, another_thread, until_another_waits
+from workers.models import Override
+from workers.steering.expiry import Expiry
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Act = Callable[[Actor, Any], object]
+
+
+@pytest.fixture
+def plant(control) -> redis.Redis:
+    seed(control, {"WEIR_NODES": "n1=redis://127.0.0.1:1/0 n2=redis://127.0.0.1:1/1"})
+    return control
+
+
+@pytest.fixture
+def person(people) -> Actor:
+    return Actor("administrator", "administrator", people["administrator"])
+
+
+def cordon(actor: Actor, control: Any) -> None:
+    plans.cordon(actor, "n1", "a test", timezone.now(), control)
+
+
+def take_back(actor: Actor, control: Any) -> None:
+    plans.take_back(actor, "n1", "a test", timezone.now(), control)
+
+
+def set_threshold(actor: Actor, control: Any) -> None:
+    given = {"reason": "a test", "now": timezone.now(), "expiry": Expiry(minutes=5), "control": control}
+    loops.override_thresholds(actor, Node.objects.get(name="n1"), {"busy": 0.4}, **given)
+
+
+def end_threshold(actor: Actor, control: Any) -> None:
+    loops.end_override(actor, Override.objects.get(ended_at=None), now=timezone.now(), control=control)
+
+
+def change_queue(actor: Actor, control: Any) -> None:
+    shown = definitions.difference(actor, Queue.objects.get(name="alert"), {"priority": 7})
+    given = {"digest": shown.digest, "reason": "a test", "now": timezone.now(), "control": control}
+    definitions.change(actor, "alert", {"priority": 7}, **given)
+
+
+def cordoned(actor: Actor, control: Any) -> None:
+    Node.objects.filter(name="n1").update(cordoned=True)
+
+
+def threshold_set(actor: Actor, control: Any) -> None:
+    set_threshold(actor, control)
+    Override.objects.update(value=0.5)
+
+
+def nothing(actor: Actor, control: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "second"),
+    [
+        (nothing, change_queue, cordon),
+        (cordoned, change_queue, take_back),
+        (nothing, change_queue, set_threshold),
+        (threshold_set, end_threshold, cordon),
+        (threshold_set, end_threshold, set_threshold),
+    ],
+)
+def test_of_two_acts_at_once_both_are_done(before: Act, first: Act, second: Act, person: Actor, plant: Any):
+    before(person, plant)
+    noted = AuditEntry.objects.count()
+    with another_thread() as call:
+        waiting: list[Any] = []
+
+        def meanwhile() -> None:
+            if not waiting:
+                waiting.append(call(second, person, plant))
+                until_another_waits()
+
+        first(person, PausedControl(plant, meanwhile))
+        waiting[0].result(60)
+    assert AuditEntry.objects.count() == noted + 2
