@@ -18,12 +18,14 @@ from queues import keys
 from queues.models import Node
 from queues.stored_document import plain
 from tests.console.conftest import PASSWORD, sample_snapshot
+from tests.console.page_text import source_of
 from tests.workers.snapshots import snapshot_of
 from workers.documents.states import SEVERITIES
 from workers.models import LedgerEntry, Loop, Override
 from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
+AWAY = "redis://127.0.0.1:1/0"
 PAGES = (
     "/",
     "/nodes/",
@@ -72,8 +74,12 @@ def test_a_page_is_shown_before_the_first_snapshot(page, viewer, control):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_shown_while_the_control_server_is_away(page, viewer, settings):
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    assert viewer.get(page).status_code == 200
+    settings.REDIS_URL = AWAY
+    answer = viewer.get(page)
+    assert answer.status_code == 200
+    text = source_of(answer)
+    assert "The control server does not answer" in text and "Alerts are not known" in text
+    assert not any(words in text for words in ("The plant is starting", "No alerts", "No overrides"))
 
 
 def test_the_rail_names_only_what_one_may_open(browsers, stored_snapshot):
