@@ -22,14 +22,17 @@ def _client(url: str) -> redis.Redis:
     return connect(url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None)
 
 
-def latest_snapshot() -> Snapshot | None:
-    """The newest snapshot; None when there is none, or the control server does not answer.
+def stored_snapshot() -> Snapshot | None:
+    """The newest snapshot; None when there is none. Raises RedisError, BadDocument."""
+    stored = control().get(keys.SNAPSHOT)
+    return Snapshot.from_json(stored) if stored else None
 
-    A page is still worth showing without it (it says so), so an unreachable server is no error here. Raises
-    BadDocument.
+
+def latest_snapshot() -> Snapshot | None:
+    """The newest snapshot; None when there is none, or the control server does not answer: what can be said
+    without it is. Raises BadDocument.
     """
     try:
-        stored = control().get(keys.SNAPSHOT)
+        return stored_snapshot()
     except redis.RedisError:
         return None
-    return Snapshot.from_json(stored) if stored else None

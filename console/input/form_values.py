@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ENDLESS, CUSTOM = "endless", "until"
+WAS = "was-"  # before a field's name: what its page had filled it with
 Form = TypeVar("Form", bound="DataclassInstance")
 
 
@@ -35,6 +36,22 @@ def number_of(text: str, field: str) -> int | float:
     if not math.isfinite(value):
         raise BadInput(field, "takes a finite number.")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def is_untouched(posted: Mapping[str, str], field: str) -> bool:
+    """Whether a field says what its page had filled it with: then it asks for nothing, whatever somebody else
+    has put in force since. A program says nothing of `was-FIELD`: what it posts it asks for.
+    """
+    was = posted.get(WAS + field)
+    return was is not None and _read(posted.get(field, "")) == _read(was)
+
+
+def _read(text: str) -> float | str:
+    """The number, however it is written; else the words."""
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip()
 
 
 def minutes_of(posted: Mapping[str, str]) -> int | float | None:

@@ -6,6 +6,7 @@ they are still there.
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
@@ -23,10 +24,13 @@ from console.live.places import PLACES, NoPlace
 from console.live.view import view_named
 from queues.errors import BadInput
 
+log = logging.getLogger(__name__)
 RECHECK_SECONDS = 30.0  # a thousand sockets ask the database 33 times a second
 NOT_LOGGED_IN = 4401
 NOT_ALLOWED = 4403
 NOT_UNDERSTOOD = 4400
+UNANSWERED = 1011  # of the protocol: something in the server keeps it from going on
+MOST_UNANSWERED = 4
 TOO_BIG = 1009
 # The server holds it, too (console.embedded.processes): what is longer is not even read.
 LONGEST_FRAME_BYTES = 4096
@@ -35,7 +39,8 @@ LONGEST_REASON_BYTES = 123  # of the protocol: a longer one is an error in the s
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has no types
     """Takes `{"ask": "snapshot"}` only. Close codes: 4401 log in, 4403 role missing, 4400 bad request,
-    4429 too many sockets of this person, 1013 too many in all, 1009 a frame over 4 KiB.
+    4429 too many sockets of this person, 1013 too many in all, 1009 a frame over 4 KiB, 1011 nobody can be
+    asked whether its holder may still see.
     """
 
     channel_layer_alias = "none"  # the fan-out stands in its place
@@ -104,11 +109,20 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
                     await self.send(text_data=message)
 
     async def _recheck(self) -> None:
-        """A logout, a revoked token or a lost role closes the socket within RECHECK_SECONDS."""
-        while True:
+        """A logout, a revoked token or a lost role closes the socket within RECHECK_SECONDS. A database that
+        is away is asked again; after MOST_UNANSWERED in a row nobody knows whether this may still be seen.
+        """
+        unanswered = 0
+        while unanswered < MOST_UNANSWERED:
             await asyncio.sleep(self.recheck_seconds)
-            if await self._allowed() is None:
-                return
+            try:
+                if await self._allowed() is None:
+                    return
+                unanswered = 0
+            except Exception as error:  # whatever it is, nobody else would ask again
+                log.warning("who reads the live figures could not be asked: %s", error)
+                unanswered += 1
+        await self.close(UNANSWERED, "Whether you may still see this can't be asked; connect again.")
 
     async def _allowed(self) -> Actor | None:
         """Who may see; None when nobody may, and the socket is closed."""

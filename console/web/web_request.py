@@ -28,6 +28,8 @@ class WebRequest(HttpRequest):
     """console.pages.frame.action: nothing was done, so its key is free."""
     weir_snapshot: Snapshot | None
     """console.pages.frame.frame"""
+    weir_absence: Any
+    """console.pages.frame.frame: the Absence, why there is no snapshot."""
     weir_past: Any
     """console.pages.frame.past: the PastInstant that it asks for, or None."""
     axes_locked_out: bool

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
+from console.display.subject_pages import page_of
 from console.incidents.changes import IncidentChange
 from console.input.form_values import iso
 from console.models import AuditEntry, Mark
@@ -21,7 +22,6 @@ from workers.steering import overrides, plant_settings
 
 AROUND = timedelta(minutes=10)
 HERE = {0: "at the subject", 1: "1 step upstream"}
-PAGES = {"node": "node", "queue": "queue", "host": "worker-host", "application": "pipeline-application"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +168,10 @@ def _of_entry(name: str, change: IncidentChange) -> _Links:
 
 def _of_part(part: str, change: IncidentChange) -> _Links:
     kind, _, name = part.partition("/")
-    if kind in PAGES:
-        return _Links(url=reverse(PAGES[kind], args=[name]))
+    if kind in ("node", "queue", "host"):
+        return _Links(url=page_of(kind, name))
+    if kind == "application":
+        return _Links(url=reverse("pipeline-application", args=[name]))
     return _Links(url=reverse("pipeline") if kind in ("type", "operator") else "")
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
+from console.display.subject_pages import page_of
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 
 MINUTES = 30  # of a hold or a pause
+SUBJECTS = ("queue", "node", "host")
 FAILING = ("failed", "stalled")
 OF_PROCESSES = ("workers_missing", "observer_silent", "loops_stopped", "loop_silent", "host_overloaded")
 
@@ -103,12 +105,8 @@ def _related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPage]:
         yield RelatedPage("Pipeline and its log", f"{reverse('pipeline')}#pipeline-process")
     if alert.condition in OF_PROCESSES:
         yield RelatedPage("Processes and their logs", reverse("processes"), "process.view")
-    if "queue" in labels:
-        yield RelatedPage(f"Queue {labels['queue']}", reverse("queue", args=[labels["queue"]]))
-    if "node" in labels:
-        yield RelatedPage(f"Node {labels['node']}", reverse("node", args=[labels["node"]]))
-    if "host" in labels:
-        yield RelatedPage(f"Host {labels['host']}", reverse("worker-host", args=[labels["host"]]))
+    for kind in (each for each in SUBJECTS if each in labels):
+        yield RelatedPage(f"{kind.capitalize()} {labels[kind]}", page_of(kind, labels[kind]))
     if loop is not None:
         yield RelatedPage("Loop", reverse("loop", args=[loop.pk]))
     if "plan" in labels and labels["plan"].isdecimal():

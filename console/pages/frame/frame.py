@@ -2,13 +2,15 @@
 
 import secrets
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import cast
 
+import redis
 from django.http import HttpRequest
 from django.urls import reverse
 
 from console.accounts.access import actor_of
-from console.connections.control_server import latest_snapshot
+from console.connections.control_server import stored_snapshot
 from console.pages.frame import past
 from console.pages.frame.past import PastInstant
 from console.web.web_request import WebRequest
@@ -44,7 +46,15 @@ RAIL = (
 TABS = ("overview", "alerts", "loops", "timeline")  # on a phone; the others are under More
 PLANT_PAGES = ("plant", "plant-tasks", "plant-release", "plant-intervene", "plant-undo", "plant-remove")
 RAIL_ACTIONS = {"audit": "audit.view", "processes": "process.view"}
-NO_SNAPSHOT = "The plant is starting. Numbers appear with the first snapshot."
+
+
+class Absence(StrEnum):
+    """Why a page has no snapshot, in the words of its strip."""
+
+    STARTING = "The plant is starting. Numbers appear with the first snapshot."
+    UNANSWERED = "The control server does not answer: the state of the plant is not known."
+    UNKEPT = "No snapshot of that time is there: the state of the plant is not known."
+    NO_ROLE = "To see the plant you need a role."
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,7 @@ class Frame:
     plants: list[PlantChoice]
     plants_stale: bool
     strip: HealthStrip
+    absent: str  # the name of the `Absence`; "": there is a snapshot
     past: PastInstant | None  # that the page shows
     unreached: PastInstant | None  # that was asked for, of a page which shows the present
     lists_records: bool  # it can be asked for the time around an instant
@@ -112,9 +123,24 @@ def snapshot_of(request: HttpRequest) -> Snapshot | None:
     """
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_snapshot"):
-        asked = past.past_of(request)
-        noted.weir_snapshot = latest_snapshot() if asked is None else asked.snapshot
+        noted.weir_snapshot, noted.weir_absence = _read(request)
     return noted.weir_snapshot
+
+
+def _read(request: HttpRequest) -> tuple[Snapshot | None, Absence]:
+    """The snapshot; and why there is none, where there is none."""
+    asked = past.past_of(request)
+    if asked is not None:
+        return asked.snapshot, Absence.UNKEPT
+    try:
+        return stored_snapshot(), Absence.STARTING
+    except redis.RedisError:
+        return None, Absence.UNANSWERED
+
+
+def absence_of(request: HttpRequest) -> Absence | None:
+    """Why there is no snapshot; None where there is one."""
+    return cast(WebRequest, request).weir_absence if snapshot_of(request) is None else None
 
 
 def seen_of(request: HttpRequest) -> Snapshot:
@@ -127,7 +153,9 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {"frame": None}
     actor = actor_of(request)
-    snapshot = snapshot_of(request) if actor.may("plant.view") else None
+    snapshot, absence = None, Absence.NO_ROLE
+    if actor.may("plant.view"):
+        snapshot, absence = snapshot_of(request), absence_of(request)
     was, known = past.past_of(request), plants(snapshot)
     unreached, match = past.unreached(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
@@ -144,7 +172,8 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             shows_plant=shown is not None,
             plants=known,
             plants_stale=any(each.stale for each in known),
-            strip=_strip(snapshot),
+            strip=_strip(snapshot, absence),
+            absent=absence.name if absence else "",
             past=was,
             unreached=unreached,
             lists_records=match is not None and match.url_name in past.RECORDS,
@@ -162,9 +191,9 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     }
 
 
-def _strip(snapshot: Snapshot | None) -> HealthStrip:
+def _strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:
     if snapshot is None:
-        return HealthStrip(None, NO_SNAPSHOT, "", 0, None, None)
+        return HealthStrip(None, str(absence), "", 0, None, None)
     health = snapshot.health
     more = max(0, len(health.findings) - 1)
     return HealthStrip(health.state, health.sentence, health.doing, more, snapshot.at, snapshot.seq)

@@ -18,7 +18,7 @@ from console.connections.control_server import control
 from console.display.first_report import ShownReport, report_of
 from console.display.loop_order import badness_of_loop, late_now
 from console.display.override_words import ending_of, instead_words, short
-from console.input.form_values import expiry_of, number_of
+from console.input.form_values import expiry_of, is_untouched, number_of
 from console.models import SavedFilter
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of
@@ -259,6 +259,7 @@ def _typed(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[
             each.name: typed_in(each, request.GET, each.name, in_force[each.name])
             for each in law.parameters
             if request.GET.get(WOULD + each.name, "").strip()
+            and not is_untouched(request.GET, WOULD + each.name)
         }
     except BadInput as error:
         raise BadInput(error.field.removeprefix(WOULD), error.message) from None
@@ -266,7 +267,9 @@ def _typed(request: HttpRequest, law: Law, in_force: Mapping[str, Any]) -> dict[
 
 @action("override.set", loop_page)
 def override(request: HttpRequest, loop_id: int) -> Done:
-    """Posted: name and value, or `would-NAME` per parameter (unchanged ones are left); reason; expiry."""
+    """Posted: name and value, or `would-NAME` per parameter with `was-would-NAME` (untouched and unchanged
+    ones are left); reason; expiry.
+    """
     found = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
     try:
@@ -297,7 +300,9 @@ def _wanted_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict
     for row in rows:
         name = row.name
         text = values.get(WOULD + name)
-        if text is not None and not (row.effective is None and not text.strip()):
+        if text is None or is_untouched(values, WOULD + name):
+            continue
+        if not (row.effective is None and not text.strip()):
             value = typed_in(catalog.parameter(law, name), values, name, row.effective)
             if value != row.effective:
                 wanted[name] = value

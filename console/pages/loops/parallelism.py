@@ -8,7 +8,7 @@ from django.utils import timezone
 from console.accounts.access import actor_of
 from console.actions import loops
 from console.display.override_words import ending_of
-from console.input.form_values import expiry_of, number_of
+from console.input.form_values import expiry_of, is_untouched, number_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
 from console.pages.loops.parallelism_view import JOINT, by_hand
@@ -22,7 +22,7 @@ FIELD = "tasks-"
 
 @action("override.set", loop_page)
 def set_tasks(request: HttpRequest, loop_id: int) -> Done:
-    """Posted: `tasks-OPERATOR` (empty: left to the law), reason, expiry."""
+    """Posted: `tasks-OPERATOR` (empty: left to the law), each with `was-tasks-OPERATOR`; reason, expiry."""
     loop, now = get_object_or_404(Loop, pk=loop_id, law=JOINT), timezone.now()
     before = by_hand(loop, now)
     wanted = {**before, **_typed(request)}
@@ -41,11 +41,11 @@ def set_tasks(request: HttpRequest, loop_id: int) -> Done:
 
 
 def _typed(request: HttpRequest) -> dict[str, int | None]:
-    """What each field says. Raises BadInput naming the field."""
+    """What each field says that somebody touched. Raises BadInput naming the field."""
     parameter = catalog.parameter(catalog.law(JOINT), "tasks_of").items[0]
     found: dict[str, int | None] = {}
     for field, text in request.POST.items():
-        if not field.startswith(FIELD):
+        if not field.startswith(FIELD) or is_untouched(request.POST, field):
             continue
         name, value = field.removeprefix(FIELD), str(text).strip()
         try:

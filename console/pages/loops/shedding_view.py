@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.input.form_values import number_of
+from console.input.form_values import is_untouched, number_of
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers import catalog
 from controllers.framework.decision import Decision
@@ -66,6 +66,14 @@ class ShedTotal:
     recall: float | None
 
 
+@dataclass(frozen=True)
+class AskedNumber:
+    """A number of the form: in force, and asked for."""
+
+    effective: float
+    would: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShownShedding:
     """The table in force, what it costs and why it is this one; and the table of what is asked for.
@@ -80,8 +88,8 @@ class ShownShedding:
     because: list[str]
     would_because: list[str]
     changes: Mapping[str, Any]
-    bound: float
-    weights: Mapping[str, float]
+    bound: AskedNumber
+    weights: Mapping[str, AskedNumber]
     shed_share: float | None
     shed_events: int | None
     application: str | None
@@ -109,8 +117,11 @@ def shed_view(
         because=[*_because(made, effective)],
         would_because=[*_because(would, {**effective, **changes})],
         changes=changes,
-        bound=changes.get(BOUND, effective[BOUND]),
-        weights={**weights, **changes.get("sink_weights", {})},
+        bound=AskedNumber(effective[BOUND], changes.get(BOUND, effective[BOUND])),
+        weights={
+            name: AskedNumber(worth, changes.get("sink_weights", weights).get(name, worth))
+            for name, worth in weights.items()
+        },
         shed_share=row.shed_share if row else None,
         shed_events=row.shed_events if row else None,
         application=loop.target.get("application"),
@@ -281,18 +292,19 @@ def changes_of(
     """The law's parameters as the form would have them, those that differ. Raises BadInput by field."""
     parameters = {each.name: each for each in LAW.parameters}
     changes: dict[str, Any] = {}
-    if text := asked.get(BOUND, "").strip():
+    if (text := asked.get(BOUND, "").strip()) and not is_untouched(asked, BOUND):
         bound = _checked(parameters[BOUND], number_of(text, BOUND), BOUND)
         if bound != effective[BOUND]:
             changes[BOUND] = bound
     sinks = (observation or {}).get("sinks") or {}
     weights = dict(effective["sink_weights"])
     for name, worth in sinks.items():
-        if text := asked.get(WEIGHT + name, "").strip():
-            value = float(number_of(text, WEIGHT + name))
+        field = WEIGHT + name
+        if (text := asked.get(field, "").strip()) and not is_untouched(asked, field):
+            value = float(number_of(text, field))
             if value != weights.get(name, worth):
                 weights[name] = value
-                _checked(parameters["sink_weights"], weights, WEIGHT + name)
+                _checked(parameters["sink_weights"], weights, field)
     if weights != effective["sink_weights"]:
         changes["sink_weights"] = weights
     return changes

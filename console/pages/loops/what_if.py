@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
-from console.input.form_values import number_of
+from console.input.form_values import is_untouched, number_of
 from console.pages.frame.page import FormPage, render_page
 from console.pages.loops.loop_view import DescribedLoop, ParameterRow, describe, guard_rows, parameter_rows
 from console.pages.loops.workbench import UNIT, WOULD, typed_in
@@ -71,7 +71,7 @@ class WhatIfPage(FormPage):
 @require_safe
 @requires("plant.view")
 def page(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """The address holds it all: hours, and `would-NAME` for each value."""
+    """The address holds it all: hours, and for each value `would-NAME`, with `was-would-NAME`."""
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
     law, held = catalog.law(loop.law), overrides.on(loop, now)
     rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
@@ -115,7 +115,7 @@ def hours_of(text: str) -> float:
 def _would(row: ParameterRow, query: Mapping[str, str]) -> Any:
     """See `AskedParameter`: what the address asks may be in the law's own unit."""
     text, unit = query.get(WOULD + row.name, "").strip(), query.get(UNIT + row.name, "")
-    if not text:
+    if not text or is_untouched(query, WOULD + row.name):
         return row.shown.effective
     if unit or row.shown.factor == 1.0:
         return text
@@ -130,7 +130,7 @@ def _changed(loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str])
     law, found = catalog.law(loop.law), {}
     for row in rows:
         field = WOULD + row.name
-        if query.get(field, "").strip():
+        if query.get(field, "").strip() and not is_untouched(query, field):
             value = typed_in(catalog.parameter(law, row.name), query, row.name, row.effective)
             if value != row.effective:
                 found[row.name] = value

@@ -1,7 +1,7 @@
 """The pipeline: its graph as it works, an operator beside it, and values held in its rules."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ class ShownCriterion:
 
 @dataclass(frozen=True)
 class ShownPattern:
-    """A pattern of an operator. declared: None where what is at work can't be read here."""
+    """A pattern of an operator. declared: None where what is at work can't be read here, and of the past."""
 
     name: str
     status: PatternStatus
@@ -158,18 +158,18 @@ def pipeline_page(
     errors: Errors | None = None,
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
-    rows = seen_of(request).pipeline.applications
-    # Of a time of which nothing is kept the page says so, whatever was at work then.
-    is_known = snapshot_of(request) is not None or past_of(request) is None
-    if is_known and name and name not in rows:
+    rows, loops = seen_of(request).pipeline.applications, seen_of(request).loops
+    # What is not in the snapshot is known of the present alone.
+    present = past_of(request) is None
+    at_work = versions_at_work() if present else {}
+    # Without a snapshot, and while the process begins anew, the page says so, whatever was at work.
+    known = {*rows, *at_work} if snapshot_of(request) is not None else ()
+    if name and known and name not in known:
         raise Http404(f"No application {name} is at work.")
     name = name or next(iter(rows), "")
     row = rows.get(name)
-    if is_known and operator and operator not in (row.operators if row else {}):
+    if operator and row and operator not in row.operators:
         raise Http404(f"{name} has no operator {operator}.")
-    loops = seen_of(request).loops
-    # What is not in the snapshot is known of the present alone.
-    present = past_of(request) is None
     page = PipelinePage(
         application=name,
         row=row,
@@ -178,9 +178,9 @@ def pipeline_page(
         balance=loops.get(f"{balance.LAW.name}/{name}"),
         shedding=loops.get(f"{shedding.LAW.name}/{name}"),
         recent=_recent(name) if row and present else [],
-        operator=_opened(name, operator, row) if operator and row else None,
+        operator=_opened(operator, row, _declared(name, at_work)) if operator and row else None,
         criteria=_criteria(row, _holds(name) if present else {}) if row else [],
-        version=versions_at_work().get(name) if present else None,
+        version=at_work.get(name),
         thresholds=StateThresholds(),
         order=_order(name) if present else NO_ORDER,
         log=newest(control()) if present else [],
@@ -217,8 +217,7 @@ def _criteria(row: ApplicationStatus, held: dict[str, CriterionHold]) -> list[Sh
     return [ShownCriterion(each, row.monitored.get(each), held.get(each)) for each in names]
 
 
-def _opened(name: str, operator: str, row: ApplicationStatus) -> OpenedOperator:
-    declared = _declared(name)
+def _opened(operator: str, row: ApplicationStatus, declared: Application | None) -> OpenedOperator:
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
     status, edges = row.operators[operator], _edges(row)
     reads = [edge for edge in edges if edge.target == operator]
@@ -252,9 +251,9 @@ def _sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
     ]
 
 
-def _declared(name: str) -> Application | None:
+def _declared(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Application | None:
     """What is at work, as declared; None when it can't be read here."""
-    found = versions_at_work().get(name)
+    found = at_work.get(name)
     try:
         return application_of_text(found.text, pipelines.TABLES, name) if found else None
     except BadInput:

@@ -43,16 +43,22 @@ class DeclarationPage(FormPage):
     wrong_line: int | None  # of what was refused
     difference: TextDifference  # from what is at work
     version: ApplicationAtWork | None
+    is_answered: bool  # else nobody can say what is at work
     of_file: int
     versions: QuerySet[PipelineVersion]  # the newest first
 
 
 def versions_at_work() -> dict[str, ApplicationAtWork]:
     """Application → what is at work; nothing while the control server is away."""
+    return _at_work() or {}
+
+
+def _at_work() -> dict[str, ApplicationAtWork] | None:
+    """None while the control server is away."""
     try:
         return Declarations(control()).at_work()
     except redis.RedisError:
-        return {}
+        return None
 
 
 @require_safe
@@ -65,11 +71,11 @@ def declaration(request: HttpRequest, name: str) -> HttpResponse:
 def declaration_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    at_work = versions_at_work()
+    at_work = _at_work()
     versions = PipelineVersion.objects.filter(application=name).select_related("owner")
     newest = versions.order_by("-number").first()
-    found = at_work.get(name)
-    if found is None and newest is None and name != NEW:
+    found = (at_work or {}).get(name)
+    if at_work is not None and found is None and newest is None and name != NEW:
         raise Http404(f"No application {name} is declared.")
     asked, shipped = request.GET.get("version"), _shipped(name)
     as_shipped = asked == AS_SHIPPED and shipped is not None
@@ -89,6 +95,7 @@ def declaration_page(
         wrong_line=wrong_line(errors or {}),
         difference=text_difference(at_work_text, text) if found else TextDifference(),
         version=found,
+        is_answered=at_work is not None,
         of_file=OF_FILE,
         versions=versions.order_by("-number")[:VERSIONS_SHOWN],
         errors=errors or {},

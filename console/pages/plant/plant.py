@@ -14,7 +14,7 @@ from console.actions.loops import THRESHOLDS, override_thresholds
 from console.connections.control_server import control
 from console.display.override_words import ending_of
 from console.display.worst_first import RankedSubject, worst_first
-from console.input.form_values import expiry_of, number_of
+from console.input.form_values import expiry_of, is_untouched, number_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
@@ -132,10 +132,12 @@ def node_page(
 
 @action("node.thresholds", node_page)
 def thresholds(request: HttpRequest, name: str) -> Done:
-    """Posted: busy, toobusy (one or both; shares of capacity), reason, expiry."""
+    """Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason, expiry."""
     found = get_object_or_404(Node, name=name)
     wanted = {
-        key: number_of(request.POST[key], key) for key in THRESHOLDS if request.POST.get(key, "").strip()
+        key: number_of(request.POST[key], key)
+        for key in THRESHOLDS
+        if request.POST.get(key, "").strip() and not is_untouched(request.POST, key)
     }
     made = override_thresholds(
         actor_of(request),

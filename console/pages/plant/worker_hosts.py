@@ -12,9 +12,10 @@ from console.accounts.access import actor_of, requires
 from console.actions.queues import stops
 from console.connections.control_server import control
 from console.display.override_words import ending_of
+from console.display.subject_pages import is_known_host
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of
+from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of, time_shown
 from workers.documents.hosts import HostStatus
@@ -48,7 +49,8 @@ def worker_host_page(
 ) -> HttpResponse:
     seen = seen_of(request)
     row = seen.hosts.get(name)
-    if row is None and past_of(request) is None and not _was_there(name, seen.loops):
+    has_snapshot = snapshot_of(request) is not None
+    if row is None and has_snapshot and past_of(request) is None and not is_known_host(name):
         raise Http404(f"{name} is no worker host.")
     page = WorkerHostPage(
         name=name,
@@ -64,12 +66,6 @@ def worker_host_page(
         submitted=submitted or {},
     )
     return render_page(request, page, "frame")
-
-
-def _was_there(name: str, loops: dict[str, LoopStatus]) -> bool:
-    """Whether it is a worker host that does not report now."""
-    has_loop = any(loop.target.get("host") == name for loop in loops.values())
-    return has_loop or Override.objects.filter(host=name).exists()
 
 
 @action("host.drain", worker_host_page)

@@ -22,7 +22,7 @@ const asked = () => [...questions()].some(({ value }) => value.trim());
 
 async function ask() {
   const number = ++newest, place = document.getElementById("prediction"), form = document.getElementById("steer");
-  const fields = [...form.querySelectorAll("input.would, select.would, input.unit"), ...questions()];
+  const fields = [...form.querySelectorAll("input.would, select.would, input.unit, input.was"), ...questions()];
   const values = new URLSearchParams(fields.map(({ name, value }) => [name, value]));
   try {
     const response = await fetch(`${place.dataset.url}?${values}`, { headers: { Accept: "text/html" } });

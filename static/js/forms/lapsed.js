@@ -19,7 +19,7 @@ function lapse(row) {
   const value = row.dataset.after, number = value !== "" && Number.isFinite(Number(value));
   row.querySelector("[data-present]").textContent = number ? formatted(Number(value)) : value;
   field.dataset.is = value;
-  if (untouched) field.value = value;
+  if (untouched) field.value = row.querySelector(".was").value = value;
   row.classList.remove("overridden");
   for (const name of ["overridden", "expires", "after", "seen"]) delete row.dataset[name];
   field.dispatchEvent(new Event("input", { bubbles: true }));

@@ -26,7 +26,8 @@ function show() {
     document.body.dataset.connection = state;
   }
   const seconds = ageSeconds();
-  write(connection.querySelector(".word"), WORDS[state] ?? state);
+  // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers.
+  if (state !== "starting") write(connection.querySelector(".word"), WORDS[state] ?? state);
   write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? `· ${age(seconds)}` : "");
   connection.title = word ?? "";
   showBar(state, seconds, since, word);

@@ -104,13 +104,13 @@ async function run(asked = false) {
 
 function replaceParts(ids, text, asked) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
-  // The plant has started: the page that said so has none of the parts, so take the whole content.
-  if (ids.includes("starting") && !fresh.getElementById("starting")) return location.reload();
+  // What a part said instead of the page is over: this page has none of the fresh one's parts, so take the whole.
+  if (ids.some((id) => isInstead(id) && !fresh.getElementById(id))) return location.reload();
   for (const id of ids) {
     const old = document.getElementById(id), part = fresh.getElementById(id);
     if (!old) continue;
     // The page may be written by a server that has not seen the snapshot yet.
-    if (id === "starting" && part) { due.add(id); continue; }
+    if (isInstead(id) && part && !asked) { due.add(id); continue; }
     // Nothing is taken from under a hand: a part with the focus, a selection, or the pointer on its rows waits, unless the
     // hand itself asked for the change. A part without rows, which offers what can be done now, minds no pointer.
     const pointed = old.matches(":hover") && !("eager" in old.dataset), chosen = old.querySelector("[data-choice]:checked, [data-all]:checked");
@@ -119,6 +119,9 @@ function replaceParts(ids, text, asked) {
     else swap(old, part, asked);
   }
 }
+
+/** Whether a part stands there instead of a page that can't be shown yet. */
+const isInstead = (id) => document.getElementById(id)?.matches("[data-instead]") ?? false;
 
 function swap(old, part, asked) {
   if (!part) return old.replaceChildren();

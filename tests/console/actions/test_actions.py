@@ -13,6 +13,7 @@ from console.pages.loops.workbench import GUARD
 from queues import keys
 from queues.models import Node, Queue
 from queues.topology import Topology
+from tests.console.page_form import form_of
 from workers.models import Loop, Override
 from workers.steering import overrides
 
@@ -287,6 +288,28 @@ def test_bad_thresholds_are_refused_at_their_field(change, field, operator, seed
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
     assert control.get(keys.TOPOLOGY) == before
     assert not Override.objects.exists()
+
+
+def test_a_threshold_that_nobody_touched_does_not_end_a_colleagues(operator, seeded, people):
+    overrides.set_override(
+        name="busy_threshold",
+        value=0.5,
+        owner=people["administrator"],
+        reason="a hot day",
+        now=timezone.now(),
+        node=Node.objects.get(name="n1"),
+        minutes=30,
+    )
+    posted = {"was-busy": "0.7", "busy": "0.7", "was-toobusy": "0.9", "toobusy": "0.95"}
+    assert fetch(operator, "/nodes/n1/thresholds", {**THRESHOLDS, **posted}).status_code == 200
+    held = {each.name: each.value for each in overrides.in_force(timezone.now())}
+    assert held == {"busy_threshold": 0.5, "toobusy_threshold": 0.95}
+
+
+def test_the_form_of_thresholds_says_what_it_was_filled_with(operator, seeded, stored_snapshot):
+    form = form_of(operator.get("/nodes/n1/"), "/nodes/n1/thresholds")
+    assert [form[f"was-{each}"] for each in ("busy", "toobusy")] == [form["busy"], form["toobusy"]]
+    assert fetch(operator, "/nodes/n1/thresholds", {**form, "reason": "x"}).status_code == 422
 
 
 def test_thresholds_are_not_changed_while_the_agents_can_not_be_told(operator, seeded, settings):

@@ -91,6 +91,16 @@ def live(page: Page, observer: Observer) -> None:
     until(follows, 20, every_seconds=0.25)
 
 
+def comes(observer: Observer, part: Locator) -> None:
+    """Publish until the part is there."""
+
+    def follows() -> bool:
+        observer.publish()
+        return part.is_visible()
+
+    until(follows, 20, every_seconds=0.5)
+
+
 def violations(page: Page) -> list[tuple[str, list[str]]]:
     """What axe-core finds wrong on the page as it stands: rule and elements."""
     found = Axe().run(page).response["violations"]

@@ -113,6 +113,23 @@ def test_a_time_is_typed_in_the_readers_zone(open_page, observer, ended):
     expect(left).to_have_text(re.compile(r"^(1:5\d:\d\d|2:00:00)$"))
 
 
+def test_what_a_colleague_overrides_while_a_form_is_filled_in_stays_in_force(
+    open_page, observer, worker_loop, ask, ended
+):
+    page = open_page(worker_loop)
+    live(page, observer)
+    form = page.locator("#steer")
+    form.get_by_label("Reason").fill("a test of two")  # with the focus in it the form is not written anew
+    new = {"loop": "worker_rate/alert/n1", "minutes": 5, "reason": "a colleague's"}
+    ask("POST", "overrides", {**new, "name": "upper_limit", "value": 700})
+    observer.publish(reverting(observer, 300))
+    page.get_by_label("Events per worker").fill("50")
+    form.locator("button.primary").click()
+    expect(page.locator("[data-override]")).to_have_count(2)
+    held = {row["name"]: row["value"] for row in ask("GET", "overrides")["overrides"]}
+    assert held == {"upper_limit": 700, "events_per_worker": 50}
+
+
 def log_in_again(page: Page) -> None:
     page.get_by_label("User name").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)

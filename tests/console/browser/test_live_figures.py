@@ -3,9 +3,10 @@
 import re
 import threading
 
+import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.console.browser.screen import BROWSER, Observer, figure, live, whole_snapshot
+from tests.console.browser.screen import BROWSER, Observer, comes, figure, live, whole_snapshot
 from tests.waiting import until
 
 pytestmark = BROWSER
@@ -96,10 +97,24 @@ def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page
     expect(page.get_by_role("heading", name="The plant is starting")).to_be_visible()
     observer = Observer(control, whole_snapshot())
     live(page, observer)
-    row = page.locator('[data-row="nodes.n1"]')
+    comes(observer, page.locator('[data-row="nodes.n1"]'))
 
-    def follows() -> bool:
-        observer.publish()
-        return row.is_visible()
 
-    until(follows, 20, every_seconds=0.5)
+@pytest.mark.parametrize(
+    ("address", "part", "name", "figure"),
+    [
+        ("/queues/alert/", "queues", "alert", "Waiting events"),
+        ("/nodes/n1/", "nodes", "n1", "Utilisation"),
+    ],
+)
+def test_a_page_of_what_the_observer_sees_later_comes_alive_by_itself(
+    address, part, name, figure, open_page, control
+):
+    whole = whole_snapshot()
+    without = {each: row for each, row in whole[part].items() if each != name}
+    observer = Observer(control, {**whole, part: without})
+    page = open_page(address)
+    live(page, observer)
+    expect(page.locator("#missing")).to_contain_text("has not seen this")
+    observer.publish(lambda snapshot: snapshot[part].update({name: whole[part][name]}))
+    comes(observer, page.locator(".figure", has_text=figure))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, Snapshot, live, overhang
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, Snapshot, comes, live, overhang
 from tests.console.browser.seen import CUT_OFF, SAID, is_true
 from tests.waiting import until
 
@@ -150,6 +150,16 @@ def test_what_an_application_did_before_its_process_began_anew_is_old(open_page,
     observer.publish(back)
     expect(parts.locator(".at-NORMAL").first).to_be_visible()
     expect(parts).not_to_contain_text("Not known yet")
+
+
+def test_a_page_opened_while_the_pipelines_process_begins_anew_shows_it_when_it_is_there(open_page, observer):
+    applications = observer.snapshot["pipeline"]["applications"]
+    observer.publish(lambda snapshot: snapshot["pipeline"].update(applications={}, state="starting"))
+    page = open_page("/pipeline/")
+    live(page, observer)
+    expect(page.locator("#pipeline-missing")).to_be_visible()
+    observer.publish(lambda snapshot: snapshot["pipeline"].update(applications=applications, state="running"))
+    comes(observer, page.locator("#pipeline-map"))
 
 
 def test_a_part_that_the_server_writes_no_more_leaves_no_empty_frame(open_page, observer):

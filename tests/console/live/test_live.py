@@ -11,9 +11,11 @@ import redis
 from channels.routing import URLRouter
 from channels.sessions import CookieMiddleware
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.test import Client
 from django.urls import path
 
+from console.accounts.access import Actor
 from console.live.consumer import LiveConsumer
 from console.live.fanout import Fanout
 from console.live.listener import QUEUE_MESSAGES, Listener
@@ -214,6 +216,40 @@ async def test_an_open_socket_is_closed_when_its_session_ends(
         assert "snapshot" in await socket.receive()
         await asyncio.to_thread(end, browsers["viewer"], people["viewer"])
         assert await socket.closing_code() == code
+
+
+class Unanswering(LiveConsumer):
+    """Whose database answers the first question, and of the others all but those in `failing`."""
+
+    def __init__(self, failing: Callable[[int], bool], **options: Any) -> None:
+        super().__init__(**options)
+        self.failing, self.asked = failing, 0
+
+    def _actor(self) -> Actor:
+        self.asked += 1
+        if self.failing(self.asked):
+            raise OperationalError("the connection is lost")
+        return super()._actor()
+
+
+async def test_a_database_that_was_away_for_one_question_is_asked_again_and_the_socket_closed_then(
+    control, browsers, people, stored_snapshot
+):
+    consumer = Unanswering.as_asgi(recheck_seconds=0.05, failing=lambda asked: asked == 2)
+    app = CookieMiddleware(URLRouter([path("live/", consumer)]))
+    async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        assert "snapshot" in await socket.receive()
+        await asyncio.to_thread(deactivate, browsers["viewer"], people["viewer"])
+        assert await socket.closing_code() == 4401
+
+
+async def test_a_socket_whose_holder_can_not_be_asked_about_any_more_is_closed(
+    control, browsers, stored_snapshot
+):
+    consumer = Unanswering.as_asgi(recheck_seconds=0.05, failing=lambda asked: asked > 1)
+    app = CookieMiddleware(URLRouter([path("live/", consumer)]))
+    async with opened(app, OUR_ORIGIN, cookie_of(browsers["viewer"])) as socket:
+        assert await socket.closing_code() == 1011
 
 
 async def test_an_open_socket_is_closed_when_its_token_is_revoked(control, secrets, stored_snapshot):

@@ -7,7 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from console.accounts.access import NOBODY
+from console.display.subject_pages import page_of
+from console.incidents.changes import IncidentChange
 from console.models import AuditEntry
+from console.pages.alerts.incident_changes import shown_changes
 from queues import keys
 from queues.models import Queue
 from tests.console.pipeline_sample import DECLARATION
@@ -246,7 +250,36 @@ def test_what_is_offered_fits_the_condition_and_what_is_there(condition, labels,
     assert [each.words for each in details.quick_actions] == words
     assert details.related_pages
     for page in details.related_pages:
-        assert operator.get(page.url.partition("#")[0]).status_code in (200, 404)
+        assert operator.get(page.url.partition("#")[0]).status_code == 200
+
+
+def test_a_host_that_is_gone_is_linked_where_something_of_it_is_shown(operator, alert):
+    found = opened("workers_missing", host="jobs@gone")
+    pages = {
+        each.words: each.url for each in operator.get(f"/alerts/{found.pk}/").context["alert"].related_pages
+    }
+    assert pages["Host jobs@gone"] == page_of("host", "jobs@gone") == "/workers/jobs@gone/"
+    assert operator.get(pages["Host jobs@gone"]).status_code == 200
+    assert [page_of(kind, "gone") for kind in ("node", "queue", "host")] == [
+        "/nodes/",
+        "/queues/",
+        "/workers/",
+    ]
+
+
+def test_a_part_that_is_gone_is_linked_to_the_list_of_its_kind(db):
+    change = IncidentChange(
+        kind="part gone",
+        at=timezone.now(),
+        words="Host jobs@gone is gone",
+        by="",
+        ref="part:host/jobs@gone",
+        steps=None,
+        delay_seconds=1.0,
+        weight=1.0,
+    )
+    (shown,) = shown_changes([change], NOBODY)
+    assert shown.url == "/workers/"
 
 
 def test_what_is_done_already_is_offered_no_more(operator, alert, control):

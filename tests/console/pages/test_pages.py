@@ -15,15 +15,17 @@ from console.display.worst_first import worst_first
 from console.embedded.seeding import seed
 from console.models import ApiToken
 from queues import keys
-from queues.models import Node
+from queues.models import Node, Queue
 from queues.stored_document import plain
 from tests.console.conftest import PASSWORD, sample_snapshot
+from tests.console.page_text import source_of
 from tests.workers.snapshots import snapshot_of
 from workers.documents.states import SEVERITIES
 from workers.models import LedgerEntry, Loop, Override
 from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
+AWAY = "redis://127.0.0.1:1/0"
 PAGES = (
     "/",
     "/nodes/",
@@ -72,8 +74,48 @@ def test_a_page_is_shown_before_the_first_snapshot(page, viewer, control):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_shown_while_the_control_server_is_away(page, viewer, settings):
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    assert viewer.get(page).status_code == 200
+    settings.REDIS_URL = AWAY
+    answer = viewer.get(page)
+    assert answer.status_code == 200
+    text = source_of(answer)
+    assert "The control server does not answer" in text and "Alerts are not known" in text
+    assert not any(words in text for words in ("The plant is starting", "No alerts", "No overrides"))
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("/workers/jobs@here/", "jobs@here"),
+        ("/pipeline/performance/", "performance"),
+        ("/pipeline/performance/operators/hosts/", "performance"),
+        ("/pipeline/performance/declaration/", "performance"),
+    ],
+)
+def test_what_nobody_can_be_asked_about_is_not_said_not_to_exist(page, name, viewer, settings):
+    settings.REDIS_URL = AWAY
+    answer = viewer.get(page)
+    assert answer.status_code == 200 and name in answer.content.decode()
+    assert "The control server does not answer" in answer.content.decode()
+
+
+@pytest.mark.parametrize("page", ["/queues/fresh/", "/nodes/n9/"])
+def test_what_the_observer_has_not_seen_is_waited_for_and_nothing_else_is_claimed(
+    page, viewer, stored_snapshot, control
+):
+    Queue.objects.create(name="fresh", kind="jobs")
+    Node.objects.create(name="n9", url="redis://127.0.0.1:1/0")
+    text = source_of(viewer.get(page))
+    assert 'id="missing" data-instead' in text and "has not seen this" in text
+    control.delete(keys.SNAPSHOT)
+    text = source_of(viewer.get(page))
+    assert 'id="starting" data-instead' in text and 'id="missing"' not in text
+
+
+def test_a_worker_host_that_has_ended_has_a_page_and_one_that_never_was_has_none(viewer, stored_snapshot):
+    target = {"host": "jobs@gone", "retired_at": "its host does not report"}
+    Loop.objects.create(name="concurrency/jobs@gone", law="concurrency", target=target)
+    assert "jobs@gone does not report" in viewer.get("/workers/jobs@gone/").content.decode()
+    assert viewer.get("/workers/jobs@never/").status_code == 404
 
 
 def test_the_rail_names_only_what_one_may_open(browsers, stored_snapshot):

@@ -6,9 +6,11 @@ import pytest
 from django.utils import timezone
 
 from console.models import AuditEntry
+from tests.console.page_form import form_of
 from tests.console.page_text import source_of
 from tests.workers.control.task_plant import SECONDS, TaskPlant
 from workers.models import Loop, Override
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
@@ -78,6 +80,25 @@ def test_tasks_set_by_hand_hold_for_their_time_are_audited_and_the_law_plans_aro
     assert plant.tick().pipeline.applications["performance"].operators["hosts"].parallelism == 7
     page = page_of(browsers["operator"], loop)
     assert "a person: 7" in page and "et by a person: performance/hosts" in page
+
+
+def test_tasks_that_a_colleague_has_set_meanwhile_stay_set(browsers, plant, people):
+    loop = loop_of("parallelism_joint")
+    address = f"/loops/{loop.pk}/tasks"
+    form = form_of(browsers["operator"].get(f"/loops/{loop.pk}/"), address)
+    overrides.set_override(
+        name="tasks_of",
+        value={"performance/hosts": 7},
+        owner=people["administrator"],
+        reason="load test",
+        now=timezone.now(),
+        loop=loop,
+        minutes=30,
+    )
+    posted = {**form, "tasks-performance/sites": "2", "reason": "a test"}
+    assert browsers["operator"].post(address, posted).status_code == 302
+    (held,) = overrides.in_force(timezone.now())
+    assert held.value == {"performance/hosts": 7, "performance/sites": 2}
 
 
 @pytest.mark.parametrize(("typed", "why"), [("0", "whole number from 1"), ("many", "number")])

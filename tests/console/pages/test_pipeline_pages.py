@@ -57,6 +57,29 @@ def test_an_application_or_operator_that_is_not_there_is_not_found(client_of, at
         assert client.get(address).status_code == 404
 
 
+def test_an_application_whose_process_begins_anew_is_not_said_to_be_missing(client_of, at_work, control):
+    snapshot = json.loads(control.get(keys.SNAPSHOT))
+    snapshot["pipeline"] |= {"applications": {}, "state": "starting", "error": "it ran out of memory"}
+    control.set(keys.SNAPSHOT, json.dumps(snapshot))
+    for name, args in (
+        ("pipeline-application", ["performance"]),
+        ("pipeline-operator", ["performance", "hosts"]),
+    ):
+        text = source_of(client_of("viewer").get(reverse(name, args=args)))
+        assert "The pipeline starts again" in text and "it ran out of memory" in text
+    assert client_of("viewer").get(reverse("pipeline-application", args=["other"])).status_code == 404
+
+
+def test_an_application_is_waited_for_while_no_process_has_ever_reported_one(
+    client_of, stored_snapshot, control
+):
+    snapshot = json.loads(control.get(keys.SNAPSHOT))
+    snapshot["pipeline"] |= {"applications": {}, "state": "starting", "error": None}
+    control.set(keys.SNAPSHOT, json.dumps(snapshot))
+    text = source_of(client_of("viewer").get(reverse("pipeline-application", args=["performance"])))
+    assert "performance has not reported yet" in text
+
+
 def test_setting_tasks_steers_the_running_application_and_is_audited(client_of, at_work, control):
     address = reverse("pipeline-tasks", args=["performance", "hosts"])
     client_of("operator").post(address, {"tasks": "4", "reason": "it is busy"})

@@ -7,12 +7,14 @@ from console.models import AuditEntry
 from queues import keys
 from queues.models import Queue
 from queues.topology import QueueSpec, Topology
+from tests.console.page_form import form_of
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.control.test_shedding_loops import Plant
 from tests.workers.loops import PIPELINE, ensured
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.snapshot.local import LocalPlant
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
@@ -74,6 +76,18 @@ def test_another_bound_is_shown_before_it_is_in_force_and_then_put_in_force_for_
     entry = plant.tick("shedding")
     assert entry.parameters["latency_bound_seconds"] == 9 and "parameters changed" in entry.reason
     assert "Put it in force" not in page_of(browsers["operator"], loop)
+
+
+def test_weights_put_in_force_leave_a_bound_that_a_colleague_has_set_meanwhile(browsers, plant, people):
+    loop, operator = Loop.objects.get(law="shedding"), browsers["operator"]
+    asked = {**form_of(operator.get(f"/loops/{loop.pk}/"), "weigh"), "weight-outage": "3"}
+    address = f"/loops/{loop.pk}/weigh"
+    form = form_of(operator.get(f"/loops/{loop.pk}/", asked), address)
+    bound = {"name": "latency_bound_seconds", "value": 20, "minutes": 30, "loop": loop}
+    overrides.set_override(owner=people["administrator"], reason="a burst", now=timezone.now(), **bound)
+    assert operator.post(address, {**form, "reason": "a test"}).status_code == 302
+    held = {each.name: each.value for each in overrides.in_force(timezone.now())}
+    assert held == {"latency_bound_seconds": 20, "sink_weights": {"outage": 3.0}}
 
 
 @pytest.mark.parametrize("asked", [{"latency_bound_seconds": "-1"}, {"weight-outage": "many"}])

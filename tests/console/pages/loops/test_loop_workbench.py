@@ -1,15 +1,19 @@
 """A loop's page: parameters in human units, in their places, and what other values would change."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
 from console.display.human_units import human_unit
 from console.templatetags.weir import typed
+from tests.console.page_form import form_of
 from workers.control.kinds.registry import KINDS
 from workers.models import LedgerEntry, Loop, Override
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
@@ -77,6 +81,60 @@ def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
     body = {"would-setpoint": typed(shown.effective), "unit-setpoint": shown.unit, "would-kp": "-0.006"}
     operator.post(f"/loops/{loop.pk}/override", {**body, "reason": "a test", "minutes": "5"})
     assert [each.name for each in Override.objects.all()] == ["kp"]
+
+
+def overridden(loop: Loop, people: dict[str, User], **values: Any) -> None:
+    """What a colleague puts in force."""
+    for name, value in values.items():
+        overrides.set_override(
+            name=name,
+            value=value,
+            owner=people["administrator"],
+            reason="a burst",
+            now=timezone.now(),
+            loop=loop,
+            minutes=30,
+        )
+
+
+def test_a_form_that_was_opened_before_a_colleagues_override_leaves_it_in_force(operator, people):
+    loop = loop_of("worker_rate", queue="alert", node="n1")
+    address = f"/loops/{loop.pk}/override"
+    form = form_of(operator.get(f"/loops/{loop.pk}/"), address)
+    overridden(loop, people, upper_limit=2_000, **{"guard.maximum": 7})
+    posted = {**form, "would-events_per_worker": "50", "reason": "a test"}
+    assert operator.post(address, posted).status_code == 302
+    held = {each.name: each.value for each in overrides.in_force(timezone.now())}
+    assert held == {"upper_limit": 2_000, "guard.maximum": 7, "events_per_worker": 50}
+
+
+def test_a_form_in_which_nothing_was_touched_changes_nothing_whatever_is_in_force(operator, people):
+    loop = loop_of("rebalancing")
+    address = f"/loops/{loop.pk}/override"
+    form = form_of(operator.get(f"/loops/{loop.pk}/"), address)
+    overridden(loop, people, busy=0.6)
+    assert operator.post(address, {**form, "would-busy": "70.0", "reason": "a test"}).status_code == 422
+    assert Override.objects.get().value == 0.6 and Override.objects.get().ended_at is None
+
+
+def test_a_value_that_was_touched_takes_the_place_of_a_colleagues_and_says_so(operator, people):
+    loop = loop_of("worker_rate", queue="alert", node="n1")
+    address = f"/loops/{loop.pk}/override"
+    form = form_of(operator.get(f"/loops/{loop.pk}/"), address)
+    overridden(loop, people, upper_limit=2_000)
+    posted = {**form, "would-upper_limit": "500", "reason": "a test"}
+    answer = operator.post(address, posted, headers={"Accept": "application/json"})
+    assert "In place of administrator's 2000" in answer.json()["message"]
+
+
+def test_what_a_change_would_do_is_asked_of_the_touched_values_alone(operator, people):
+    loop = loop_of("worker_rate", queue="alert", node="n1")
+    form = form_of(operator.get(f"/loops/{loop.pk}/what-if/"), "steer")
+    overridden(loop, people, upper_limit=2_000)
+    page = operator.get(f"/loops/{loop.pk}/what-if/", {**form, "would-guard.maximum": "2"})
+    assert page.context["changed"] == {"guard.maximum": 2}
+    row = next(row for row in page.context["rows"] if row.name == "upper_limit")
+    assert row.would == 2_000
 
 
 @pytest.mark.parametrize("law", sorted(KINDS))
