@@ -128,6 +128,7 @@ class Ladder:
     observation: Sequence[Parameter] = OBSERVATION
     state: Sequence[Parameter] = STATE
     actuator: str | None = "rung"
+    lasting = True
     guard_defaults: Values = {"maximum": float(len(LEVELS))}
 
     def check(self, parameters: Values) -> None:
@@ -147,6 +148,19 @@ class Ladder:
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: a level above the cap is given up at the next decision."""
+
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """No level is enabled: throttling and the table of what is shed have lapsed, and what could do no
+        more then has not been tried now."""
+        return self.initial_state(parameters)
+
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """With the level that is in force. One that was not left goes on being tried."""
+        rung = before["rung"] if action is None else int(action["rung"])
+        if rung == after["rung"]:
+            return after
+        stays = {"decisions": before["decisions"] + 1, "unmet": before["unmet"]}
+        return {**after, **(stays if rung == before["rung"] else {}), "rung": rung}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The next level up or down, or none where the one enabled is the right one."""

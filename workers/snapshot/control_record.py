@@ -147,6 +147,7 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
         blind_since=_blind_since(entry) if entry and entry.limited_by == STALE else None,
         late_seconds=about.get("late_seconds"),
         cause=about.get("cause"),
+        last_mode=entry.mode if entry else None,
     )
 
 

@@ -164,6 +164,55 @@ def test_a_ladder_that_only_advises_engages_nothing(plant):
     assert "ladder" not in with_action_summary(snapshot_of(plant.snapshot)).doing
 
 
+def over_http(plant, per_second):
+    """As many of the events come over HTTP."""
+    plant.snapshot["producers"]["api"] = {"in_per_second": per_second, "queues": {"telemetry": per_second}}
+
+
+def ladders_in(mode):
+    Loop.objects.filter(law="ladder").update(mode=mode, parameters=dict(ladder.KIND.parameters))
+
+
+def test_a_ladder_that_a_person_trusts_after_an_hour_of_advice_begins_with_the_cheapest_levels(plant):
+    """Advice moves no points and throttles nobody: no level has been tried."""
+    ladders_in(Loop.Mode.ADVISE)
+    plant.load(2.0)
+    over_http(plant, 60.0)
+    advised = [plant.tick("ladder") for _ in range(6)]
+    assert [entry.terms["rung"] for entry in advised] == [3, 3, 4, 4, 4, 4], "not shed: it isn't exhausted"
+    ladders_in(Loop.Mode.AUTO)
+    plant.snapshot["loops"]["ladder/telemetry"] = changed(
+        plant.snapshot["loops"]["ladder/telemetry"], mode="auto"
+    )
+    assert plant.tick("shedding", 2).action is None, "what was advised is not in force"
+    assert plant.tick("ladder").action["rung"] <= 3
+    assert plant.tick("shedding").action is None
+
+
+@pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
+def test_a_ladder_begins_anew_after_it_did_not_act(plant, mode):
+    ladders_in(Loop.Mode.AUTO)
+    plant.load(2.0)
+    assert [plant.tick("ladder").terms["rung"] for _ in range(3)] == [3, 3, 5]
+    ladders_in(mode)
+    plant.tick("ladder")
+    ladders_in(Loop.Mode.AUTO)
+    assert plant.tick("ladder").action["rung"] == 3
+
+
+@pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
+def test_while_nobody_is_asked_to_wait_what_comes_is_all_that_is_offered(plant, mode):
+    ladders_in(mode)
+    Loop.objects.filter(law="ladder").update(parameters={"unmet_decisions": 1})
+    plant.load(2.0)
+    over_http(plant, 60.0)
+    entries = [plant.tick("ladder") for _ in range(4)]
+    assert entries[0].terms["closed_share"] == pytest.approx(0.5, abs=0.1)
+    assert [entry.observation["demand_per_second"] for entry in entries] == [60.0] * 4
+    ladders_in(Loop.Mode.AUTO)
+    assert plant.tick("ladder").observation["demand_per_second"] == 60.0
+
+
 def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(control, plant):
     plant.snapshot["producers"]["api"] = {"in_per_second": 60.0, "queues": {"telemetry": 60.0}}
     plant.load(2.0)

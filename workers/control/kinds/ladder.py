@@ -32,7 +32,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
-from workers.steering import stopped
+from workers.steering import ladder_level, stopped
 
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9
@@ -66,10 +66,11 @@ def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _held_back(queue: str, snapshot: Snapshot) -> float:
-    """What those offer beyond what comes who were asked to wait lately, events/s."""
-    loop = snapshot.loops.get(f"{LAW.name}/{queue}")
-    closed = min(0.99, float((loop.terms.get("closed_share") if loop else None) or 0.0))
-    return _over_http(queue, snapshot) * closed / (1 - closed)
+    """What those offer beyond what comes who were asked to wait lately, events/s; advice asks nobody."""
+    closed = ladder_level.closed_share(queue, snapshot)
+    if closed >= 1.0:
+        return 0.0  # a hand has closed it: what would come is not known
+    return _over_http(queue, snapshot) * closed / (1 - min(0.99, closed))
 
 
 def _over_http(queue: str, snapshot: Snapshot) -> float:
