@@ -17,7 +17,7 @@ def level_in_force(queue: str, snapshot: Snapshot) -> int | None:
     loop = _ladder(queue, snapshot)
     if loop is None or not loop.decided_in(*Loop.ACTING):
         return 0
-    rung = loop.terms.get(LAW.actuator)
+    rung = loop.terms.get(str(LAW.actuator))
     return None if rung is None else int(rung)
 
 

@@ -24,6 +24,7 @@ from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.published import PublishedPlant
 from workers.snapshot.action_summary import with_action_summary
 from workers.snapshot.control_record import control_record
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -123,6 +124,74 @@ def test_as_shipped_one_check_with_unmet_demand_sheds_nothing(plant):
     Loop.objects.filter(law="ladder").update(parameters=dict(ladder.KIND.parameters))
     plant.load(2.0)
     assert [(plant.tick("ladder").action or {}).get("rung") for _ in range(3)] == [3, None, 5]
+
+
+@pytest.mark.parametrize(
+    ("guard", "limit"),
+    [
+        ({"maximum": 4}, "guard maximum"),
+        ({"cooldown_seconds": 60.0}, "guard cool-down"),
+        ({"direction": "down only"}, "guard direction"),
+    ],
+)
+def test_a_guard_that_holds_the_ladder_below_its_last_level_lets_nothing_be_shed(plant, guard, limit):
+    over_http(plant, 60.0)
+    plant.load(2.0)
+    assert [plant.tick("ladder").terms["rung"] for _ in range(2)] == [4, 4]
+    Loop.objects.filter(law="ladder").update(guard=guard)
+    over_http(plant, 0.0)  # nobody can be asked to wait any more, so shedding is due
+    entry = plant.tick("ladder")
+    assert (entry.terms["rung"], entry.limited_by) == (4, limit)
+    assert plant.tick("shedding").action is None and plant.shed() == {}
+    said = with_action_summary(snapshot_of(plant.snapshot)).doing
+    assert "has enabled throttling" in said and "shedding" not in said
+    Loop.objects.filter(law="ladder").update(guard={})
+    assert plant.tick("ladder").action["rung"] == 5, "and it is due at once when the guard ends"
+
+
+def test_while_another_level_cools_down_producers_go_on_waiting(control, plant):
+    Loop.objects.filter(law="ladder").update(guard={"cooldown_seconds": 60.0})
+    over_http(plant, 60.0)
+    plant.load(2.0)
+    assert plant.tick("ladder").action["rung"] == 4
+    control.delete(keys.THROTTLE.of("telemetry"))
+    plant.load(0.1)
+    for _ in range(2):
+        entry = plant.tick("ladder")
+    assert entry.limited_by == "guard cool-down" and "Proposed by the law: Disable" in entry.reason
+    plant.load(2.0)
+    plant.tick("ladder")
+    assert control.exists(keys.THROTTLE.of("telemetry"))
+
+
+def test_a_person_who_sets_the_last_level_by_hand_keeps_shedding_and_the_guard_limits_the_hand(
+    plant, django_user_model
+):
+    shedding_now(plant)
+    loop = Loop.objects.get(name="ladder/telemetry")
+    Loop.objects.filter(pk=loop.pk).update(mode=Loop.Mode.MANUAL)
+    by_hand = {"owner": django_user_model.objects.create(username="desk-2"), "reason": "It has to go on."}
+    overrides.set_override(loop=loop, name="rung", value=5, minutes=30, now=plant.now, **by_hand)
+    assert plant.tick("ladder").action == {"rung": 5}
+    entry = plant.tick("shedding")
+    assert "no longer enables" not in entry.reason and entry.observation["permitted"]
+    assert "has enabled shedding" in with_action_summary(snapshot_of(plant.snapshot)).doing
+    Loop.objects.filter(pk=loop.pk).update(guard={"maximum": 4})
+    assert plant.tick("ladder").terms["rung"] == 4
+    assert plant.tick("shedding").action["shed"] == {}
+
+
+def test_while_the_ladder_is_blind_for_a_tick_the_table_stands_and_for_long_it_lapses(plant):
+    shedding_now(plant)
+    del plant.queue["in_per_second"]
+    assert plant.tick("ladder").limited_by == "stale measurement"
+    plant.load(2.0)
+    entry = plant.tick("shedding", 5)
+    assert (entry.action, entry.limited_by) == (None, "nothing to decide")
+    assert entry.reason == "No action: the remedy ladder has no valid measurement."
+    assert dropped_at(plant, 0) != {} and dropped_at(plant, 20) == {}
+    assert plant.tick("ladder").action["rung"] == 5
+    assert plant.tick("shedding").action is None and dropped_at(plant, 0) != {}
 
 
 @pytest.mark.parametrize("state", ["starting", "running"])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from controllers import catalog
+from controllers.framework import guard
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import LAW, allows, level
@@ -188,10 +189,21 @@ def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
 
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Have producers wait for the entry's share of an interval, from the level that says so on; a hand that
-    sets the level has them wait all the time. What other levels may do is read from the loop's last entry.
+    sets the level has them wait all the time. What other levels may do is read from the loop's last entry
+    (`workers.steering.ladder_level`).
     """
-    rung = int(entry.action["rung"])
-    closed = entry.action.get("closed_share", 1.0) if allows(rung, "throttle") else 0.0
+    by_hand = 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
+    _throttle(int(entry.action["rung"]), entry.action.get("closed_share", by_hand), loop, plant)
+
+
+def keep_throttling(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """While another level cools down the present one stays."""
+    if entry.mode == Loop.Mode.AUTO and entry.limited_by == guard.COOL_DOWN:
+        _throttle(int(entry.terms.get("rung", 0)), entry.terms.get("closed_share", 0.0), loop, plant)
+
+
+def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
+    closed = closed_share if allows(rung, "throttle") else 0.0
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 
 
@@ -220,6 +232,7 @@ KIND = LoopKind(
     sensor=sensor,
     readings=readings,
     actuator=engage,
+    keeper=keep_throttling,
     targets=targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,
