@@ -88,9 +88,9 @@ PARAMETERS = (
 )
 OF_ANY_LAW = ("cooldown_seconds", "stale_seconds")
 # What `limited_by` says when the guard did it.
+UNASKED = ("stale measurement", "nothing to decide")  # the law was not asked
 LIMITS = (
-    "stale measurement",
-    "nothing to decide",
+    *UNASKED,
     "oscillation",
     "guard slew",
     "guard direction",
