@@ -221,6 +221,10 @@ class Balance:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: whoever is no replica any more is not asked for."""
 
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """The next change is from what the shares that are in force were made for."""
+        return after if action else before
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The shares of the next interval; their sum is that of the shares in force."""
         times = observation["response_times_seconds"]

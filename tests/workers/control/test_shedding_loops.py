@@ -339,6 +339,30 @@ def shedding_now(plant):
     assert plant.tick("shedding").action["shed"]["load-rises"]
 
 
+def test_a_table_that_cools_down_is_made_again_once_it_may_be(plant):
+    shedding_now(plant)
+    lighter = plant.shed()
+    Loop.objects.filter(law="shedding").update(guard={"cooldown_seconds": 25.0})
+    plant.load(3.0)
+    entries = [plant.tick("shedding") for _ in range(2)]
+    assert [entry.limited_by for entry in entries] == ["guard cool-down"] * 2
+    assert plant.shed() == lighter and dropped_at(plant, 0.1) == lighter
+    assert plant.snapshot["loops"]["shedding/performance"].actuator is None, "not what is proposed"
+    assert plant.tick("shedding").action is not None and plant.shed() != lighter
+
+
+def test_a_table_that_could_not_be_put_in_force_is_tried_again(plant, monkeypatch):
+    plant.load(2.0)
+    plant.tick("ladder")
+    with monkeypatch.context() as away:
+        away.setattr(PublishedPlant, "steer_pipeline", lambda *_: 1 / 0)
+        failed = plant.tick("shedding")
+    failed.refresh_from_db()
+    assert (failed.applied, failed.error) == (False, "ZeroDivisionError: division by zero")
+    assert plant.shed() == {}
+    assert plant.tick("shedding").applied and plant.shed() != {}
+
+
 def test_a_table_stands_as_long_as_its_loop_looks_and_lapses_where_nobody_does(plant):
     shedding_now(plant)
     for _ in range(3):
