@@ -154,13 +154,10 @@ def test_while_another_level_cools_down_producers_go_on_waiting(control, plant):
     over_http(plant, 60.0)
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 4
+    over_http(plant, 0.0)  # nobody can be asked to wait any more, so shedding is due
     control.delete(keys.THROTTLE.of("telemetry"))
-    plant.load(0.1)
-    for _ in range(2):
-        entry = plant.tick("ladder")
-    assert entry.limited_by == "guard cool-down" and "Proposed by the law: Disable" in entry.reason
-    plant.load(2.0)
-    plant.tick("ladder")
+    entry = plant.tick("ladder")
+    assert entry.limited_by == "guard cool-down" and "Proposed by the law: Enable shedding" in entry.reason
     assert control.exists(keys.THROTTLE.of("telemetry"))
 
 
@@ -300,6 +297,39 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     for _ in range(3):
         plant.tick("ladder")
     assert not control.exists(keys.THROTTLE.of("telemetry"))
+
+
+def test_throttling_goes_on_as_long_as_more_is_offered_than_can_be_handled_and_nothing_is_shed(plant):
+    """60 events/s are offered over HTTP, half of which the operators manage; what comes follows at once."""
+    ladders_in(Loop.Mode.AUTO)
+    came, found = 60.0, []
+    for _ in range(9):
+        plant.load(came / 30.0)
+        over_http(plant, came)
+        found.append(plant.tick("ladder", 5))
+        assert plant.tick("shedding", 0.5).action is None
+        came = 60.0 * (1 - found[-1].terms.get("closed_share", 0.0))
+    assert [entry.terms["rung"] for entry in found] == [3, 3, *[4] * 7]
+    for entry in found[3:]:
+        assert entry.observation["demand_per_second"] == pytest.approx(60.0, rel=0.01)
+        assert entry.observation["capacity_per_second"] == pytest.approx(30.0, rel=0.05)
+        assert entry.terms["closed_share"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_what_producers_hold_back_is_no_capacity_of_a_queue_of_jobs_that_keeps_up():
+    loop = {"mode": "auto", "target": {"queue": "alert"}, "terms": {"rung": 4, "closed_share": 0.5}}
+    row = {"kind": "jobs", "in_per_second": 30.0, "out_per_second": 30.0}
+    seen = snapshot_of(
+        {
+            "at": 10.0,
+            "queues": {"alert": row},
+            "loops": {"ladder/alert": {**loop, "law": "ladder"}},
+            "producers": {"api": {"queues": {"alert": 30.0}}},
+            "totals": {"worker_slots": 2, "workers_busy": 2},
+        }
+    )
+    observed = ladder.sensor({"queue": "alert"}, seen, None, 10.0).observation
+    assert (observed["demand_per_second"], observed["capacity_per_second"]) == (60.0, 30.0)
 
 
 def test_a_rung_whose_loops_still_act_is_not_passed(plant):

@@ -2,12 +2,12 @@
 
     capacity = out/s                            a jobs queue that has fallen behind: it does what it can
              = out/s / share of slots at work   one that keeps up
-             = demand * FULL / utilisation      a pipeline queue; utilisation: what all that is offered would
-                                                take of the operators' time, shed or not
+             = in/s * FULL / utilisation        a pipeline queue; utilisation: what all that comes would take
+                                                of the operators' time, shed or not
 
-A replica that is behind shows in what waits: most of its time is Spark's own, whatever the load.
-While those who publish over HTTP are asked to wait, they offer what comes of them over the share of time that
-they are not.
+Capacity follows from what comes: what producers hold back takes nobody's time. A replica that is behind shows
+in what waits: most of its time is Spark's own, whatever the load. While those who publish over HTTP are asked
+to wait, they offer what comes of them over the share of time that they are not.
 
 It advises until a person trusts it: its upper levels cost delay, events.
 """
@@ -46,13 +46,16 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """{demand_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
+    """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
     name = str(target.get("queue"))
     row = snapshot.queues.get(name, UNKNOWN)
-    demand = (row.in_per_second or 0.0) + _held_back(name, snapshot)
+    came = row.in_per_second or 0.0
+    demand = came + _held_back(name, snapshot)
     observation = {
         "demand_per_second": round(demand, 3),
-        "capacity_per_second": round(_capacity(name, row, demand, snapshot), 3),
+        "came_per_second": round(came, 3),
+        # Where nothing comes nothing is measured: then what is offered is taken to be within capacity.
+        "capacity_per_second": round(_capacity(name, row, came or demand, snapshot), 3),
         "backlog_seconds": _late_seconds(row),
         "saturated": saturated(name, row, snapshot),
         **_budgets(name, snapshot),
@@ -79,17 +82,17 @@ def _over_http(queue: str, snapshot: Snapshot) -> float:
     return float((producer.queues.get(queue) if producer else None) or 0.0)
 
 
-def _capacity(name: str, row: QueueStatus, demand: float, snapshot: Snapshot) -> float:
+def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     if row.kind == "pipeline":
         used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
-        return demand * FULL / max([LEAST_UTILISATION, *used])
+        return came * FULL / max([LEAST_UTILISATION, *used])
     out = row.out_per_second or 0.0
     if _late_seconds(row) > AT_CAPACITY_SECONDS:
         return float(out)
     totals = snapshot.totals
     slots = totals.worker_slots or 0
     busy = (totals.workers_busy or 0) / slots if slots else 1.0
-    return max(out, demand) / max(busy, 1 / max(1, slots))
+    return max(out, came) / max(busy, 1 / max(1, slots))
 
 
 def _late_seconds(row: QueueStatus) -> float:
