@@ -186,6 +186,32 @@ def test_shares_are_held_while_a_difference_says_nothing(plant, change, why):
     assert plant.control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
 
 
+def test_a_plant_whose_least_load_is_set_lower_is_spared_chance_and_silent_replicas_there_too(plant):
+    Loop.objects.filter(law="balance").update(parameters={"least_events_per_second": 100.0})
+    plant.row["in_per_second"] = 300.0
+    plant.row["replicas"]["iap1"]["response_seconds"] = 1.2
+    plant.row["replicas"]["iap2"]["response_seconds"] = None
+    entry = plant.tick("balance")
+    assert (entry.action, entry.reason) == (
+        None,
+        "No action: replica iap2 has not worked a warm batch lately.",
+    )
+    plant.row["replicas"]["iap2"]["response_seconds"] = 1.0
+    assert plant.tick("balance").action is None, "by chance"
+    plant.row["replicas"]["iap2"]["response_seconds"] = 0.2
+    assert plant.tick("balance").action["shares"]["iap1"] < plant.row["replicas"]["iap1"]["share"]
+
+
+def test_a_plant_whose_least_load_is_set_higher_returns_to_equal_shares_below_it(plant):
+    Loop.objects.filter(law="balance").update(parameters={"least_events_per_second": 5_000.0})
+    plant.row["in_per_second"] = 3_000.0
+    for name, share in (("iap1", 0.9), ("iap2", 0.1)):
+        plant.row["replicas"][name].update(share=share, response_seconds=0.3)
+    entry = plant.tick("balance")
+    assert entry.action["shares"] == pytest.approx({"iap1": 0.7, "iap2": 0.3})
+    assert "at 3,000 events/s (limit 5,000)" in entry.reason
+
+
 def of_no_work(row) -> None:
     row["in_per_second"] = 3_000.0
     for replica in row["replicas"].values():
