@@ -78,8 +78,9 @@ def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]
     return {"law": law.name, "decisions": decisions, "state": state}
 
 
-def decide_once(law: Law, document: Any) -> Guarded:
-    """The one decision of a document with a guard. Raises `BadInput` naming the field."""
+def decide_once(law: Law, document: Any, *, applies: bool = True) -> Guarded:
+    """The one decision of a document with a guard. applies: whether what is decided is done, as the next
+    states have it. Raises `BadInput` naming the field."""
     request = read_object(document, "document")
     refuse_unknown(request, KEYS, "")
     parameters = catalog.read_parameters(law, request.get("parameters"))
@@ -90,7 +91,7 @@ def decide_once(law: Law, document: Any) -> Guarded:
             "observations", "takes exactly one when guard is given, since the guard was of one instant"
         )
     manual = read_manual(law, request.get("manual"))
-    return _through_guard(law, parameters, state, observations[0], request["guard"], manual)
+    return _through_guard(law, parameters, state, observations[0], request["guard"], manual, applies)
 
 
 def _guarded(law: Law, request: Mapping[str, Any]) -> dict[str, Json]:
@@ -104,7 +105,13 @@ def _guarded(law: Law, request: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def _through_guard(
-    law: Law, parameters: Values, state: Json, observation: Values, document: Any, manual: Values | None
+    law: Law,
+    parameters: Values,
+    state: Json,
+    observation: Values,
+    document: Any,
+    manual: Values | None,
+    applies: bool,
 ) -> Guarded:
     """One decision through the guard as it stood. Raises `BadInput` naming `guard.key`."""
     given = read_object(document, "guard")
@@ -129,4 +136,5 @@ def _through_guard(
             read_values((UNIT_COST,), {"unit_cost": given.get("unit_cost")}, "guard")["unit_cost"],
         ),
         manual=manual,
+        applies=applies,
     )

@@ -113,6 +113,14 @@ class Concurrency:
         """After a hold: what was measured before it is no part of what is measured after it."""
         return replace(memory_from(state), sample=ThroughputSample(), refused=0).to_json()
 
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """With the threads that the pool is set to; where it is set to none, as before. Of a pool that nobody
+        steers nothing was supposed."""
+        was, memory = memory_from(before), memory_from(after)
+        if memory.followed or action is None:
+            return after if memory.followed else before
+        return _set_to(memory, was.threads, int(action["threads"])).to_json()
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The threads to run with, or none while more is to be measured."""
         memory, threads = memory_from(state), int(observation["threads"])
@@ -205,6 +213,22 @@ def _moved_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decis
     allowed = f"{parameters['minimum']} to {parameters['maximum']}"
     cause = f"{counted(memory.threads, 'thread')} are outside the range of {allowed}"
     return after, _act(after, exploration.phase, _set(threads, cause), "range")
+
+
+def _set_to(memory: Memory, before: int, threads: int) -> Memory:
+    """The memory of a pool that a guard sets to other threads than were asked for. Where those are fewer, and
+    as many as `before`, they count as its limit, as where a pool refuses more."""
+    exploration = memory.exploration
+    if memory.trial.threads and threads <= exploration.threads:
+        return replace(memory, trial=memory.trial.ended(grown=False))
+    if memory.trial.threads:
+        return replace(memory, trial=replace(memory.trial, threads=threads))
+    limit = threads if threads == before and threads < exploration.threads else memory.limit
+    # No step was made, so there is none to compare.
+    phase = "max" if threads == before and exploration.phase == "add" else exploration.phase
+    rate = 0.0 if exploration.phase == "steady" else exploration.steady_per_second
+    after = replace(exploration, threads=threads, phase=phase, steady_per_second=rate)
+    return replace(memory, exploration=after, limit=limit)
 
 
 def _refused(parameters: Values, memory: Memory, threads: int, error: str | None) -> tuple[Memory, Decision]:

@@ -10,7 +10,8 @@ from what it had commanded floods the queue after a starvation (E6). kd buys spe
 sample late (E5). What isn't admitted waits where it is; nothing is dropped.
 
 With `deadband` above 0 a limit stays as it is while fewer events come than it admits, the free space is above
-the setpoint, and the new limit would differ by no more than that share: an idle plant is left alone.
+the setpoint, and the new limit would differ by no more than that share: it is set once more. The limit is the
+one that is in force, which a guard may have changed, and not what was commanded.
 
 A model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay), may be among the parameters. Gains
 that are unstable on it are refused. With `tuning` adaptive the model is followed
@@ -35,7 +36,7 @@ from controllers.design.recursive import (
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because, no_action
+from controllers.framework.reason import because
 from queues.errors import BadInput
 
 PARAMETERS = (
@@ -101,6 +102,7 @@ STATE = (
     Parameter("measured", "bytes", "Newest first.", None, -1e15, 1e15, "numbers", required=True, most=PAST),
     Parameter("admitted", "events", "Newest first.", None, 0.0, 1e12, "numbers", required=True, most=PAST),
     Parameter("setpoint", "bytes", "The last.", None, 0.0, 1e15, required=True, or_null=True),
+    Parameter("limit", "events per interval", "In force; null: none.", None, 0.0, 1e12),
     Parameter(
         "estimate",
         "model",
@@ -116,17 +118,19 @@ USUAL_SETTLING_SAMPLES = 12
 GOOD_RADIUS = 0.9
 WORTH_EXPECTING = 0.05
 STARVED_BELOW = 0.9  # of what was allowed
-ADMIT = "admit"  # in an action, the new limit; in the terms, one that is left as it is
+ADMIT = "admit"  # in an action, the limit; in the terms, one that is left as it is
 
 
 @dataclass(frozen=True)
 class _Memory:
-    """Newest first: what was measured, and what was admitted (the newest as commanded); the last setpoint."""
+    """Newest first: what was measured, and what was admitted (the newest as commanded); the last setpoint,
+    and the limit in force."""
 
     measured: tuple[float, ...] = ()
     admitted: tuple[float, ...] = ()
     setpoint: float | None = None
     estimate: Estimate | None = None
+    limit: float | None = None
 
 
 class Flow:
@@ -136,7 +140,8 @@ class Flow:
     parameters: Sequence[Parameter] = PARAMETERS
     observation: Sequence[Parameter] = OBSERVATION
     state: Sequence[Parameter] = STATE
-    actuator: str | None = "admit"
+    actuator: str | None = ADMIT
+    lasting = True
     # The result queue fills and empties by whole batches: what is admitted follows them up and down, and a
     # swing below a batch says nothing. Two intervals old is still worth acting on.
     guard_defaults: Values = {
@@ -179,6 +184,15 @@ class Flow:
                 f"takes {COVARIANCES} numbers of a symmetric matrix without a variance below 0, or none",
             )
 
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """From what comes now: what was measured is of another time, and so is the limit."""
+        return {**state, "measured": [], "admitted": [], "limit": None}
+
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """With the limit that is in force."""
+        limit, admitted = before["limit"] if action is None else float(action[ADMIT]), after["admitted"][1:]
+        return {**after, "limit": limit, "admitted": admitted if limit is None else [limit, *admitted]}
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """What is admitted in the next interval."""
         before = _memory(state)
@@ -189,14 +203,14 @@ class Flow:
         starved = _is_starved(before, memory)
         decision = _decision(parameters, gains, memory, raw, admit, estimate, starved)
         if starved and _may_stand(parameters, before, memory, admit):
-            admit = before.admitted[0]
-            terms = {**decision.terms, ADMIT: admit}
-            decision = Decision(None, _stands(parameters, memory, admit), terms, decision.limited_by)
+            admit = float(before.limit or 0.0)
+            decision = _standing(parameters, memory, admit, decision)
         after = replace(
             memory,
             admitted=(admit, *memory.admitted)[:PAST],
             setpoint=float(parameters["setpoint"]),
             estimate=estimate,
+            limit=admit,
         )
         return _to_json(after), decision
 
@@ -205,8 +219,8 @@ LAW: Law = Flow()
 
 
 def limit_of(decision: Decision) -> float:
-    """Events that may come in the next interval: as decided, or as it stands."""
-    return float((decision.action or decision.terms)[ADMIT])
+    """Events that may come in the next interval."""
+    return float((decision.action or {})[ADMIT])
 
 
 def model_of(parameters: Values) -> Model | None:
@@ -247,20 +261,23 @@ def _noted(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
 
 def _is_starved(before: _Memory, memory: _Memory) -> bool:
     """Whether less came than was allowed: then admitting more changes nothing."""
-    return bool(before.admitted) and memory.admitted[0] < STARVED_BELOW * before.admitted[0]
+    return before.limit is not None and memory.admitted[0] < STARVED_BELOW * before.limit
 
 
 def _may_stand(parameters: Values, before: _Memory, memory: _Memory, admit: float) -> bool:
     """Whether the last limit, which bound nothing, does as well as the new one: there is room, and they
     differ by no more than `deadband`."""
-    near = abs(admit - before.admitted[0]) <= parameters["deadband"] * before.admitted[0]
+    limit = before.limit or 0.0
+    near = abs(admit - limit) <= parameters["deadband"] * limit
     return bool(parameters["deadband"]) and near and memory.measured[0] >= parameters["setpoint"]
 
 
-def _stands(parameters: Values, memory: _Memory, limit: float) -> str:
-    return no_action(
-        f"fewer come than the {limit:,.0f} events that may", remarks=[_where(parameters, memory)]
-    )
+def _standing(parameters: Values, memory: _Memory, limit: float, decision: Decision) -> Decision:
+    """The limit is set once more: it lasts on, and the guard limits it as it is now."""
+    what = f"Keep the limit of {limit:,.0f} events"
+    reason = because(what, "fewer come", remarks=[_where(parameters, memory)])
+    terms = {**decision.terms, ADMIT: limit}
+    return Decision({ADMIT: limit}, reason, terms, decision.limited_by, raw=limit)
 
 
 def _tuned(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
@@ -334,7 +351,7 @@ def _decision(
     without_effect = starved and error < 0
     reason = _reason(parameters, memory, admit, limited_by, without_effect)
     expected = None if without_effect else _expected(parameters, gains, error)
-    return Decision({"admit": admit}, reason, terms, limited_by, admit, expected)
+    return Decision({ADMIT: admit}, reason, terms, limited_by, admit, expected)
 
 
 def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool) -> str:
@@ -383,6 +400,7 @@ def _to_json(memory: _Memory) -> Json:
         "measured": list(memory.measured),
         "admitted": list(memory.admitted),
         "setpoint": memory.setpoint,
+        "limit": memory.limit,
         "estimate": None
         if estimate is None
         else {**asdict(estimate), "covariance": list(estimate.covariance)},
@@ -396,4 +414,5 @@ def _memory(state: Json) -> _Memory:
         tuple(state["admitted"]),
         state["setpoint"],
         None if estimate is None else Estimate(**{**estimate, "covariance": tuple(estimate["covariance"])}),
+        state["limit"],
     )

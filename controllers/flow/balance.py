@@ -19,7 +19,8 @@ equal loops of two states, whose optimum has a closed form; unlike ones are solv
 Where the load is known, it has to be enough for that. Of few events a batch's time is its own, and no share
 changes it: a share that followed it would lean to its end and stay. So below `least_events_per_second`, and
 while no replica works for `least_utilisation` of the time, the shares return to equal, by half of what is
-missing at each decision, and differences begin anew.
+missing at each decision, and differences begin anew. With load enough the shares stay as they are while the
+response times can't be compared, as the observation says (`incomparable`).
 """
 
 import cmath
@@ -98,6 +99,7 @@ OBSERVATION = (
         "events_per_second", "events/s", "Of all replicas; null: enough to compare them.", None, 0.0, 1e15
     ),
     Parameter("utilisation", "share of the time", "Of the busiest replica; null: enough.", None, 0.0, 1.0),
+    Parameter("incomparable", "sentence", "Why response times say nothing; null: they do.", kind="text"),
 )
 DIFFERENCE = Parameter("difference", "s", "A replica's.", None, -1e9, 1e9)
 STATE = (Parameter("differences", "s", "As measured last.", kind="map", items=(DIFFERENCE,), required=True),)
@@ -221,6 +223,10 @@ class Balance:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: whoever is no replica any more is not asked for."""
 
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """The next change is from what the shares that are in force were made for."""
+        return after if action else before
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The shares of the next interval; their sum is that of the shares in force."""
         times = observation["response_times_seconds"]
@@ -232,6 +238,8 @@ class Balance:
         if (low := too_little(parameters, observation)) is not None:
             equal = _returned(shares, total)
             return self.initial_state(parameters), _return(names, shares, equal, low)
+        if (why := observation.get("incomparable")) is not None:
+            return state, Decision(None, no_action(why), {"moved_share": 0.0})
         known = state["differences"]
         # A replica that is new has no past: what it differs by now is taken to have lasted.
         before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])

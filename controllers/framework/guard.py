@@ -14,7 +14,12 @@ A guard decorates a law, and like a law it is pure: time comes in, its state is 
 7. cool-down: no action until `cooldown_seconds` after the last one.
 
 2 to 6 concern laws whose action is one number (`Law.actuator`); the others are held or cooled down only. A
-guard never makes an action out of none: where a law does nothing, nothing is done.
+guard never makes an action out of none: where a law does nothing, nothing is done. Of a value that lasts
+(`Lasting`), setting what is in force is no action that cools down, nor one that has to wait.
+
+Whoever decides next has to know what was done: the guard's own state is of what is applied, and so is the
+law's (`controllers.framework.law.Supposing`), whether the guard changed a proposal, dropped it, or nobody
+applies it, as in advise. Terms named like the actuator are of what is applied, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +28,13 @@ from typing import Any
 
 from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Lasting, Law, Values, continued
+from controllers.framework.law import Lasting, Law, Values, continued, corrected
 from controllers.framework.parameter import Parameter, clipped, read_object, read_values
 from controllers.framework.reason import NO_ACTION, because, no_action
 from queues.errors import BadInput
 
 STALE_SECONDS = 3.0
-COST_CAP = "guard cost cap"
+COST_CAP, COOL_DOWN = "guard cost cap", "guard cool-down"
 PARAMETERS = (
     Parameter("minimum", "actuator's unit", "No value below this is applied.", 0.0, -1e9, 1e9),
     Parameter("maximum", "actuator's unit", "No value above this is applied.", 1e6, -1e9, 1e9),
@@ -83,16 +88,16 @@ PARAMETERS = (
 )
 OF_ANY_LAW = ("cooldown_seconds", "stale_seconds")
 # What `limited_by` says when the guard did it.
+UNASKED = ("stale measurement", "nothing to decide")  # the law was not asked
 LIMITS = (
-    "stale measurement",
-    "nothing to decide",
+    *UNASKED,
     "oscillation",
     "guard slew",
     "guard direction",
     "guard minimum",
     "guard maximum",
     COST_CAP,
-    "guard cool-down",
+    COOL_DOWN,
 )
 STATE = (
     Parameter("value", "actuator's unit", "Applied last; null: none.", None, -1e12, 1e12),
@@ -124,7 +129,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Guarded:
-    """A decision after the guard. `value` is the actuator's (None for laws without one)."""
+    """A decision after the guard, and the states that come of it. `value` is the actuator's (None for laws
+    without one)."""
 
     state: Json
     guard_state: Json
@@ -176,25 +182,34 @@ def decide(
     now_seconds: float,
     measured: Measured,
     manual: Values | None = None,
+    applies: bool = True,
 ) -> Guarded:
     """Ask the law (or, in manual, take the person's action) and guard what it answers.
 
     A person's action passes the same guard: no hand moves the plant on a stale measurement or out of range.
+    applies: False for advice, and for what failed; the states are then those after nothing was done.
     """
     if (held := _stale(settings, measured)) is not None:
         return Guarded(state, guard_state, held, None, asked=False)
     if manual is None:
-        after, decision = continued(law, parameters, state, observation)
+        after, proposed = continued(law, parameters, state, observation)
     else:
-        after, decision = state, by_hand(law, manual)
-    decision, recent = _limit(law, settings, guard_state, decision)
+        after, proposed = state, by_hand(law, manual)
+    decision, recent = _limit(law, settings, guard_state, proposed)
     decision, purse = _cap(law, settings, guard_state, now_seconds, decision, measured.unit_cost)
-    decision = _cool_down(settings, guard_state, now_seconds, decision)
-    acted = now_seconds if decision.action else guard_state["acted_at_seconds"]
+    decision = _cool_down(law, settings, guard_state, now_seconds, decision)
+    done = decision if applies or decision.action is None else replace(decision, action=None, terms={})
+    if manual is None and done.action != proposed.action:
+        after = corrected(law, parameters, state, after, done.action)
+    acts = done.action is not None and not _keeps(law, guard_state, done.action)
+    next_state = {
+        "value": _value(law, done, guard_state["value"]),
+        "acted_at_seconds": now_seconds if acts else guard_state["acted_at_seconds"],
+        "recent": recent,
+        **_spent(law, done, purse, measured.unit_cost),
+    }
     value = _value(law, decision, guard_state["value"])
-    spent = _spent(law, decision, purse, measured.unit_cost)
-    next_state = clipped(STATE, {"value": value, "acted_at_seconds": acted, "recent": recent, **spent})
-    return Guarded(after, next_state, decision, value)
+    return Guarded(after, clipped(STATE, next_state), decision, value)
 
 
 def by_hand(law: Law, manual: Values) -> Decision:
@@ -204,7 +219,7 @@ def by_hand(law: Law, manual: Values) -> Decision:
     value = float(next(iter(manual.values())))
     words = ", ".join(f"{name} to {value:g}" for name, value in manual.items())
     reason = because(f"Set {words}", "manual mode, set by a person")
-    return Decision(dict(manual), reason, {"manual": dict(manual)}, raw=value)
+    return Decision(dict(manual), reason, {**manual, "manual": dict(manual)}, raw=value)
 
 
 def _stale(settings: Values, measured: Measured) -> Decision | None:
@@ -224,12 +239,20 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
 
 
 def _value(law: Law, decision: Decision, before: float | None) -> float | None:
-    """The number that is applied: nothing done is 0, or what stays."""
+    """The number that is applied: nothing done is 0, or what stays, as the law says it in its terms."""
     if law.actuator is None:
         return None
-    if decision.action is None and isinstance(law, Lasting):
-        return before
-    return 0.0 if decision.action is None else float(decision.action[law.actuator])
+    if decision.action is not None:
+        return float(decision.action[law.actuator])
+    if not isinstance(law, Lasting):
+        return 0.0
+    stays = decision.terms.get(law.actuator, before)
+    return None if stays is None else float(stays)
+
+
+def _keeps(law: Law, guard_state: Json, action: Values) -> bool:
+    """Whether an action only sets once more what is in force."""
+    return isinstance(law, Lasting) and action.get(str(law.actuator)) == guard_state["value"]
 
 
 def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) -> tuple[Decision, list[float]]:
@@ -248,7 +271,7 @@ def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) ->
     # Slowed and then lifted back by the range is not limited: what was asked for is what is done.
     if limited_by is None or value == decision.raw:
         return decision, recent
-    return _rewrite(law.actuator, decision, value, limited_by), recent
+    return _rewrite(law, decision, value, limited_by), recent
 
 
 def _range(settings: Values, value: float, limited_by: str | None) -> tuple[float, str | None]:
@@ -319,7 +342,7 @@ def _cap(
     left = max(cost_cap.most(cap, unit_cost, purse[0]), float(settings["minimum"]))
     if value <= left or decision.raw is None:
         return decision, purse
-    return _rewrite(law.actuator, decision, left, COST_CAP, _cap_words(cap, unit_cost, purse[0])), purse
+    return _rewrite(law, decision, left, COST_CAP, _cap_words(cap, unit_cost, purse[0])), purse
 
 
 def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
@@ -334,15 +357,27 @@ def _spent(law: Law, decision: Decision, purse: Purse | None, unit_cost: float |
     return {"spent": cost_cap.with_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
 
 
-def _rewrite(actuator: str, decision: Decision, value: float, limited_by: str, words: str = "") -> Decision:
-    """The decision with the guard's number in the action. A whole number stays whole, towards zero."""
-    asked = decision.action or {}
+def _rewrite(law: Law, decision: Decision, value: float, limited_by: str, words: str = "") -> Decision:
+    """The decision with the guard's number in action and terms. A whole number stays whole, towards zero; 0
+    is nothing to do, but for a value that lasts."""
+    actuator, asked = str(law.actuator), decision.action or {}
     number: float | int = int(value) if isinstance(asked.get(actuator), int) else value
-    action: Mapping[str, Any] | None = {**asked, actuator: number} if number else None
+    acts = bool(number) or isinstance(law, Lasting)
+    action: Mapping[str, Any] | None = {**asked, actuator: number} if acts else None
     set_to = f"Set {actuator} to {number:g}" if action else NO_ACTION
     why = words or _limit_words(limited_by)
     reason = f"{because(set_to, why)} Proposed by the law: {decision.reason}"
-    return _scaled(replace(decision, action=action, reason=reason, limited_by=limited_by), number)
+    terms = _terms_of(law, decision.terms, number)
+    decision = replace(decision, action=action, reason=reason, terms=terms, limited_by=limited_by)
+    return _scaled(decision, number)
+
+
+def _terms_of(law: Law, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
+    """The terms with what is applied where the law had said what it proposed."""
+    name = str(law.actuator)
+    if value is None or name not in terms:
+        return terms
+    return {**terms, name: int(value) if isinstance(terms[name], int) else value}
 
 
 def _limit_words(limited_by: str) -> str:
@@ -355,19 +390,22 @@ def _scaled(decision: Decision, number: float) -> Decision:
     """Expect in proportion to what is really applied, and nothing of nothing."""
     if decision.expected is None or not decision.raw:
         return decision
-    if decision.action is None:
+    if decision.action is None or not number:
         return replace(decision, expected=None)
     share = min(1.0, abs(number / decision.raw))
     return replace(decision, expected=replace(decision.expected, amount=decision.expected.amount * share))
 
 
-def _cool_down(settings: Values, guard_state: Json, now_seconds: float, decision: Decision) -> Decision:
+def _cool_down(
+    law: Law, settings: Values, guard_state: Json, now_seconds: float, decision: Decision
+) -> Decision:
     acted = guard_state["acted_at_seconds"]
-    if decision.action is None or acted is None:
+    if decision.action is None or acted is None or _keeps(law, guard_state, decision.action):
         return decision
     # A clock set back must not cool down for as long as it was set back.
     left = settings["cooldown_seconds"] - abs(now_seconds - acted)
     if left <= 0:
         return decision
     reason = f"{no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
-    return replace(decision, action=None, reason=reason, limited_by="guard cool-down", expected=None)
+    terms = _terms_of(law, decision.terms, guard_state["value"])
+    return replace(decision, action=None, reason=reason, terms=terms, limited_by=COOL_DOWN, expected=None)

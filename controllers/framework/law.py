@@ -72,10 +72,21 @@ class Law(Protocol):
 
 @runtime_checkable
 class Resuming(Protocol):
-    """A law that forgets part of its memory after a pause: what it last saw is not of the tick before."""
+    """A law that forgets part of its memory after a pause: what it last saw is not of the tick before, and
+    what it last set has lapsed."""
 
     def resumed(self, parameters: Values, state: Json) -> Json:
-        """The state from which it decides again after a hold."""
+        """The state from which it decides again after a hold, or when it begins or ceases to act."""
+        ...
+
+
+@runtime_checkable
+class Supposing(Protocol):
+    """A law whose next state supposes that what it proposes is done."""
+
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """The next state where `action` is done instead: another value, or nothing (None). before: the state
+        from which it decided; after: the one that supposes its proposal."""
         ...
 
 
@@ -142,6 +153,15 @@ def continued(law: Law, parameters: Values, state: Json, observation: Values) ->
     return clipped(law.state, after), decision
 
 
+def corrected(law: Law, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+    """The next state of a law where `action` is done instead of what it proposed; most laws decide on what
+    they observe, and suppose nothing."""
+    if not isinstance(law, Supposing):
+        return after
+    return clipped(law.state, law.corrected(parameters, before, after, action))
+
+
 def resumed(law: Law, parameters: Values, state: Json) -> Json:
-    """The state after a hold; most laws decide on the observation of now, and need forget nothing."""
+    """The state after a hold, or another mode; most laws decide on the observation of now, and need forget
+    nothing."""
     return law.resumed(parameters, state) if isinstance(law, Resuming) else state

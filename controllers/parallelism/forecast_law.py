@@ -7,6 +7,10 @@ Zacheilas' graph of transitions: a state is a window and a number of tasks p'; t
 and the way of least cost from now on says what to do first (Stutz, 8 with ERRATA E36). The graph has layers,
 so dynamic programming finds what Dijkstra would, in O(windows * tasks²) (E37). Of ways that cost the same the
 one with fewer tasks is taken, window by window. What is missed in each window comes from `design.forecast`.
+
+The first column of what is missed stands for the minimum, or for `first` tasks where the observation says so:
+who measures does not know the parameters. Then fewer than the minimum are never chosen, and from fewer each
+choice is a change. Where no column reaches the minimum, the last is as near as can be.
 """
 
 from collections.abc import Sequence
@@ -19,11 +23,14 @@ from controllers.framework.parameter import Parameter
 from controllers.framework.reason import because
 from queues.errors import BadInput
 
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 PARAMETERS = (
     Parameter("cost_missed", "cost per event", "Of an event that isn't handled in its window.", 1.0, 0, 1e12),
     Parameter("cost_task", "cost per task and window", "Of a task.", 1.0, 0, 1e12),
     Parameter("cost_change", "cost per change", "Of changing the number of tasks.", 1.0, 0, 1e12),
-    Parameter("minimum", "tasks", "What the first column of missed stands for.", 1, 1, 100_000, "integer"),
+    Parameter(
+        "minimum", "tasks", "At least; the first column of missed, unless it says.", 1, 1, 100_000, "integer"
+    ),
 )
 OBSERVATION = (
     Parameter(
@@ -35,6 +42,15 @@ OBSERVATION = (
         required=True,
     ),
     Parameter("current", "tasks", "Now.", None, 1, 200_000, "integer", required=True),
+    Parameter(
+        "first",
+        "tasks",
+        "What the first column of missed stands for; null: the minimum.",
+        None,
+        1,
+        100_000,
+        "integer",
+    ),
 )
 
 
@@ -46,6 +62,7 @@ class ParallelismForecast:
     observation: Sequence[Parameter] = OBSERVATION
     state: Sequence[Parameter] = ()
     actuator: str | None = "tasks"
+    lasting = True
     guard_defaults: Values = {"minimum": 1.0}
     remedy, rank = Remedy("workers"), 2
 
@@ -54,7 +71,7 @@ class ParallelismForecast:
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for no windows, or a current number outside the range of the columns."""
-        missed, low = observation["missed"], int(parameters["minimum"])
+        missed, low = observation["missed"], _first(parameters, observation)
         if not missed:
             raise BadInput(f"{where}.missed", "takes at least one window")
         high = low + len(missed[0]) - 1
@@ -73,10 +90,11 @@ class ParallelismForecast:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The first step of the cheapest path, the path, and what it costs."""
-        low, current = int(parameters["minimum"]), int(observation["current"])
+        low, missed_events = _choices(parameters, observation)
+        current = int(observation["current"])
         columns, cost = cheapest(
-            np.asarray(observation["missed"]),
-            current - low,
+            missed_events,
+            current - low if current >= low else None,
             parameters["cost_missed"],
             parameters["cost_task"],
             parameters["cost_change"],
@@ -85,7 +103,7 @@ class ParallelismForecast:
         path = [low + column for column in columns]
         action = {"tasks": path[0], "path": path, "cost": cost}
         changes = sum(before != after for before, after in zip([current, *path], path, strict=False))
-        missed = sum(row[column] for row, column in zip(observation["missed"], columns, strict=True))
+        missed = sum(row[column] for row, column in zip(missed_events.tolist(), columns, strict=True))
         terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
         what = f"Keep {current} tasks" if path[0] == current else f"Set tasks {current} → {path[0]}"
         cause = f"this begins the cheapest path over {len(path)} windows"
@@ -96,15 +114,29 @@ class ParallelismForecast:
 LAW: Law = ParallelismForecast()
 
 
+def _first(parameters: Values, observation: Values) -> int:
+    """The tasks of the first column."""
+    first = observation.get("first")
+    return int(parameters["minimum"] if first is None else first)
+
+
+def _choices(parameters: Values, observation: Values) -> tuple[int, Floats]:
+    """The fewest tasks that may be chosen, and what is missed with them, with one more, and so on."""
+    first, missed = _first(parameters, observation), np.asarray(observation["missed"], dtype=float)
+    left_out = min(max(0, int(parameters["minimum"]) - first), missed.shape[1] - 1)
+    return first + left_out, missed[:, left_out:]
+
+
 def cheapest(
-    missed: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    current: int,
+    missed: Floats,
+    current: int | None,
     cost_missed: float,
     cost_task: float,
     cost_change: float,
     minimum: int = 1,
 ) -> tuple[list[int], float]:
     """The columns of the cheapest path (windows,) and its cost; `missed` is windows by numbers of tasks.
+    current: the column of now; None where there is none, and each is a change.
 
     From the last window backwards: to_come[p] is the least cost of what follows when p tasks run.
     """
@@ -116,7 +148,8 @@ def cheapest(
         total = change + window + to_come
         choices.append(total.argmin(axis=1))
         to_come = total.min(axis=1)
+    start = int(to_come.argmin()) if current is None else current
     path = list[int]()
     for choice in choices[::-1]:
-        path.append(int(choice[path[-1] if path else current]))
-    return path, float(to_come[current])
+        path.append(int(choice[path[-1] if path else start]))
+    return path, float(to_come[start]) + (cost_change if current is None else 0.0)

@@ -45,6 +45,7 @@ from queues.points import TOTAL
 # Strictly below BUSY: a node exactly at the threshold is BUSY.
 BELOW = 1 - 1e-6
 MINIMUM_CONTAINERS = 2  # where none is given
+NEWEST = 1  # age of the moves of this decision
 
 PARAMETERS = (
     Parameter(
@@ -244,6 +245,10 @@ class Rebalancing:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: what is remembered of nodes and queues that are gone does no harm."""
 
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """Without the newest moves, where they are not made: nothing has to return."""
+        return {"recent": [move for move in after["recent"] if action or move["age"] > NEWEST]}
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The cheapest moves that reach the goal; none when it is reached."""
         allocation = _allocation(parameters, observation)
@@ -299,7 +304,7 @@ def _remember(
     parameters: Values, recent: Sequence[_Recent], named: Sequence[Mapping[str, Any]]
 ) -> list[_Recent]:
     older = [_Recent(move.queue, move.source, move.target, move.age + 1) for move in recent]
-    newest = [_Recent(move["queue"], move["from"], move["to"], 1) for move in named]
+    newest = [_Recent(move["queue"], move["from"], move["to"], NEWEST) for move in named]
     return [move for move in older + newest if move.age <= parameters["return_decisions"]]
 
 

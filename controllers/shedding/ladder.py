@@ -6,7 +6,9 @@
 fourth delay, the fifth events. A level is enabled when the one below is exhausted: saturated (its loop is at
 its limit, or has nothing to move), or ineffective (enabled for `settling_decisions`, and the unmet share of
 the demand fell by less than `effective_share` of what it was). A level that is exhausted from the start is
-passed at once. A queue may cap its ladder: `cap` names the highest level it may reach.
+passed at once. Throttling leaves the demand as it is, and so is judged by what comes of it: it has an effect
+while no more than `LEFT_BY_THROTTLING` of the unmet demand comes, and is ineffective when more has come for
+`settling_decisions`. A queue may cap its ladder: `cap` names the highest level it may reach.
 
 Throttling and shedding need unmet demand, for `unmet_decisions` in a row: a backlog alone, however long,
 enables the levels that cost resources, and no others. As soon as the demand is met, shedding ends, and
@@ -20,7 +22,8 @@ not enabled, while too little of it is left; throttling counts as exhausted, and
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
     fits        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
 
-`demand` is what producers offer, before throttling and shedding; `capacity` what the plant handles now.
+`demand` is what producers offer, before throttling and shedding; `capacity` what the plant handles now, and
+`came` what producers put in, where that is known.
 """
 
 from collections.abc import Sequence
@@ -44,6 +47,8 @@ LEVEL_NAMES = {
 }
 THROTTLE, SHED = LEVELS.index("throttle") + 1, LEVELS.index("shed") + 1
 LEAST_UNMET = 0.005
+# What producers put in over capacity while they wait: rates and shares of an interval are never exact.
+LEFT_BY_THROTTLING = 0.1
 SMALL = 0.095  # of the demand; less would read as 0 to 9 %
 # What it takes to release each level: decisions since the overload ended.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
@@ -89,6 +94,7 @@ PARAMETERS = (
 OBSERVATION = (
     Parameter("demand_per_second", "events/s", "What producers offer.", maximum=1e15, required=True),
     Parameter("capacity_per_second", "events/s", "What the plant handles.", maximum=1e15, required=True),
+    Parameter("came_per_second", "events/s", "What is put in of the demand; null: not known.", None, 0, 1e15),
     Parameter("backlog_seconds", "s", "How long what waits takes.", 0.0, 0, 1e12),
     Parameter(
         "saturated",
@@ -128,6 +134,7 @@ class Ladder:
     observation: Sequence[Parameter] = OBSERVATION
     state: Sequence[Parameter] = STATE
     actuator: str | None = "rung"
+    lasting = True
     guard_defaults: Values = {"maximum": float(len(LEVELS))}
 
     def check(self, parameters: Values) -> None:
@@ -147,6 +154,19 @@ class Ladder:
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: a level above the cap is given up at the next decision."""
+
+    def resumed(self, parameters: Values, state: Json) -> Json:
+        """No level is enabled: throttling and the table of what is shed have lapsed, and what could do no
+        more then has not been tried now."""
+        return self.initial_state(parameters)
+
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """With the level that is in force. One that was not left goes on being tried."""
+        rung = before["rung"] if action is None else int(action["rung"])
+        if rung == after["rung"]:
+            return after
+        stays = {"decisions": before["decisions"] + 1, "unmet": before["unmet"]}
+        return {**after, **(stays if rung == before["rung"] else {}), "rung": rung}
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """The next level up or down, or none where the one enabled is the right one."""
@@ -200,9 +220,12 @@ def _unmet(observation: Values) -> float:
     """The share of the demand that is not met; 0 where it can't be distinguished from the error of measured
     rates.
     """
-    demand = observation["demand_per_second"]
-    unmet = 1 - observation["capacity_per_second"] / demand if demand > 0 else 0.0
-    return unmet if unmet >= LEAST_UNMET else 0.0
+    return _share_over_capacity(observation, observation["demand_per_second"])
+
+
+def _share_over_capacity(observation: Values, per_second: float) -> float:
+    over = 1 - observation["capacity_per_second"] / per_second if per_second > 0 else 0.0
+    return over if over >= LEAST_UNMET else 0.0
 
 
 def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) -> str | None:
@@ -213,9 +236,18 @@ def _exhausted(parameters: Values, state: Json, observation: Values, rung: int) 
         return "out of error budget"
     if rung != state["rung"] or state["decisions"] < parameters["settling_decisions"]:
         return None
+    if rung == THROTTLE and observation.get("came_per_second") is not None:
+        return None if _is_throttled(observation) else "ineffective"
     gained = state["unmet"] - _unmet(observation)
     enough = parameters["effective_share"] * state["unmet"]
     return None if gained >= enough and gained > 0 else "ineffective"
+
+
+def _is_throttled(observation: Values) -> bool:
+    """Whether producers put in no more than the plant handles, but for the error of what is measured."""
+    came = observation.get("came_per_second")
+    left = None if came is None else _share_over_capacity(observation, came)
+    return left is not None and left <= LEFT_BY_THROTTLING * _unmet(observation)
 
 
 def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tuple[Json, Decision]:
@@ -232,7 +264,8 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
     if rung >= THROTTLE:
         terms["closed_share"] = _closed(parameters, observation)
     if rung == state["rung"]:
-        if why is None and state["decisions"] >= parameters["settling_decisions"]:
+        settled = state["decisions"] >= parameters["settling_decisions"]
+        if why is None and (settled or (rung == THROTTLE and _is_throttled(observation))):
             # It helps: its effect is measured anew from here.
             state = {**state, "decisions": 0, "unmet": unmet}
         return state, _unchanged(parameters, state, why, cap, observation, terms)

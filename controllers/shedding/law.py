@@ -101,6 +101,10 @@ class Shedding:
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: a table for what is no longer there is computed anew."""
 
+    def corrected(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
+        """A table that is not put in force was made for nothing."""
+        return after if action else before
+
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """A new table where one is called for, else nothing."""
         inputs = SheddingInputs(application(parameters, observation, "observation"), parameters, observation)

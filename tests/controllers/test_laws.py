@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from controllers import catalog, flow
 from controllers.framework import guard
 from controllers.framework.discovery import modules_of
+from controllers.framework.law import continued, corrected
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import observations
@@ -218,6 +219,18 @@ def test_a_decision_is_finite_json_and_its_reason_begins_with_the_action(law, da
         assert ACTION_THEN_CAUSE.fullmatch(decision.reason), decision.reason
         assert decision.reason.startswith("No action: ") == (decision.action is None), decision.reason
         assert decision.action is None or decision.action != {}
+
+
+@each_law
+@given(data=st.data())
+def test_a_law_whose_proposals_are_not_carried_out_goes_on_from_a_state_of_its_own(law, data):
+    parameters, observations = data.draw(runs_of(law))
+    state = law.initial_state(parameters)
+    for observation in observations:
+        after, decision = continued(law, parameters, state, observation)
+        if decision.action is not None and data.draw(st.booleans()):
+            after = corrected(law, parameters, state, after, None)
+        state = catalog.read_state(law, parameters, through_json(after))
 
 
 @each_law

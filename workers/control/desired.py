@@ -17,7 +17,7 @@ from workers.models import LedgerEntry, Loop
 from workers.steering.scope import active_loops
 
 # Then what was observed is no sound number: no valid measurement, nothing to decide.
-UNSOUND = guard.LIMITS[:2]
+UNSOUND = guard.UNASKED
 LATE_INTERVALS, LATE_SECONDS = 3.0, 15.0
 
 

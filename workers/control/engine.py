@@ -10,12 +10,13 @@ Then:
 
 | mode | decides | state | applies |
 |---|---|---|---|
-| auto | the law, guarded | advances | yes |
-| advise | the law, guarded | advances | no: it records what it would do |
+| auto | the law, guarded | advances by what is applied | yes |
+| advise | the law, guarded | advances by nothing applied | no: it records what it would do |
 | hold | the law, guarded | stands still | no: it records what it would have done |
 | manual | a person's value (override of the actuator), guarded | stands still | yes |
 
-A loop whose queue is paused or whose worker host is drained is on hold meanwhile, whatever its mode.
+A loop whose queue is paused or whose worker host is drained is on hold meanwhile, whatever its mode. What law
+and guard remember is in `workers.control.loop_memory`.
 """
 
 import logging
@@ -30,10 +31,11 @@ from django.db import transaction
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import Guarded, Measured
-from controllers.framework.law import Law, resumed
+from controllers.framework.law import Law
 from controllers.framework.reason import ADVICE_ONLY, not_applied
 from controllers.framework.sensed import Counters, Sensed
 from queues.errors import BadInput, WeirError
+from workers.control import loop_memory
 from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
 from workers.control.parts import quality
@@ -117,7 +119,7 @@ def _due(loop: Loop, now: datetime) -> bool:
 
 def _resumes(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> bool:
     """Whether a hold has just ended: what was met meanwhile is judged at once, not an interval later."""
-    if not (loop.state or {}).get("held") or stopped.why_held(loop.target, snapshot):
+    if loop_memory.last_mode(loop.state) not in Loop.HANDED_OVER or stopped.why_held(loop.target, snapshot):
         return False
     return _mode(loop, in_force, now) not in Loop.HANDED_OVER
 
@@ -192,7 +194,7 @@ def _record(
 ) -> LedgerEntry | None:
     """Decide and write the entry and the state, together and only if no later tick was there."""
     law, kind = catalog.law(loop.law), kind_of(loop.law)
-    before = _state(loop, law, setting)
+    before = loop_memory.before(loop, law, setting.mode, setting.parameters)
     with span("decide"):
         sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
         guarded = _decide(law, setting, before, sensed, now)
@@ -200,7 +202,7 @@ def _record(
         # The greatest number wins: a tick that lost its lease on the way finds its own refused, and leaves no
         # trace.
         ours = Loop.objects.filter(pk=loop.pk, fence__lt=fence)
-        state = _next_state(setting.mode, before, guarded, sensed)
+        state = loop_memory.after(setting.mode, before, guarded, sensed)
         if not ours.update(fence=fence, state=state, ticked_at=now):
             logger.warning("A later tick of %s was there; this one leaves no trace.", loop.name)
             return None
@@ -273,28 +275,6 @@ def _held(setting: _Setting, why: str) -> _Setting:
     return replace(setting, mode=Mode.HOLD, manual=None, stopped=why) if why else setting
 
 
-def _state(loop: Loop, law: Law, setting: _Setting) -> dict[str, Any]:
-    """{"law", "guard", "sensor"} as stored, or the first; after a hold as the law resumes from it."""
-    stored = loop.state or {}
-    state = _law_state(loop, law, setting, stored.get("law"))
-    if stored.get("held") and setting.mode not in Loop.HANDED_OVER:
-        state = resumed(law, setting.parameters, state)
-    return {
-        "law": state,
-        "guard": guard.read_state(stored.get("guard")),
-        "sensor": stored.get("sensor"),
-    }
-
-
-def _law_state(loop: Loop, law: Law, setting: _Setting, stored: Any) -> dict[str, Any]:
-    """What the law remembers; a loop whose memory is of no use begins anew rather than never again."""
-    try:
-        return catalog.read_state(law, setting.parameters, stored)
-    except BadInput as error:
-        logger.warning("%s begins anew: what it remembers is not valid (%s).", loop.name, error)
-        return catalog.read_state(law, setting.parameters, None)
-
-
 def _decide(law: Law, setting: _Setting, before: dict[str, Any], sensed: Sensed, now: datetime) -> Guarded:
     return guard.decide(
         law,
@@ -306,19 +286,8 @@ def _decide(law: Law, setting: _Setting, before: dict[str, Any], sensed: Sensed,
         now_seconds=now.timestamp(),
         measured=sensed.measured,
         manual=setting.manual,
+        applies=setting.mode != Mode.ADVISE,
     )
-
-
-def _next_state(mode: str, before: dict[str, Any], guarded: Guarded, sensed: Sensed) -> dict[str, Any]:
-    """The sensor's counters go on in every mode; law and guard only while the law is at work.
-
-    What a law that stood still remembers is of another time: `held` says so to the tick that resumes.
-    """
-    counters = sensed.counters or None
-    if mode == Mode.HOLD:
-        return {**before, "sensor": counters, "held": True}
-    after = {"law": guarded.state, "guard": guarded.guard_state, "sensor": counters}
-    return {**after, "held": True} if mode == Mode.MANUAL else after
 
 
 def _quality(
@@ -363,9 +332,15 @@ def _apply(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
         kind_of(loop.law).actuator(entry, loop, plant)
     except Exception as error:
         logger.warning("%s could not be applied: %s", loop.name, error)
-        ledger.fail(entry, f"{type(error).__name__}: {error}")
+        _give_up(entry, loop, f"{type(error).__name__}: {error}")
         return
     ledger.confirm(entry)
+
+
+def _give_up(entry: LedgerEntry, loop: Loop, error: str) -> None:
+    """The entry says why its action was not applied, and the law does not go on as if it had been."""
+    ledger.fail(entry, error)
+    loop_memory.undo(entry, loop)
 
 
 def _propose(entry: LedgerEntry, proposer: Proposer, snapshot: Snapshot, now: datetime) -> None:
@@ -383,8 +358,8 @@ def _finish(entry: LedgerEntry, mode: str, loop: Loop, plant: Plant, now: dateti
     age_seconds = abs((now - entry.at).total_seconds())
     ended = "Its tick ended before the action was confirmed; not repeated"
     if mode != entry.mode:
-        ledger.fail(entry, f"{ended}: the loop was in mode {entry.mode}, and is in mode {mode} now.")
+        _give_up(entry, loop, f"{ended}: the loop was in mode {entry.mode}, and is in mode {mode} now.")
     elif age_seconds > REPEAT_INTERVALS * loop.interval_seconds:
-        ledger.fail(entry, f"{ended} after {age_seconds:.0f} s.")
+        _give_up(entry, loop, f"{ended} after {age_seconds:.0f} s.")
     else:
         _apply(entry, loop, plant)

@@ -11,7 +11,7 @@ With nothing changed it decides, entry for entry, what was decided: that is what
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from controllers.framework import guard
 from controllers.framework.guard import Guarded
 from controllers.framework.law import Law, resumed
 from queues.errors import BadInput
+from workers.control import loop_memory
 from workers.control.kinds.registry import display_of
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
@@ -163,12 +164,12 @@ class _Run:
         self.skipped = 0
         self.first_error = ""
         self._state: dict[str, Any] | None = None
-        self._held = False
+        self._mode = ""
 
     def take(self, entry: LedgerEntry) -> None:
         """One entry; one that is no longer valid for the law is skipped, and the next begins from its own."""
         try:
-            guarded = request.decide_once(self.law, self._document(entry))
+            guarded = self._decided(entry)
         except BadInput as error:
             self.skipped, self._state = self.skipped + 1, None
             self.first_error = self.first_error or f"entry {entry.pk}: {error}"
@@ -179,6 +180,15 @@ class _Run:
         sizes = (size(entry.action), size(decision.action))
         differs = entry.action != (None if decision.action is None else dict(decision.action))
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
+
+    def _decided(self, entry: LedgerEntry) -> Guarded:
+        """Law and guard remember what a tick did: nothing in advise, and of what failed the law does not."""
+        document = self._document(entry)
+        guarded = request.decide_once(self.law, document, applies=entry.mode != Loop.Mode.ADVISE)
+        if entry.applied or not entry.error or entry.mode not in Loop.ACTING:
+            return guarded
+        undone = request.decide_once(self.law, document, applies=False)
+        return replace(guarded, state=undone.state)
 
     def _document(self, entry: LedgerEntry) -> dict[str, Any]:
         document = ledger.export(entry)
@@ -191,7 +201,7 @@ class _Run:
 
     def _resumed(self, entry: LedgerEntry, parameters: Mapping[str, Any]) -> Any:
         assert self._state is not None
-        if self._held and entry.mode not in Loop.HANDED_OVER:
+        if loop_memory.resumes(self._mode, entry.mode):
             return resumed(self.law, parameters, self._state["law"])
         return self._state["law"]
 
@@ -202,4 +212,4 @@ class _Run:
             self._state = {"law": guarded.state, "guard": guarded.guard_state}
         elif self._state is None:
             self._state = {"law": before.get("law"), "guard": before.get("guard")}
-        self._held = entry.mode in Loop.HANDED_OVER
+        self._mode = entry.mode

@@ -25,7 +25,8 @@ class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
 class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     """target: what it steers ({"queue", "node"}, {"application"}, …). mode: with an override of it
     in place. measured, setpoint, actuator: of its last decision, in the law's units; so are
-    `terms`, those that pages follow. at: of that decision; entry: its number in the ledger.
+    `terms`, those that pages follow. at: of that decision; entry: its number in the ledger; last_mode:
+    the mode in which it was taken, None where that is not known.
     overrides: how many are in force. interval_seconds: between decisions. limited_by: what limited the
     last; blind_since: since when each was for want of a valid measurement, and cause: why, where that is
     known. late_seconds: how much later than due the last tick came, if so.
@@ -49,6 +50,11 @@ class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     blind_since: float | None = None
     late_seconds: float | None = None
     cause: str | None = None
+    last_mode: str | None = None
+
+    def decided_in(self, *modes: str) -> bool:
+        """Whether it is in one of these modes, and was at its last decision: only then is that in force."""
+        return self.mode in modes and self.last_mode in (None, self.mode)
 
 
 class RecentAction(StoredDocument, frozen=True, kw_only=True):

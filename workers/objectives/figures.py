@@ -22,12 +22,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from controllers.shedding import ladder
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history import metrics
-from workers.models import Loop
+from workers.steering.ladder_level import closed_share
 
 Figures = Mapping[str, float | None]
 SHEDDING = ("offered_per_second", "shed_per_second")
@@ -85,7 +84,7 @@ class PlantFigures:
             "latency_p95_seconds": _latency(row.latency_p95_seconds, [row]),
             **self._shedding(readers),
             "dead_per_second": sum(dead) if dead else None,
-            "throttled_share": _throttled_share(name, self.snapshot),
+            "throttled_share": closed_share(name, self.snapshot),
         }
 
     def _application(self, name: str, row: ApplicationStatus) -> Figures:
@@ -125,11 +124,3 @@ def _latency(handled_seconds: float | None, queues: Iterable[QueueStatus]) -> fl
     if handled_seconds is not None:
         return handled_seconds
     return max((row.wait_seconds for row in queues if row.wait_seconds), default=None)
-
-
-def _throttled_share(queue: str, snapshot: Snapshot) -> float | None:
-    """Of a ladder that acts by itself, what it last decided; a hand that throttles closes all the time."""
-    loop = snapshot.loops.get(f"{ladder.LAW.name}/{queue}")
-    if loop is None or loop.mode not in Loop.ACTING or not ladder.allows(int(loop.actuator or 0), "throttle"):
-        return 0.0
-    return float(loop.terms.get("closed_share") or 0.0) if loop.mode == Loop.Mode.AUTO else 1.0

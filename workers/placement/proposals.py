@@ -5,7 +5,7 @@ nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -138,10 +138,13 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     """The plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
 
     The same entry gives the same plan, however often it is asked. Proposals of the same loop that nobody
-    answered are void with a newer one; one with the same moves stays as it is, and nothing is made.
+    answered are void with a newer one; one with the same moves stays as it is, and nothing is made. Nor is
+    another proposed before the loop's cool-down is over: people take time to read it.
     """
     if (made := Plan.objects.filter(entry=entry).first()) is not None:
         return made
+    if not approved and _cools_down(entry, now):
+        return None
     wish = _wished(entry, snapshot, now)
     found = wish.moves
     with transaction.atomic():
@@ -164,6 +167,12 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
             empties=wish.empties,
         )
         return plans.approved(plan, "loop", entry.reason, now) if approved else plan
+
+
+def _cools_down(entry: LedgerEntry, now: datetime) -> bool:
+    """Whether the loop has proposed a plan since the cool-down of its guard began."""
+    since = now - timedelta(seconds=(entry.parameters.get("guard") or {}).get("cooldown_seconds", 0.0))
+    return Plan.objects.filter(law=entry.loop.law, owner=None, created_at__gt=since).exists()
 
 
 def restore(found: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:

@@ -9,6 +9,8 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, Subquery
 
+from controllers import catalog
+from controllers.framework import guard
 from controllers.shedding import ladder
 from workers.alerts.conditions.evidence import STALE
 from workers.alerts.lifecycle.models import AlertRule
@@ -135,7 +137,7 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
         mode=overridden.get("mode", loop.mode),
         measured=_measured(display, entry),
         setpoint=next((parameters[name] for name in display.setpoints if name in parameters), None),
-        actuator=_actuator(display, entry),
+        actuator=_actuator(display, loop.law, entry),
         at=entry.at.timestamp() if entry else None,
         reason=entry.reason if entry else None,
         verdict=entry.verdict if entry else None,
@@ -147,6 +149,7 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
         blind_since=_blind_since(entry) if entry and entry.limited_by == STALE else None,
         late_seconds=about.get("late_seconds"),
         cause=about.get("cause"),
+        last_mode=entry.mode if entry else None,
     )
 
 
@@ -185,12 +188,18 @@ def _measured(display: Display, entry: LedgerEntry | None) -> Any:
     return (getattr(entry, part) or {}).get(name)
 
 
-def _actuator(display: Display, entry: LedgerEntry | None) -> float | None:
+def _said(law: str, entry: LedgerEntry) -> dict[str, Any]:
+    """The terms. What cools down is not in force: the guard says so in the terms of one number alone."""
+    cools = entry.limited_by == guard.COOL_DOWN and catalog.law(law).actuator is None
+    return {} if cools else entry.terms
+
+
+def _actuator(display: Display, law: str, entry: LedgerEntry | None) -> float | None:
     """What was applied: 0 when nothing was, unknown without an entry; of one that stays, what there is."""
     if entry is None:
         return None
     if display.lasting:
         done = entry.action if entry.applied else None
-        said = (entry.observation, entry.terms.get("manual"), entry.terms, done)
+        said = (entry.observation, _said(law, entry), done)
         return next((each[display.lasting] for each in said if each and display.lasting in each), None)
     return display.size(entry.action) if entry.applied else 0

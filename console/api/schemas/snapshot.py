@@ -240,6 +240,9 @@ class SnapshotLoop(ApiAnswer):
     blind_since: Instant | None = Field(None, description="Without a valid measurement since then.")
     late_seconds: Seconds | None = Field(None, description="How much later than due its last tick came.")
     cause: str | None = Field(None, description="Why it has no valid measurement, where that is known.")
+    last_mode: Annotated[str, one_of(Loop.Mode.values)] | None = Field(
+        None, description="The mode of its last decision, which is in force only in that mode."
+    )
 
 
 class SnapshotRun(ApiAnswer):

@@ -71,8 +71,8 @@ def ladder_of(queue: str) -> LadderSteps | None:
 
 
 def _terms(entry: LedgerEntry | None) -> dict[str, Any]:
-    """A person's level stands before the law's."""
-    return {**entry.terms, **entry.terms.get("manual", {})} if entry else {}
+    """With the level that is in force: the guard limits a person's, too."""
+    return {**entry.terms.get("manual", {}), **entry.terms} if entry else {}
 
 
 def _step(place: int, rung: int, saturated: Mapping[str, bool], cap: str, acts: bool) -> LadderStep:

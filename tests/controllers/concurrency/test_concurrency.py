@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,8 @@ from controllers.concurrency.throughput_curve import (
 )
 from controllers.design import friendliness
 from controllers.design.friendliness import TABLE_1, least_q, least_w, scaled_q, share
+from controllers.framework import guard
+from controllers.framework.guard import Measured
 from controllers.simulation.concurrency import SCENARIO, explore
 from queues.errors import BadInput
 
@@ -179,6 +182,48 @@ def test_a_pool_that_refuses_to_grow_is_asked_again_and_then_believed():
         state, decision = look(parameters, state, threads, [1 / threads] * 60)
         assert decision.action is None or 1 <= decision.action["threads"] <= 5
     assert state["limit"] == 4 and state["machine"]["threads"] <= 4
+
+
+def guarded_pool(ticks, **settings):
+    """Threads and decisions of a pool of a service that is linear: 10/s for each thread."""
+    parameters, pool = read(method="explorer", start=2, minimum=1, maximum=32), 2
+    state, guard_state, chance = LAW.initial_state(parameters), guard.initial_state(), random.Random(1)
+    for tick in range(ticks):
+        gaps = [chance.gauss(1 / (10.0 * pool), 0.01 / pool) for _ in range(20)]
+        seen = catalog.read_observation(
+            LAW, {"threads": pool, "interdeparture_seconds": gaps, "seconds": 5.0}
+        )
+        guarded = guard.decide(
+            LAW,
+            parameters,
+            state,
+            seen,
+            settings=guard.read_settings(LAW, settings),
+            guard_state=guard_state,
+            now_seconds=5.0 * tick,
+            measured=Measured(0.5),
+        )
+        state, guard_state = guarded.state, guarded.guard_state
+        if guarded.decision.action:
+            pool = guarded.decision.action["threads"]
+        yield pool, guarded.decision
+
+
+def test_a_pool_whose_steps_cool_down_grows_a_step_at_a_time_and_refuses_none():
+    found = list(guarded_pool(60, cooldown_seconds=60.0))
+    pools = [pool for pool, _ in found]
+    assert pools == sorted(pools) and pools[-1] >= 16
+    assert not any("was set to" in decision.reason for _, decision in found)
+    cooled = [decision for _, decision in found if decision.limited_by == "guard cool-down"]
+    assert cooled and all(decision.terms["threads"] == pool for pool, decision in found if decision in cooled)
+
+
+@pytest.mark.parametrize(("settings", "threads"), [({"maximum": 6.0}, 6), ({"slew_up": 3.0}, 32)])
+def test_a_guard_that_holds_a_pool_back_ends_its_exploration_there(settings, threads):
+    found = list(guarded_pool(120, **settings))
+    assert found[-1][0] == threads
+    assert found[-1][1].terms["phase"] == "steady"
+    assert not any("was set to" in decision.reason for _, decision in found)
 
 
 def test_a_range_that_excludes_the_start_moves_it_into_the_range():

@@ -11,7 +11,10 @@ from controllers import catalog, request
 from controllers.design import placement
 from controllers.design.placement import Gains, Model
 from controllers.design.recursive import first, follow
+from controllers.framework import guard
+from controllers.framework.guard import Measured
 from queues.errors import BadInput
+from workers.control.kinds import flow
 
 LAW = catalog.law("flow")
 GAINS = {"kp": -0.006141, "ki": -0.007986}
@@ -90,9 +93,10 @@ def test_a_limit_that_binds_nothing_stands_while_the_next_would_be_as_good():
         "decisions"
     ]
     assert first["action"] == {"admit": 200.0}
-    assert [each["action"] for each in rest] == [None] * 5
+    assert [each["action"] for each in rest] == [{"admit": 200.0}] * 5, "setting it twice is setting it once"
     assert {each["terms"]["admit"] for each in rest} == {200.0}
-    assert rest[0]["reason"].startswith("No action: fewer come than the 200 events that may")
+    assert rest[0]["reason"].startswith("Keep the limit of 200 events: fewer come. (510 bytes are free")
+    assert {each["expected"] is None for each in rest} == {True}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,7 @@ def test_a_limit_that_binds_nothing_stands_while_the_next_would_be_as_good():
 )
 def test_a_limit_does_not_stand_where(seen, why):
     after = decide(DEADBAND | {"minimum": 0.0}, [{"measured": 600.0}, {"measured": 500.0}, seen])
-    assert after["decisions"][-1]["action"] is not None, why
+    assert after["decisions"][-1]["reason"].startswith("Admit"), why
 
 
 def test_what_stands_is_what_less_is_compared_with():
@@ -116,6 +120,84 @@ def test_what_stands_is_what_less_is_compared_with():
     assert state["admitted"][0] == 200.0
     (busy,) = decide(DEADBAND, [{"measured": 500.0, "applied": 200.0}], state)["decisions"]
     assert busy["action"] == {"admit": 300.0}
+
+
+class GuardedQueue:
+    """Space that is never filled by what is admitted of 3,000 events an interval under the limit in force."""
+
+    def __init__(self):
+        self.parameters = catalog.read_parameters(LAW, dict(flow.KIND.parameters))
+        self.state, self.guard_state = LAW.initial_state(self.parameters), guard.initial_state()
+        self.limit, self.now, self.came = None, 0.0, 3_000.0
+
+    def tick(self, manual=None, applies=True, **settings):
+        self.now += 2.0
+        applied = self.came if self.limit is None else min(self.came, self.limit)
+        guarded = guard.decide(
+            LAW,
+            self.parameters,
+            self.state,
+            {"measured": 2 * self.parameters["setpoint"], "applied": applied},
+            settings=guard.read_settings(LAW, settings),
+            guard_state=self.guard_state,
+            now_seconds=self.now,
+            measured=Measured(0.5),
+            manual=manual,
+            applies=applies,
+        )
+        self.state, self.guard_state = guarded.state, guarded.guard_state
+        if guarded.decision.action and applies:
+            self.limit = guarded.decision.action["admit"]
+        return guarded.decision
+
+
+def test_a_guard_limits_a_limit_that_stands_and_when_it_ends_the_law_goes_on_from_what_is_in_force():
+    queue = GuardedQueue()
+    for _ in range(3):
+        decision = queue.tick()
+    assert decision.reason.startswith("Keep the limit of")
+    limited = [queue.tick(maximum=500.0) for _ in range(4)]
+    assert {each.action["admit"] for each in limited} == {500.0}
+    assert {each.limited_by for each in limited} == {"guard maximum"}
+    assert queue.tick().action["admit"] > 3_000.0
+    assert queue.limit > 3_000.0
+
+
+def test_a_step_of_the_guard_is_followed_by_the_next():
+    """As it came from the standing limit, and not from none."""
+    queue = GuardedQueue()
+    for _ in range(3):
+        queue.tick()
+    queue.came = 1e6
+    before = queue.limit
+    admitted = [queue.tick(slew_up=5_000.0).action["admit"] for _ in range(3)]
+    assert admitted == pytest.approx([before + 5_000.0 * step for step in (1, 2, 3)])
+
+
+def test_a_limit_that_may_only_fall_stays_where_it_is():
+    queue = GuardedQueue()
+    for _ in range(3):
+        queue.tick()
+    queue.came, before = 1e6, queue.limit
+    assert {queue.tick(direction="down only").action["admit"] for _ in range(4)} == {before}
+
+
+def test_after_a_person_set_a_limit_the_law_sets_its_own():
+    queue = GuardedQueue()
+    for _ in range(3):
+        queue.tick()
+    for _ in range(3):
+        queue.tick(manual={"admit": 500.0})
+    queue.state = LAW.resumed(queue.parameters, queue.state)
+    assert queue.tick().action["admit"] > 3_000.0
+
+
+def test_advice_on_a_limit_that_nobody_sets_calls_nobody_starved():
+    queue = GuardedQueue()
+    for came in (3_000.0, 2_000.0, 1_000.0):
+        queue.came = came
+        assert queue.tick(applies=False).reason.startswith("Admit ")
+        assert queue.state["limit"] is None
 
 
 def test_what_is_expected_is_the_way_back_to_the_reference_within_the_settling_time():

@@ -1,7 +1,7 @@
 """What the guard holds back, and that it says so."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -36,7 +36,7 @@ class Echo:
         return after, Decision(action, f"{wanted} are wanted.", raw=float(wanted), expected=expected)
 
 
-def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, **settings):
+def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, applies=True, **settings):
     """Each wanted value through the guard, some seconds apart."""
     law = law or Echo()
     settings = guard.read_settings(law, settings)
@@ -52,6 +52,7 @@ def pass_through(*wanted, law=None, measured=FRESH, seconds=5.0, manual=None, **
             now_seconds=1000.0 + number * seconds,
             measured=measured,
             manual=manual,
+            applies=applies,
         )
         state, guard_state = result.state, result.guard_state
         results.append(result)
@@ -222,3 +223,64 @@ def test_where_a_value_stays_nothing_done_is_no_turn_and_slew_counts_from_what_s
     assert applied(pass_through(3, 0, 0, 9, slew_up=1)) == [3, 0, 0, 1]
     kept = applied(pass_through(3, 0, 2, law=StandingEcho(), direction="up only"))
     assert kept == [3, 3, 3]
+
+
+def test_a_value_that_stays_can_be_limited_to_0():
+    (limited,) = pass_through(3, law=StandingEcho(), minimum=-1.0, maximum=0.0)
+    assert (limited.decision.action, limited.value) == ({"start": 0}, 0.0)
+    assert limited.decision.expected is None
+    assert pass_through(3, minimum=-1.0, maximum=0.0)[0].decision.action is None
+
+
+def test_setting_once_more_what_is_in_force_neither_cools_down_nor_waits():
+    results = pass_through(3, 3, 3, 4, 3, law=StandingEcho(), cooldown_seconds=12.0)
+    assert [each.decision.action for each in results] == [{"start": 3}] * 3 + [{"start": 4}, None]
+    assert results[-1].decision.limited_by == "guard cool-down"
+
+
+@dataclass(frozen=True)
+class Counter(Echo):
+    """A law whose state supposes that as many as it asked for are started."""
+
+    state: tuple = (Parameter("started", "workers", "All of them.", None, 0, 1e9, required=True),)
+
+    def decide(self, parameters, state, observation):
+        decision = super().decide(parameters, {"asked": 0}, observation)[1]
+        decision = replace(decision, terms={"start": observation["wanted"]})
+        return {"started": state["asked"] + observation["wanted"]}, decision
+
+    def corrected(self, parameters, before, after, action):
+        return {"started": before["asked"] + (action["start"] if action else 0)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "started"),
+    [({}, 8), ({"maximum": 2}, 2), ({"maximum": 0, "minimum": 0}, 0), ({"applies": False}, 0)],
+)
+def test_a_law_remembers_what_is_done_and_not_what_it_proposed(settings, started):
+    (result,) = pass_through(8, law=Counter(), **settings)
+    assert result.state == {"started": started}
+    assert result.decision.raw == 8.0
+
+
+def test_what_cools_down_is_not_remembered_as_done_and_the_terms_name_what_is_in_force():
+    law = Counter()
+    settings = guard.read_settings(law, {"cooldown_seconds": 30.0, "maximum": 5})
+    guard_state = {**guard.initial_state(), "value": 4.0, "acted_at_seconds": 990.0}
+    given = {"settings": settings, "guard_state": guard_state, "now_seconds": 1_000.0, "measured": FRESH}
+    cooled = guard.decide(law, {}, {"asked": 7}, {"wanted": 8}, **given)
+    assert (cooled.decision.action, cooled.state) == (None, {"started": 7})
+    assert cooled.decision.terms == {"start": 4}
+    limited = guard.decide(law, {}, {"asked": 7}, {"wanted": 8}, **{**given, "now_seconds": 2_000.0})
+    assert limited.decision.terms == {"start": 5}
+
+
+def test_advice_spends_nothing_cools_nothing_down_and_sets_no_value():
+    priced = Measured(0.4, unit_cost=1.0)
+    advised = pass_through(4, 4, 4, applies=False, measured=priced, cost_cap=5.0, cooldown_seconds=60.0)
+    assert [each.decision.action for each in advised] == [{"start": 4}] * 3
+    assert sum(advised[-1].guard_state["spent"]) == 0.0
+    assert advised[-1].guard_state["acted_at_seconds"] is None
+    assert advised[-1].guard_state["value"] == 0.0, "nothing done is 0"
+    stays = pass_through(4, law=StandingEcho(), applies=False)[0]
+    assert (stays.value, stays.guard_state["value"]) == (4.0, None), "what it would be, and what is in force"

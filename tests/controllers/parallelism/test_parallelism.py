@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint
 
-from controllers import catalog
+from controllers import catalog, request
 from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, cheapest
 from controllers.parallelism.queueing_law import ParallelismQueueing
@@ -207,6 +207,36 @@ def test_the_cheapest_way_is_that_of_the_errata(costs, path, cost):
     names = ("cost_missed", "cost_task", "cost_change")
     decision = decide(FORECAST, dict(zip(names, costs, strict=True)), {"missed": MISSED, "current": 1})
     assert decision.action == {"tasks": path[0], "path": path, "cost": cost}
+
+
+@pytest.mark.parametrize("current", [1, 2, 3])
+def test_a_minimum_leaves_out_what_is_known_of_fewer_tasks_and_no_more(current):
+    """Whoever measures says what the first column stands for, and knows no minimum."""
+    seen = {"missed": MISSED, "current": current, "first": 1}
+    costs = {"cost_missed": 1, "cost_task": 1, "cost_change": 1}
+    whole, least = (decide(FORECAST, {**costs, "minimum": low}, seen) for low in (1, 2))
+    assert whole.action["path"] == least.action["path"] == [3, 3, 2]
+    assert least.action["cost"] == whole.action["cost"]
+    assert least.reason == whole.reason
+    most = decide(FORECAST, {**costs, "minimum": 3}, seen)
+    assert most.action["path"] == [3, 3, 3]
+    assert decide(FORECAST, {**costs, "minimum": 9}, seen).action["path"] == [3, 3, 3], "as near as can be"
+
+
+def test_tasks_that_stay_do_not_keep_a_needed_change_waiting():
+    document = {"observation": {"missed": MISSED, "current": 3, "first": 1}, "parameters": {"cost_task": 1}}
+    kept = {"settings": {"cooldown_seconds": 30.0}, "now_seconds": 1_000.0, "age_seconds": 0.0}
+    state = request.decide_once(FORECAST, {**document, "guard": kept}).guard_state
+    for seconds in (5.0, 10.0):
+        given = {**kept, "state": state, "now_seconds": 1_030.0 + seconds}
+        guarded = request.decide_once(FORECAST, {**document, "guard": given})
+        assert guarded.decision.action["tasks"] == 3
+        state = guarded.guard_state
+    fewer = {**document, "observation": {"missed": [[0, 0, 0]], "current": 3, "first": 1}}
+    changed = request.decide_once(
+        FORECAST, {**fewer, "guard": {**kept, "state": state, "now_seconds": 1_045.0}}
+    )
+    assert (changed.decision.action["tasks"], changed.decision.limited_by) == (1, None)
 
 
 @given(

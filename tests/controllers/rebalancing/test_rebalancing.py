@@ -132,6 +132,14 @@ def test_points_do_not_return_to_where_they_came_from_until_time_has_passed():
     assert [move["to"] for move in moves_of(free)] == ["n1"]
 
 
+def test_moves_that_were_not_made_bar_no_return():
+    """A cool-down dropped them, or nobody approved the advice."""
+    before = {"recent": [{"queue": "q", "from": "n1", "to": "n2", "age": 1}]}
+    after = {"recent": [{**before["recent"][0], "age": 2}, {**before["recent"][0], "to": "n3"}]}
+    assert LAW.corrected({}, before, after, None) == {"recent": after["recent"][:1]}
+    assert LAW.corrected({}, before, after, {"moves": []}) == after
+
+
 def test_idle_nodes_are_taken_in_no_more_than_are_needed():
     nodes = [node("n1"), node("n2"), *(node(f"spare{index}", state="IDLE") for index in range(8))]
     _, decision = decide(observation(nodes, [queue("q", 900.0, {"n1": 500, "n2": 500})]))

@@ -82,6 +82,23 @@ def test_no_reason_ever_throttles_or_sheds_at_an_unmet_demand_of_0(demand, capac
             assert capacity < demand and "demand: 0 %" not in decision.reason
 
 
+def throttled(came, demand=100, capacity=50):
+    return {**seen(demand, capacity, 0.0, "rebalance", "workers", "nodes"), "came_per_second": came}
+
+
+def test_nothing_is_shed_while_throttling_alone_keeps_what_comes_within_capacity():
+    rungs, decisions = run([throttled(100), *[throttled(52)] * 12])
+    assert rungs == [4] * 13
+    assert {each.action["closed_share"] for each in decisions} == {0.5}
+
+
+def test_throttling_that_lets_too_much_come_is_left_after_its_settling_time():
+    """Others than those who publish over HTTP can't be asked to wait."""
+    assert run([throttled(100), *[throttled(90)] * 3])[0] == [4, 4, 4, 5]
+    calmed = [throttled(100), throttled(90), *[throttled(50)] * 5]
+    assert run([*calmed, *[throttled(70)] * 3])[0] == [4] * 9 + [5], "once is no proof"
+
+
 def test_shedding_goes_first_then_throttling_then_the_rest_within_three_decisions():
     steps = [seen(2000, 1000, 0.0, *ALL_BELOW)] + [seen(600, 1000)] * 3
     assert run(steps)[0] == [5, 4, 3, 0]

@@ -193,6 +193,17 @@ def test_advice_is_recorded_and_not_applied_and_the_law_goes_on(loop, plant, clo
     assert fresh(loop).state["law"]["history"] == [1_200]
 
 
+def test_advice_uses_up_no_cost_cap_and_once_in_auto_workers_start(loop, plant, clock, control, monkeypatch):
+    monkeypatch.setattr(engine, "_unit_cost", lambda *_: 0.5)
+    Loop.objects.update(mode="advise", guard={"cost_cap": 1.0})
+    plant.put("alert", "n1", 1_200)
+    assert [tick(loop, plant, clock, control).action for _ in range(5)] == [{"start": 2}] * 5
+    Loop.objects.update(mode="auto")
+    entry = tick(loop, plant, clock, control)
+    assert (entry.action, entry.applied) == ({"start": 2}, True)
+    assert "cost cap of 1 per h (1 spent" in tick(loop, plant, clock, control).reason
+
+
 def test_a_hold_for_30_minutes_records_what_it_would_have_done_and_ends_by_itself(
     loop, plant, clock, control, owner
 ):

@@ -78,6 +78,18 @@ def test_the_forecast_law_is_told_what_one_operator_would_miss_with_each_number_
     assert missed[1][0] > missed[0][0] > missed[0][1] > 0
 
 
+def test_a_minimum_of_tasks_does_not_shift_what_each_number_of_them_would_miss():
+    busy = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
+    law = catalog.law("parallelism_forecast")
+    observed = catalog.read_observation(law, forecast(HOSTS, busy, None, NOW).observation)
+    chosen = []
+    for minimum in (1, 2, CORES):
+        parameters = catalog.read_parameters(law, {"minimum": minimum})
+        law.check_observation(parameters, observed, "observation")
+        chosen.append(law.decide(parameters, {}, observed)[1].action["tasks"])
+    assert chosen == [CORES] * 3, "more are needed than there are cores"
+
+
 @pytest.mark.parametrize(
     ("document", "why"),
     [

@@ -29,6 +29,7 @@ from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 from workers.plants.published import PublishedPlant
 from workers.snapshot.control_record import control_record
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -86,20 +87,67 @@ def test_the_less_room_there_is_the_less_is_admitted_and_only_for_a_while(plant)
     assert plant.controls().admitted_per_second(plant.now.timestamp() + 21) is None
 
 
-def test_on_an_idle_application_the_limit_is_set_once_and_lasts_on(plant):
-    plant.row["admitted_events"] = 1_000
+def idle_for(plant, ticks):
+    """Fewer events come than may."""
     entries = []
-    for _ in range(12):
-        plant.row["admitted_events"] += 50
+    for _ in range(ticks):
+        plant.row["admitted_events"] = (plant.row["admitted_events"] or 1_000) + 50
         entries.append(plant.tick("flow"))
-    acted = [entry for entry in entries if entry.action is not None]
-    assert acted == entries[: len(acted)] and len(acted) <= 3
-    limit, now = acted[-1].action["admit"], plant.now.timestamp()
+    return entries
+
+
+def test_on_an_idle_application_the_limit_stays_and_lasts_on(plant):
+    plant.row["admitted_events"] = 1_000
+    entries = idle_for(plant, 12)
+    assert len({entry.action["admit"] for entry in entries[2:]}) == 1
+    limit, now = entries[-1].action["admit"], plant.now.timestamp()
     assert plant.controls().admitted_per_second(now + 19) == pytest.approx(limit / 2)
     assert plant.controls().admitted_per_second(now + 21) is None
     plant.snapshot["pipeline"]["age_seconds"] = 6.0  # nothing is known any more: it must hold nobody back
     plant.tick("flow")
     assert plant.controls().admitted_per_second(plant.now.timestamp() + 19) is None
+
+
+def in_mode(mode, **fields):
+    Loop.objects.filter(law="flow").update(mode=mode, **fields)
+
+
+def admitted_now(plant):
+    return plant.controls().admitted_per_second(plant.now.timestamp())
+
+
+def test_when_a_persons_limit_ends_the_pipeline_is_let_go_on(plant, django_user_model):
+    idle_for(plant, 3)
+    before = admitted_now(plant)
+    in_mode(Loop.Mode.MANUAL)
+    by_hand = {"owner": django_user_model.objects.create(username="desk-2"), "reason": "A test."}
+    loop = Loop.objects.get(law="flow")
+    overrides.set_override(loop=loop, name="admit", value=20.0, minutes=30, now=plant.now, **by_hand)
+    idle_for(plant, 2)
+    assert admitted_now(plant) == 10.0
+    in_mode(Loop.Mode.AUTO)
+    idle_for(plant, 1)
+    assert admitted_now(plant) == pytest.approx(before, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "limits"), [(Loop.Mode.HOLD, {}), (Loop.Mode.AUTO, {"cooldown_seconds": 3_600.0})]
+)
+def test_on_hold_and_while_another_cools_down_the_limit_in_force_lasts_on(plant, mode, limits):
+    idle_for(plant, 3)
+    before = admitted_now(plant)
+    in_mode(mode, guard=limits)
+    for _ in range(4):
+        plant.row["admitted_events"] += 1_000_000
+        plant.row["result_queue"]["free_bytes"] -= 20_000_000
+        assert "Proposed" in plant.tick("flow").reason or mode == Loop.Mode.HOLD
+        assert admitted_now(plant) == before
+    in_mode(Loop.Mode.ADVISE)
+    for _ in range(3):
+        plant.tick("flow")
+    in_mode(Loop.Mode.HOLD)
+    plant.tick("flow")
+    assert admitted_now(plant) is None, "what has lapsed meanwhile does not come back"
 
 
 def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
@@ -136,6 +184,32 @@ def test_shares_are_held_while_a_difference_says_nothing(plant, change, why):
     assert entry.action is None
     assert why in entry.reason
     assert plant.control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+
+
+def test_a_plant_whose_least_load_is_set_lower_is_spared_chance_and_silent_replicas_there_too(plant):
+    Loop.objects.filter(law="balance").update(parameters={"least_events_per_second": 100.0})
+    plant.row["in_per_second"] = 300.0
+    plant.row["replicas"]["iap1"]["response_seconds"] = 1.2
+    plant.row["replicas"]["iap2"]["response_seconds"] = None
+    entry = plant.tick("balance")
+    assert (entry.action, entry.reason) == (
+        None,
+        "No action: replica iap2 has not worked a warm batch lately.",
+    )
+    plant.row["replicas"]["iap2"]["response_seconds"] = 1.0
+    assert plant.tick("balance").action is None, "by chance"
+    plant.row["replicas"]["iap2"]["response_seconds"] = 0.2
+    assert plant.tick("balance").action["shares"]["iap1"] < plant.row["replicas"]["iap1"]["share"]
+
+
+def test_a_plant_whose_least_load_is_set_higher_returns_to_equal_shares_below_it(plant):
+    Loop.objects.filter(law="balance").update(parameters={"least_events_per_second": 5_000.0})
+    plant.row["in_per_second"] = 3_000.0
+    for name, share in (("iap1", 0.9), ("iap2", 0.1)):
+        plant.row["replicas"][name].update(share=share, response_seconds=0.3)
+    entry = plant.tick("balance")
+    assert entry.action["shares"] == pytest.approx({"iap1": 0.7, "iap2": 0.3})
+    assert "at 3,000 events/s (limit 5,000)" in entry.reason
 
 
 def of_no_work(row) -> None:

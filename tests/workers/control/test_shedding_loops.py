@@ -24,6 +24,7 @@ from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.published import PublishedPlant
 from workers.snapshot.action_summary import with_action_summary
 from workers.snapshot.control_record import control_record
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -125,6 +126,71 @@ def test_as_shipped_one_check_with_unmet_demand_sheds_nothing(plant):
     assert [(plant.tick("ladder").action or {}).get("rung") for _ in range(3)] == [3, None, 5]
 
 
+@pytest.mark.parametrize(
+    ("guard", "limit"),
+    [
+        ({"maximum": 4}, "guard maximum"),
+        ({"cooldown_seconds": 60.0}, "guard cool-down"),
+        ({"direction": "down only"}, "guard direction"),
+    ],
+)
+def test_a_guard_that_holds_the_ladder_below_its_last_level_lets_nothing_be_shed(plant, guard, limit):
+    over_http(plant, 60.0)
+    plant.load(2.0)
+    assert [plant.tick("ladder").terms["rung"] for _ in range(2)] == [4, 4]
+    Loop.objects.filter(law="ladder").update(guard=guard)
+    over_http(plant, 0.0)  # nobody can be asked to wait any more, so shedding is due
+    entry = plant.tick("ladder")
+    assert (entry.terms["rung"], entry.limited_by) == (4, limit)
+    assert plant.tick("shedding").action is None and plant.shed() == {}
+    said = with_action_summary(snapshot_of(plant.snapshot)).doing
+    assert "has enabled throttling" in said and "shedding" not in said
+    Loop.objects.filter(law="ladder").update(guard={})
+    assert plant.tick("ladder").action["rung"] == 5, "and it is due at once when the guard ends"
+
+
+def test_while_another_level_cools_down_producers_go_on_waiting(control, plant):
+    Loop.objects.filter(law="ladder").update(guard={"cooldown_seconds": 60.0})
+    over_http(plant, 60.0)
+    plant.load(2.0)
+    assert plant.tick("ladder").action["rung"] == 4
+    over_http(plant, 0.0)  # nobody can be asked to wait any more, so shedding is due
+    control.delete(keys.THROTTLE.of("telemetry"))
+    entry = plant.tick("ladder")
+    assert entry.limited_by == "guard cool-down" and "Proposed by the law: Enable shedding" in entry.reason
+    assert control.exists(keys.THROTTLE.of("telemetry"))
+
+
+def test_a_person_who_sets_the_last_level_by_hand_keeps_shedding_and_the_guard_limits_the_hand(
+    plant, django_user_model
+):
+    shedding_now(plant)
+    loop = Loop.objects.get(name="ladder/telemetry")
+    Loop.objects.filter(pk=loop.pk).update(mode=Loop.Mode.MANUAL)
+    by_hand = {"owner": django_user_model.objects.create(username="desk-2"), "reason": "It has to go on."}
+    overrides.set_override(loop=loop, name="rung", value=5, minutes=30, now=plant.now, **by_hand)
+    assert plant.tick("ladder").action == {"rung": 5}
+    entry = plant.tick("shedding")
+    assert "no longer enables" not in entry.reason and entry.observation["permitted"]
+    assert "has enabled shedding" in with_action_summary(snapshot_of(plant.snapshot)).doing
+    Loop.objects.filter(pk=loop.pk).update(guard={"maximum": 4})
+    assert plant.tick("ladder").terms["rung"] == 4
+    assert plant.tick("shedding").action["shed"] == {}
+
+
+def test_while_the_ladder_is_blind_for_a_tick_the_table_stands_and_for_long_it_lapses(plant):
+    shedding_now(plant)
+    del plant.queue["in_per_second"]
+    assert plant.tick("ladder").limited_by == "stale measurement"
+    plant.load(2.0)
+    entry = plant.tick("shedding", 5)
+    assert (entry.action, entry.limited_by) == (None, "nothing to decide")
+    assert entry.reason == "No action: the remedy ladder has no valid measurement."
+    assert dropped_at(plant, 0) != {} and dropped_at(plant, 20) == {}
+    assert plant.tick("ladder").action["rung"] == 5
+    assert plant.tick("shedding").action is None and dropped_at(plant, 0) != {}
+
+
 @pytest.mark.parametrize("state", ["starting", "running"])
 def test_while_its_application_starts_or_has_just_started_the_ladder_stays_where_it_is(plant, state):
     plant.load(2.0)
@@ -164,6 +230,55 @@ def test_a_ladder_that_only_advises_engages_nothing(plant):
     assert "ladder" not in with_action_summary(snapshot_of(plant.snapshot)).doing
 
 
+def over_http(plant, per_second):
+    """As many of the events come over HTTP."""
+    plant.snapshot["producers"]["api"] = {"in_per_second": per_second, "queues": {"telemetry": per_second}}
+
+
+def ladders_in(mode):
+    Loop.objects.filter(law="ladder").update(mode=mode, parameters=dict(ladder.KIND.parameters))
+
+
+def test_a_ladder_that_a_person_trusts_after_an_hour_of_advice_begins_with_the_cheapest_levels(plant):
+    """Advice moves no points and throttles nobody: no level has been tried."""
+    ladders_in(Loop.Mode.ADVISE)
+    plant.load(2.0)
+    over_http(plant, 60.0)
+    advised = [plant.tick("ladder") for _ in range(6)]
+    assert [entry.terms["rung"] for entry in advised] == [3, 3, 4, 4, 4, 4], "not shed: it isn't exhausted"
+    ladders_in(Loop.Mode.AUTO)
+    plant.snapshot["loops"]["ladder/telemetry"] = changed(
+        plant.snapshot["loops"]["ladder/telemetry"], mode="auto"
+    )
+    assert plant.tick("shedding", 2).action is None, "what was advised is not in force"
+    assert plant.tick("ladder").action["rung"] <= 3
+    assert plant.tick("shedding").action is None
+
+
+@pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
+def test_a_ladder_begins_anew_after_it_did_not_act(plant, mode):
+    ladders_in(Loop.Mode.AUTO)
+    plant.load(2.0)
+    assert [plant.tick("ladder").terms["rung"] for _ in range(3)] == [3, 3, 5]
+    ladders_in(mode)
+    plant.tick("ladder")
+    ladders_in(Loop.Mode.AUTO)
+    assert plant.tick("ladder").action["rung"] == 3
+
+
+@pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
+def test_while_nobody_is_asked_to_wait_what_comes_is_all_that_is_offered(plant, mode):
+    ladders_in(mode)
+    Loop.objects.filter(law="ladder").update(parameters={"unmet_decisions": 1})
+    plant.load(2.0)
+    over_http(plant, 60.0)
+    entries = [plant.tick("ladder") for _ in range(4)]
+    assert entries[0].terms["closed_share"] == pytest.approx(0.5, abs=0.1)
+    assert [entry.observation["demand_per_second"] for entry in entries] == [60.0] * 4
+    ladders_in(Loop.Mode.AUTO)
+    assert plant.tick("ladder").observation["demand_per_second"] == 60.0
+
+
 def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(control, plant):
     plant.snapshot["producers"]["api"] = {"in_per_second": 60.0, "queues": {"telemetry": 60.0}}
     plant.load(2.0)
@@ -182,6 +297,39 @@ def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(
     for _ in range(3):
         plant.tick("ladder")
     assert not control.exists(keys.THROTTLE.of("telemetry"))
+
+
+def test_throttling_goes_on_as_long_as_more_is_offered_than_can_be_handled_and_nothing_is_shed(plant):
+    """60 events/s are offered over HTTP, half of which the operators manage; what comes follows at once."""
+    ladders_in(Loop.Mode.AUTO)
+    came, found = 60.0, []
+    for _ in range(9):
+        plant.load(came / 30.0)
+        over_http(plant, came)
+        found.append(plant.tick("ladder", 5))
+        assert plant.tick("shedding", 0.5).action is None
+        came = 60.0 * (1 - found[-1].terms.get("closed_share", 0.0))
+    assert [entry.terms["rung"] for entry in found] == [3, 3, *[4] * 7]
+    for entry in found[3:]:
+        assert entry.observation["demand_per_second"] == pytest.approx(60.0, rel=0.01)
+        assert entry.observation["capacity_per_second"] == pytest.approx(30.0, rel=0.05)
+        assert entry.terms["closed_share"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_what_producers_hold_back_is_no_capacity_of_a_queue_of_jobs_that_keeps_up():
+    loop = {"mode": "auto", "target": {"queue": "alert"}, "terms": {"rung": 4, "closed_share": 0.5}}
+    row = {"kind": "jobs", "in_per_second": 30.0, "out_per_second": 30.0}
+    seen = snapshot_of(
+        {
+            "at": 10.0,
+            "queues": {"alert": row},
+            "loops": {"ladder/alert": {**loop, "law": "ladder"}},
+            "producers": {"api": {"queues": {"alert": 30.0}}},
+            "totals": {"worker_slots": 2, "workers_busy": 2},
+        }
+    )
+    observed = ladder.sensor({"queue": "alert"}, seen, None, 10.0).observation
+    assert (observed["demand_per_second"], observed["capacity_per_second"]) == (60.0, 30.0)
 
 
 def test_a_rung_whose_loops_still_act_is_not_passed(plant):
@@ -219,6 +367,30 @@ def shedding_now(plant):
     plant.load(2.0)
     plant.tick("ladder")
     assert plant.tick("shedding").action["shed"]["load-rises"]
+
+
+def test_a_table_that_cools_down_is_made_again_once_it_may_be(plant):
+    shedding_now(plant)
+    lighter = plant.shed()
+    Loop.objects.filter(law="shedding").update(guard={"cooldown_seconds": 25.0})
+    plant.load(3.0)
+    entries = [plant.tick("shedding") for _ in range(2)]
+    assert [entry.limited_by for entry in entries] == ["guard cool-down"] * 2
+    assert plant.shed() == lighter and dropped_at(plant, 0.1) == lighter
+    assert plant.snapshot["loops"]["shedding/performance"].actuator is None, "not what is proposed"
+    assert plant.tick("shedding").action is not None and plant.shed() != lighter
+
+
+def test_a_table_that_could_not_be_put_in_force_is_tried_again(plant, monkeypatch):
+    plant.load(2.0)
+    plant.tick("ladder")
+    with monkeypatch.context() as away:
+        away.setattr(PublishedPlant, "steer_pipeline", lambda *_: 1 / 0)
+        failed = plant.tick("shedding")
+    failed.refresh_from_db()
+    assert (failed.applied, failed.error) == (False, "ZeroDivisionError: division by zero")
+    assert plant.shed() == {}
+    assert plant.tick("shedding").applied and plant.shed() != {}
 
 
 def test_a_table_stands_as_long_as_its_loop_looks_and_lapses_where_nobody_does(plant):

@@ -93,6 +93,20 @@ def test_in_manual_and_after_it_nothing_differs_either(loop, plant, clock, contr
     assert run(loop).differing == []
 
 
+def test_through_advice_and_actions_that_failed_nothing_differs_either(loop, plant, clock, control):
+    Loop.objects.update(mode="advise", guard={"cooldown_seconds": 12.0, "slew_up": 3})
+    record(loop, plant, clock, control, [300, 500, 900])
+    Loop.objects.update(mode="auto")
+    record(loop, plant, clock, control, [300, 500, 900])
+    plant.error = ConnectionError("the broker is away")
+    record(loop, plant, clock, control, [2_000] * 4)
+    plant.error = None
+    record(loop, plant, clock, control, [100] * 4)
+    assert {entry.mode for entry in loop.entries.all()} == {"advise", "auto"}
+    assert loop.entries.exclude(error="").exists()
+    assert run(loop).differing == []
+
+
 def test_a_lower_ceiling_would_have_started_fewer(loop, plant, clock, control):
     record(loop, plant, clock, control, [3_000] * 8)
     found = run(loop, {"guard.maximum": 2})

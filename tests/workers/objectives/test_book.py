@@ -347,8 +347,8 @@ def test_an_expression_is_never_code_and_takes_bounded_time(text, is_taken):
 
 
 def test_throttling_counts_where_the_ladder_acts_and_not_where_it_advises():
-    def share(mode: str, level: int, closed: float | None) -> float | None:
-        loop = {"mode": mode, "actuator": level, "terms": {"closed_share": closed}}
+    def share(mode: str, level: int, closed: float | None, last_mode: str | None = None) -> float | None:
+        loop = {"mode": mode, "terms": {"rung": level, "closed_share": closed}, "last_mode": last_mode}
         snapshot = snapshot_of({"queues": {"alert": {}}, "loops": {"ladder/alert": loop}})
         return PlantFigures(snapshot).of("queue", "alert")["alert"]["throttled_share"]
 
@@ -356,3 +356,4 @@ def test_throttling_counts_where_the_ladder_acts_and_not_where_it_advises():
     assert share("auto", 3, 0.25) == 0.0
     assert share("advise", 4, 0.25) == 0.0
     assert share("manual", 4, None) == 1.0
+    assert share("auto", 4, 0.25, last_mode="advise") == 0.0, "it acts from its next decision on"

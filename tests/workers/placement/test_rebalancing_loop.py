@@ -144,6 +144,19 @@ def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, dj
     assert (plan.state, plan.note) == ("approved", "")
 
 
+def test_other_advice_is_a_plan_only_once_the_cool_down_is_over(plant):
+    Loop.objects.filter(law="rebalancing").update(mode="advise")
+    plant.flow(10)
+    plant.tick()
+    plans.reject(Plan.objects.get(), None, "Not tonight.", now=plant.now)
+    plant.flow(20)
+    assert plant.tick().action is not None, "what it would do is in the ledger all the same"
+    assert Plan.objects.count() == 1
+    plant.flow(45)
+    plant.tick()
+    assert Plan.objects.filter(state="proposed").count() == 1
+
+
 def test_advice_that_no_longer_fits_is_an_error_of_its_entry_and_not_of_the_tick(plant):
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     plant.flow(10)

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from math import hypot
 from typing import Any
 
-from controllers.flow.balance import LAW, too_little
+from controllers.flow.balance import LAW
 from controllers.flow.prediction import of_balance
-from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from workers.control.parts.applications import application, measured, per_application
 from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
@@ -22,15 +21,14 @@ CHANCE_ERRORS = 2.0
 # Of the mean: batches begin and are scheduled as it comes, so much do even like replicas differ. Shares that
 # followed it would wander to the end of their range.
 CHANCE_SHARE = 0.5
-DEFAULTS = {each.name: each.default for each in LAW.parameters}
 
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a share.
-    With load enough to compare them and a replica nobody has heard of, or a difference that may be chance,
-    there is nothing to decide.
+    """{response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a share; and
+    `incomparable` where one is not heard of, or they may differ by chance. Whether the load is enough to
+    compare them is the law's to say, by its parameters.
     """
     rows = _replicas(target, snapshot)
     found = application(target, snapshot)
@@ -39,8 +37,9 @@ def sensor(
         "shares": {name: row.share for name, row in rows.items()},
         "events_per_second": found.in_per_second if found else None,
         "utilisation": max((row.utilisation for row in rows.values()), default=None),
+        "incomparable": _incomparable(rows),
     }
-    return Sensed(observation, _comparable(observation, rows, measured(target, snapshot, now_seconds)), {})
+    return Sensed(observation, measured(target, snapshot, now_seconds), {})
 
 
 def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
@@ -49,16 +48,13 @@ def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Replic
     return {name: row for name, row in replicas if row.share > 0}
 
 
-def _comparable(observation: Mapping[str, Any], rows: Mapping[str, ReplicaStatus], of: Measured) -> Measured:
-    """How good the observation is; below the least load the law is asked, since it returns the shares."""
-    if of.invalid or of.idle or too_little(DEFAULTS, observation):
-        return of
+def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
     silent = [name for name, row in rows.items() if row.response_seconds is None]
     if silent:
-        return Measured(of.age_seconds, idle=f"replica {silent[0]} has not worked a warm batch lately")
+        return f"replica {silent[0]} has not worked a warm batch lately"
     if _is_chance(list(rows.values())):
-        return Measured(of.age_seconds, idle="the replicas differ by no more than chance makes them")
-    return of
+        return "the replicas differ by no more than chance makes them"
+    return None
 
 
 def _is_chance(rows: list[ReplicaStatus]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from controllers.design import placement
 from controllers.flow.admission import ADMIT, LAW
 from controllers.flow.prediction import of_flow
+from controllers.framework import guard
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
@@ -62,8 +63,11 @@ def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def keep_admission(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """A limit that stands lasts on. One of which nothing is known ends: it must hold nobody back."""
-    if ADMIT not in entry.terms:
+    """On hold, and while another limit cools down, the one in force lasts on. One of which nothing is known
+    ends: it must hold nobody back.
+    """
+    law = (entry.state_before or {}).get("law") or {}
+    if entry.limited_by in guard.UNASKED or law.get("limit") is None:
         return
     plant.steer_pipeline(loop.target["application"], _lasting(entry, loop))
 

@@ -2,12 +2,12 @@
 
     capacity = out/s                            a jobs queue that has fallen behind: it does what it can
              = out/s / share of slots at work   one that keeps up
-             = demand * FULL / utilisation      a pipeline queue; utilisation: what all that is offered would
-                                                take of the operators' time, shed or not
+             = in/s * FULL / utilisation        a pipeline queue; utilisation: what all that comes would take
+                                                of the operators' time, shed or not
 
-A replica that is behind shows in what waits: most of its time is Spark's own, whatever the load.
-While those who publish over HTTP are asked to wait, they offer what comes of them over the share of time that
-they are not.
+Capacity follows from what comes: what producers hold back takes nobody's time. A replica that is behind shows
+in what waits: most of its time is Spark's own, whatever the load. While those who publish over HTTP are asked
+to wait, they offer what comes of them over the share of time that they are not.
 
 It advises until a person trusts it: its upper levels cost delay, events.
 """
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from controllers import catalog
+from controllers.framework import guard
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import LAW, allows, level
@@ -32,7 +33,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
-from workers.steering import stopped
+from workers.steering import ladder_level, stopped
 
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9
@@ -45,13 +46,16 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """{demand_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
+    """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
     name = str(target.get("queue"))
     row = snapshot.queues.get(name, UNKNOWN)
-    demand = (row.in_per_second or 0.0) + _held_back(name, snapshot)
+    came = row.in_per_second or 0.0
+    demand = came + _held_back(name, snapshot)
     observation = {
         "demand_per_second": round(demand, 3),
-        "capacity_per_second": round(_capacity(name, row, demand, snapshot), 3),
+        "came_per_second": round(came, 3),
+        # Where nothing comes nothing is measured: then what is offered is taken to be within capacity.
+        "capacity_per_second": round(_capacity(name, row, came or demand, snapshot), 3),
         "backlog_seconds": _late_seconds(row),
         "saturated": saturated(name, row, snapshot),
         **_budgets(name, snapshot),
@@ -66,10 +70,11 @@ def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _held_back(queue: str, snapshot: Snapshot) -> float:
-    """What those offer beyond what comes who were asked to wait lately, events/s."""
-    loop = snapshot.loops.get(f"{LAW.name}/{queue}")
-    closed = min(0.99, float((loop.terms.get("closed_share") if loop else None) or 0.0))
-    return _over_http(queue, snapshot) * closed / (1 - closed)
+    """What those offer beyond what comes who were asked to wait lately, events/s; advice asks nobody."""
+    closed = ladder_level.closed_share(queue, snapshot)
+    if closed >= 1.0:
+        return 0.0  # a hand has closed it: what would come is not known
+    return _over_http(queue, snapshot) * closed / (1 - min(0.99, closed))
 
 
 def _over_http(queue: str, snapshot: Snapshot) -> float:
@@ -77,17 +82,17 @@ def _over_http(queue: str, snapshot: Snapshot) -> float:
     return float((producer.queues.get(queue) if producer else None) or 0.0)
 
 
-def _capacity(name: str, row: QueueStatus, demand: float, snapshot: Snapshot) -> float:
+def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     if row.kind == "pipeline":
         used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
-        return demand * FULL / max([LEAST_UTILISATION, *used])
+        return came * FULL / max([LEAST_UTILISATION, *used])
     out = row.out_per_second or 0.0
     if _late_seconds(row) > AT_CAPACITY_SECONDS:
         return float(out)
     totals = snapshot.totals
     slots = totals.worker_slots or 0
     busy = (totals.workers_busy or 0) / slots if slots else 1.0
-    return max(out, demand) / max(busy, 1 / max(1, slots))
+    return max(out, came) / max(busy, 1 / max(1, slots))
 
 
 def _late_seconds(row: QueueStatus) -> float:
@@ -187,10 +192,21 @@ def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
 
 def engage(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Have producers wait for the entry's share of an interval, from the level that says so on; a hand that
-    sets the level has them wait all the time. What other levels may do is read from the loop's last entry.
+    sets the level has them wait all the time. What other levels may do is read from the loop's last entry
+    (`workers.steering.ladder_level`).
     """
-    rung = int(entry.action["rung"])
-    closed = entry.action.get("closed_share", 1.0) if allows(rung, "throttle") else 0.0
+    by_hand = 1.0 if entry.mode == Loop.Mode.MANUAL else 0.0
+    _throttle(int(entry.action["rung"]), entry.action.get("closed_share", by_hand), loop, plant)
+
+
+def keep_throttling(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """While another level cools down the present one stays."""
+    if entry.mode == Loop.Mode.AUTO and entry.limited_by == guard.COOL_DOWN:
+        _throttle(int(entry.terms.get("rung", 0)), entry.terms.get("closed_share", 0.0), loop, plant)
+
+
+def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
+    closed = closed_share if allows(rung, "throttle") else 0.0
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 
 
@@ -219,6 +235,7 @@ KIND = LoopKind(
     sensor=sensor,
     readings=readings,
     actuator=engage,
+    keeper=keep_throttling,
     targets=targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,

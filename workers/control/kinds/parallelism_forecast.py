@@ -42,7 +42,8 @@ def sensor(
     why, missed = _missed(target, snapshot, topology, operator)
     if missed is None:
         return Sensed(nothing, Measured(measured.age_seconds, idle=why), {})
-    return Sensed({"missed": missed, "current": min(operator.parallelism, CORES)}, measured, {})
+    seen = {"missed": missed, "current": min(operator.parallelism, CORES), "first": 1}
+    return Sensed(seen, measured, {})
 
 
 def _missed(

@@ -10,8 +10,6 @@ from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
-from controllers.shedding import ladder
-from controllers.shedding.ladder import LEVELS
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import application, measured, per_application
 from workers.control.parts.budgets import budgets, observed
@@ -19,12 +17,11 @@ from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_work import OfferedWork
 from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
 from workers.control.parts.present import Present
-from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
+from workers.steering import ladder_level
 
-SHED = LEVELS.index("shed") + 1
 LASTING_INTERVALS = 10.0
 SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 
@@ -32,16 +29,20 @@ SIGNIFICANT = 4  # digits: a table isn't made anew for the fifth
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """The law's observation of one application; invalid while no pattern that may be shed worked lately."""
+    """The law's observation of one application; invalid while no pattern that may be shed worked lately, and
+    nothing to decide on while it is not known whether anything may be shed.
+    """
     row = application(target, snapshot)
     quality = measured(target, snapshot, now_seconds)
     if row is None:
         return Sensed({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
     work = OfferedWork(row, snapshot)
-    may_shed = permitted(row, snapshot)
-    names = _measured_ones(work, may_shed)
+    may_shed = ladder_level.may_shed(row.queues, snapshot)
+    names = _measured_ones(work, may_shed is True)
     if not names and quality.invalid is None:
         quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
+    if may_shed is None and quality.invalid is None:
+        quality = Measured(quality.age_seconds, idle="the remedy ladder has no valid measurement")
     yields = {name: PatternYield(name, before) for name in row.patterns}
     for name, found in yields.items():
         found.add(row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MOST_SECONDS))
@@ -58,7 +59,7 @@ def sensor(
         "batch_seconds": round(work.batch_seconds, 3),
         "latency_seconds": row.latency_p95_seconds,
         "elsewhere_seconds": round(work.elsewhere_seconds, 3),
-        "permitted": may_shed,
+        "permitted": may_shed is True,
         **observed(budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
     }
     return Sensed(observation, quality, {**counters, "at": now_seconds})
@@ -71,17 +72,6 @@ def _measured_ones(work: OfferedWork, may_shed: bool) -> list[str]:
     every = list(work.sheddable())
     found = [name for name in every if work.worked(name)]
     return found or (every if work.is_idle or not may_shed else [])
-
-
-def permitted(row: ApplicationStatus, snapshot: Snapshot) -> bool:
-    """Whether the ladder of every queue the application reads has engaged shedding."""
-    return all(_engaged(snapshot, queue) >= SHED for queue in row.queues)
-
-
-def _engaged(snapshot: Snapshot, queue: str) -> int:
-    """The level a queue's ladder is on; only one that acts by itself engages any."""
-    loop = snapshot.loops.get(f"{ladder.LAW.name}/{queue}")
-    return int(loop.terms.get("rung", 0)) if loop and loop.mode == Loop.Mode.AUTO else 0
 
 
 def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any]:

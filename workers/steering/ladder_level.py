@@ -1,0 +1,41 @@
+"""How far the remedy ladder of a queue has gone, as the snapshot shows it: what is in force, and not what it
+advises, would do on hold, or decided in another mode than its present one.
+"""
+
+from controllers.shedding.ladder import LAW, LEVELS, allows
+from workers.documents.loops import LoopStatus
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop
+
+SHED = LEVELS.index("shed") + 1
+
+
+def level_in_force(queue: str, snapshot: Snapshot) -> int | None:
+    """The highest level that the ladder, or a person in its place, has enabled; None while that is not known,
+    since its last tick had no valid measurement. Without a ladder that acts no level is.
+    """
+    loop = _ladder(queue, snapshot)
+    if loop is None or not loop.decided_in(*Loop.ACTING):
+        return 0
+    rung = loop.terms.get(str(LAW.actuator))
+    return None if rung is None else int(rung)
+
+
+def closed_share(queue: str, snapshot: Snapshot) -> float:
+    """The share of the time that producers over HTTP are to wait; by a hand that throttles, all of it."""
+    loop = _ladder(queue, snapshot)
+    if loop is None or not allows(level_in_force(queue, snapshot) or 0, "throttle"):
+        return 0.0
+    return 1.0 if loop.mode == Loop.Mode.MANUAL else float(loop.terms.get("closed_share") or 0.0)
+
+
+def may_shed(queues: list[str], snapshot: Snapshot) -> bool | None:
+    """Whether the ladder of each of these queues has enabled shedding; None while that is not known."""
+    levels = [level_in_force(queue, snapshot) for queue in queues]
+    if any(level is not None and level < SHED for level in levels):
+        return False
+    return None if None in levels else True
+
+
+def _ladder(queue: str, snapshot: Snapshot) -> LoopStatus | None:
+    return snapshot.loops.get(f"{LAW.name}/{queue}")
