@@ -19,7 +19,7 @@ from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
 from workers.models import Loop, Override
-from workers.steering import overrides, plant_settings
+from workers.steering import overrides, plant_settings, undoing
 from workers.steering.expiry import Expiry, in_minutes
 from workers.steering.scope import Scope
 
@@ -159,6 +159,25 @@ def end_override(
         after={override.name: override.instead_of},
     )
     return True
+
+
+@transaction.atomic
+def undo_override(
+    actor: Actor, override: Override, *, now: datetime, control: redis.Redis
+) -> list[undoing.Undone]:
+    """Take back what a person set, with what was set with it: what that ended is in force again as long as it
+    would have run. Nothing when it was over already.
+    """
+    for each in (override, *undoing.set_together(override, now)):
+        demand(actor, "override.undo", queues_of_scope(Scope.of(each)))
+    undone = undoing.undo(override, by=actor.user, now=now, control=control)
+    for ended, again in undone:
+        after = {ended.name: ended.instead_of}
+        if again is not None:
+            after = {ended.name: again.value, "expires_at": _iso(again.expires_at), "owner": str(again.owner)}
+        before = {ended.name: ended.value, "expires_at": _iso(ended.expires_at)}
+        audit_log.record(actor, "override.undo", str(Scope.of(ended)), before=before, after=after)
+    return undone
 
 
 @transaction.atomic

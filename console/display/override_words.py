@@ -22,5 +22,19 @@ def instead_words(made: Iterable[Override]) -> str:
     return f" In place of {', '.join(words)}." if words else ""
 
 
+def title_of(override: Override) -> str:
+    """Its name as a sentence begins."""
+    return override.name.replace("_", " ").capitalize()
+
+
+def over_words(ended: Override, again: Override | None = None) -> str:
+    """That an override is over, and what is in force in its place."""
+    if again is not None:
+        value, owner = short(again.value), again.owner.get_username()
+        return f"{title_of(ended)} is {value} again, by {owner} {ending_of(again)}."
+    back = "" if ended.instead_of is None else f": back to {short(ended.instead_of)}"
+    return f"{title_of(ended)} ended{back}."
+
+
 def short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)

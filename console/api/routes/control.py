@@ -22,6 +22,7 @@ from console.api.schemas.control import (
     OverrideEnd,
     OverrideList,
     OverrideRow,
+    OverrideUndo,
 )
 from console.connections.control_server import control
 from console.display.first_report import report_of
@@ -174,6 +175,18 @@ def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | N
     reason = "" if body is None else body.reason
     ended = loops.end_override(actor, found, now=timezone.now(), control=control(), reason=reason)
     return {**described_override(found), "ended": ended}
+
+
+@router.post("/overrides/{override_id}/undo", response=OverrideUndo, summary="Undo what set an override")
+def undo_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
+    """It ends with those that were set with it, and what they ended is in force again until its own end."""
+    actor = actor_for(request, "override.undo")
+    found = override_numbered(override_id)
+    undone = loops.undo_override(actor, found, now=timezone.now(), control=control())
+    return {
+        "ended": [described_override(ended) for ended, _ in undone],
+        "again": [described_override(again) for _, again in undone if again is not None],
+    }
 
 
 @router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Let an override run longer")

@@ -93,6 +93,13 @@ class OverrideEnd(OverrideRow):
     ended: bool = Field(description="false: it was over already.")
 
 
+class OverrideUndo(ApiAnswer):
+    """What was undone; empty where it was over already."""
+
+    ended: list[OverrideRow]
+    again: list[OverrideRow] = Field(description="What those had ended, in force again until its own end.")
+
+
 class LoopRow(ApiAnswer):
     """A loop with what is in force."""
 

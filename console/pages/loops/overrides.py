@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import loops
 from console.connections.control_server import control
-from console.display.override_words import ending_of, instead_words, short
+from console.display.override_words import ending_of, instead_words, over_words, short, title_of
 from console.input.form_values import expiry_of, number_of
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action
@@ -226,9 +226,16 @@ def end_override(request: HttpRequest, override_id: int) -> Done:
     found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     reason = request.POST.get("reason", "")
     ended = loops.end_override(actor_of(request), found, now=timezone.now(), control=control(), reason=reason)
-    back = "" if found.instead_of is None else f": back to {short(found.instead_of)}"
-    said = f"ended{back}" if ended else "was over already"
-    return Done(f"{found.name.replace('_', ' ').capitalize()} {said}.", url_of(found))
+    return Done(over_words(found) if ended else f"{title_of(found)} was over already.", url_of(found))
+
+
+@action("override.undo", override_page)
+def undo_override(request: HttpRequest, override_id: int) -> Done:
+    """What was set with it is undone too. Undoing twice is no error."""
+    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    undone = loops.undo_override(actor_of(request), found, now=timezone.now(), control=control())
+    said = " ".join(over_words(*each) for each in undone)
+    return Done(said or f"{title_of(found)} was over already.", url_of(found))
 
 
 @action("override.extend", override_page)
@@ -238,5 +245,5 @@ def extend_override(request: HttpRequest, override_id: int) -> Done:
     expiry = expiry_of(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
     loops.extend_override(actor_of(request), found, now=timezone.now(), control=control(), **longer)
-    message = f"{found.name.replace('_', ' ').capitalize()} runs {ending_of(found)}."
+    message = f"{title_of(found)} runs {ending_of(found)}."
     return Done(message, url_of(found))

@@ -58,6 +58,33 @@ def test_an_override_by_name_is_in_force_noted_and_can_be_undone(operator, loop,
     assert audited()[1:] == [("operator", "override.end", loop.name)]
 
 
+def test_what_is_undone_gives_back_what_it_had_replaced(operator, browsers, secrets, loop, control):
+    address, longer = f"/loops/{loop.pk}/override", {"reason": "a sale", "minutes": "480"}
+    fetch(browsers["administrator"], address, {"would-upper_limit": "30", **longer})
+    posted = {"would-upper_limit": "40", "would-raise_factor": "1.3", "reason": "a test", "minutes": "30"}
+    first, _ = fetch(operator, address, posted).json()["overrides"]
+    assert in_force(loop) == {"upper_limit": 40, "raise_factor": 1.3}
+    answer = fetch(operator, f"/overrides/{first}/undo")
+    assert (
+        answer.status_code == 200 and "Upper limit is 30 again, by administrator" in answer.json()["message"]
+    )
+    assert in_force(loop) == {"upper_limit": 30}
+    (held,) = overrides.in_force(timezone.now())
+    assert (held.owner.get_username(), held.reason) == ("administrator", "a sale")
+    assert held.expires_at - timezone.now() > timedelta(minutes=470)
+    assert [action for _, action, _ in audited()] == ["override.set"] * 3 + ["override.undo"] * 2
+    assert "over already" in fetch(operator, f"/overrides/{first}/undo").json()["message"]
+
+
+def test_thresholds_that_are_undone_give_back_those_that_they_replaced(operator, browsers, seeded, control):
+    for who, busy, toobusy in (("administrator", "0.92", "0.97"), ("operator", "0.4", "0.6")):
+        posted = {**THRESHOLDS, "busy": busy, "toobusy": toobusy}
+        made = fetch(browsers[who], "/nodes/n1/thresholds", posted).json()["overrides"]
+    assert fetch(operator, f"/overrides/{made[0]}/undo").status_code == 200
+    node = Topology.from_json(control.get(keys.TOPOLOGY)).nodes["n1"]
+    assert (node.busy, node.toobusy) == (0.92, 0.97)
+
+
 def test_the_pages_fields_override_only_what_was_changed(operator, loop):
     bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
     rows = [*bench.main, *(row for topic in bench.topics if topic.title != GUARD for row in topic.rows)]
