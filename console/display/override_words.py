@@ -1,6 +1,6 @@
 """Overrides in words: until when, and in place of what."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workers.models import Override
@@ -37,4 +37,6 @@ def over_words(ended: Override, again: Override | None = None) -> str:
 
 
 def short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {short(each)}" for name, each in value.items()) or "nothing"
     return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)
