@@ -14,6 +14,7 @@ from django.db import transaction
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from console.display.override_words import ending_of, short
 from controllers import catalog
 from queues import projection
 from queues.errors import BadInput
@@ -223,6 +224,15 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
     audit_log.record(
         actor, "loop.mode", loop.name, reason=reason.strip(), before={"mode": before}, after={"mode": mode}
     )
+
+
+def demand_not_overridden(loop: Loop, name: str, field: str, now: datetime) -> None:
+    """What somebody sets for good would be said to hold, and not hold, while an override stands before it."""
+    held = [each for each in overrides.on(loop, now) if each.name == name]
+    if held:
+        newest, owner = held[-1], held[-1].owner.get_username()
+        by = f"with {short(newest.value)} on {Scope.of(newest)} by {owner} {ending_of(newest)}"
+        raise BadInput(field, f"is overridden {by}; end that override first.")
 
 
 def actuator_of(loop: Loop) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from django.db import transaction
 
 from console.accounts.access import Actor, demand
+from console.actions.loops import demand_not_overridden
 from console.audit import audit_log
 from controllers import catalog
 from controllers.framework import guard
@@ -71,7 +72,9 @@ def change_setting(actor: Actor, name: str, value: Any, reason: str, now: dateti
 
 
 @transaction.atomic
-def change_own(actor: Actor, loop: Loop, name: str, value: Any, reason: str) -> tuple[Any, Any]:
+def change_own(
+    actor: Actor, loop: Loop, name: str, value: Any, *, reason: str, now: datetime
+) -> tuple[Any, Any]:
     """Set a loop's own value of a parameter or of `guard.NAME`: what holds when nobody overrides it. None
     gives the default back. Raises BadInput naming name, value or reason.
     """
@@ -86,6 +89,7 @@ def change_own(actor: Actor, loop: Loop, name: str, value: Any, reason: str) -> 
         before, changed = _changed(row, name, checked, value is None)
     except BadInput as error:
         raise BadInput("value", error.message) from None
+    demand_not_overridden(row, name, "value", now)
     Loop.objects.filter(pk=row.pk).update(**changed)
     audit_log.record(
         actor, "settings.change", f"{loop.name} {name}", reason=why, before=before, after=checked

@@ -2,7 +2,7 @@
 they did lately, the overrides in force, the open plans, the open runs of batch tasks, the open alerts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -67,7 +67,7 @@ def control_record(now: datetime) -> ControlRecord:
     limits = limits_of(AlertRule.objects.order_by("pk"))
     acted = _recent_actions(now)
     return ControlRecord(
-        documents, in_force_now, proposed, _runs(now), open_alerts(), acted, limits, _caps(loops)
+        documents, in_force_now, proposed, _runs(now), open_alerts(), acted, limits, _caps(loops, overridden)
     )
 
 
@@ -150,9 +150,10 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
     )
 
 
-def _caps(loops: Sequence[Loop]) -> dict[str, str]:
-    """A ladder that a person let reach less than every level."""
-    ladders = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
+def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
+    """A ladder that a person let reach less than every level; where an override says how far, that counts."""
+    queues = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
+    ladders = [loop for loop in queues if "cap" not in overridden[loop.pk]]
     caps = {loop.target["queue"]: str(loop.parameters.get("cap", ladder.LEVELS[-1])) for loop in ladders}
     return {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]}
 

@@ -99,7 +99,8 @@ def change_own(request: HttpRequest, loop_id: int) -> Done:
         value = text if choice else number_of(text, "value")
     elif not name:
         raise BadInput("name", "is missing; choose a parameter.")
-    _, after = plant_settings.change_own(actor_of(request), loop, name, value, posted.get("reason", ""))
+    given = {"reason": posted.get("reason", ""), "now": timezone.now()}
+    _, after = plant_settings.change_own(actor_of(request), loop, name, value, **given)
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
     said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next tick on."
     return Done(said, here, {"go": here})
