@@ -168,7 +168,9 @@ def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
     administrator = browsers["administrator"]
     assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
     flink = {**POSTED, "kind": "flink", "url": "http://flink:8081", "flink.job": "hashes"}
-    assert fetch(administrator, "/plants/register", flink).json()["ok"]
+    taken = fetch(administrator, "/plants/register", flink)
+    assert taken.status_code == 422 and "registered already" in taken.json()["errors"]["name"][0]
+    assert fetch(administrator, "/plants/register", {**flink, "changes": "east"}).json()["ok"]
     row = RegisteredPlant.objects.get()
     assert (row.kind, row.options) == ("flink", {"job": "hashes"})
     page = administrator.get("/plants/?edit=east").content.decode()
@@ -217,6 +219,9 @@ def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east,
     assert [(each["name"], each["seen"]["state"]) for each in listed] == [("east", "seen")]
     west = {**POSTED, "name": "west", "kind": "flink", "options": {"job": "hashes"}}
     assert post("", west).json()["options"] == {"job": "hashes"}
+    other = {**west, "options": {"job": "sums"}}
+    assert post("", other).status_code == 422
+    assert post("", {**other, "changes": True}).json()["options"] == {"job": "sums"}
     assert post("/west/remove", {"reason": "gone"}).json() == {"removed": "west", "left": ""}
     by_hand = {"operator": HOSTS, "tasks": 3, "minutes": 5, "reason": "a burst"}
     assert post("/main/tasks", by_hand).json()["tasks"] == 3
