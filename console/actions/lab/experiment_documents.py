@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from console.display.downsampling import downsample
+from console.templatetags.weir import typed
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import Metric, best, metric, names_of
 from controllers.simulation.model.scenario import Floats
@@ -131,8 +132,7 @@ def command_of(experiment: Experiment) -> str:
     if scenario is None or set(experiment.laws) != set(scenario.laws):
         words += [word for law in experiment.laws for word in ("--law", law)]
     for name, value in changed_settings(experiment).items():
-        text = f"{value:.12g}" if isinstance(value, int | float) else str(value)
-        words += ["--set", f"{name}={text}"]
+        words += ["--set", f"{name}={typed(value)}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
         words += ["--trace", experiment.trace["name"], "--column", experiment.trace["column"]]

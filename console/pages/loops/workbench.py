@@ -73,6 +73,7 @@ def typed_in(parameter: Parameter, values: Mapping[str, str], name: str, present
     """
     text, unit = values[WOULD + name], values.get(UNIT + name, "")
     human = human_unit(parameter.unit, parameter.kind)
-    if unit and unit == human.name and text.strip() == typed(human.of(present)):
+    is_shown = unit == human.name or (not unit and human.factor == 1.0)
+    if is_shown and text.strip() == typed(human.of(present)):
         return present
     return typed_value(parameter, text, WOULD + name, unit)

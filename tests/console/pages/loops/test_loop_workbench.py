@@ -79,6 +79,38 @@ def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
     assert [each.name for each in Override.objects.all()] == ["kp"]
 
 
+EXACT = -0.0055891234567891234
+
+
+def test_a_value_that_nobody_touched_keeps_each_of_its_digits(operator):
+    loop = loop_of("flow", application="performance")
+    Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "kp": EXACT})
+    rows = operator.get(f"/loops/{loop.pk}/").context["bench"].main
+    body = {f"would-{row.name}": typed(row.shown.effective) for row in rows if row.shown.factor == 1}
+    body |= {"would-kd": "0.7", "reason": "a test", "minutes": "5"}
+    assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 302
+    assert [each.name for each in Override.objects.all()] == ["kd"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1000.0, "1000"),
+        (EXACT, "-0.0055891234567891235"),
+        (33_554_433, "33554433"),
+        (1e22, "1e+22"),
+        (None, ""),
+    ],
+)
+def test_a_value_in_a_field_reads_back_as_the_same(value, text):
+    assert typed(value) == text
+    assert value is None or float(text) == value
+
+
+def test_a_share_in_percent_has_no_digits_of_its_turning():
+    assert typed(human_unit("share of capacity").of(0.07)) == "7"
+
+
 @pytest.mark.parametrize("law", sorted(KINDS))
 def test_every_law_says_what_a_change_would_do_or_why_that_is_not_known(law, operator):
     loop = loop_of(law, application="performance", operator="hosts", host="h", queue="alert", node="n1")
