@@ -39,4 +39,6 @@ def over_words(ended: Override, again: Override | None = None) -> str:
 def short(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {short(each)}" for name, each in value.items()) or "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)

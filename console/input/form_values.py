@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ENDLESS, CUSTOM = "endless", "until"
+FLAGS = {"true": True, "false": False}
 Form = TypeVar("Form", bound="DataclassInstance")
 
 
@@ -35,6 +36,15 @@ def number_of(text: str, field: str) -> int | float:
     if not math.isfinite(value):
         raise BadInput(field, "takes a finite number.")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def any_value(text: str, field: str) -> int | float | bool | str:
+    """What no declaration says the kind of: a number where it reads as one, true or false, else words."""
+    words = text.strip()
+    try:
+        return FLAGS[words] if words in FLAGS else number_of(words, field)
+    except BadInput:
+        return words
 
 
 def minutes_of(posted: Mapping[str, str]) -> int | float | None:

@@ -125,7 +125,7 @@ def formatted(value: Any, name: str = "number") -> str:
     """A value as text in one of `FORMATS`; what is unknown is a dash, what is text stays text."""
     if value is None or value == "":
         return UNKNOWN
-    return FORMATS[name](value) if known(value) else str(value)
+    return FORMATS[name](value) if known(value) else typed(value)
 
 
 @register.filter
@@ -192,6 +192,8 @@ def typed(value: Any) -> str:
     """
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(value).removesuffix(".0") if known(value) else str(value)
 
 

@@ -46,7 +46,7 @@ class OwnValue(Given):
     """A loop's own value of a parameter or `guard.NAME`; null gives the default back."""
 
     name: str
-    value: float | int | str | None = None
+    value: bool | float | int | str | None = None
     reason: str
 
 

@@ -46,7 +46,7 @@ class NewOverride(Given):
     """
 
     name: str
-    value: int | float | str
+    value: bool | int | float | str
     reason: str
     loop: int | str | None = None
     law: str = ""

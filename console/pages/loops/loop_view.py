@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from console.display.human_units import HumanValues, human_values
+from console.input.form_values import FLAGS
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
@@ -57,6 +58,11 @@ class ParameterRow:
     kind: str
     choices: Sequence[str]
     override: Override | None
+
+    @property
+    def words(self) -> Sequence[str]:
+        """What it takes, where that is one of some words."""
+        return tuple(FLAGS) if self.kind == "flag" else self.choices
 
     @property
     def shown(self) -> HumanValues:

@@ -15,7 +15,7 @@ from console.accounts.access import actor_of, requires
 from console.actions import loops
 from console.connections.control_server import control
 from console.display.override_words import ending_of, instead_words, over_words, short, title_of
-from console.input.form_values import expiry_of, number_of
+from console.input.form_values import any_value, expiry_of
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of
@@ -153,7 +153,7 @@ def create(request: HttpRequest) -> Done:
     made = loops.override(
         actor_of(request),
         scope_of(of_law, posted.get("queue", ""), posted.get("node", "")),
-        {name: _value_of(posted.get("value", ""))},
+        {name: any_value(posted.get("value", ""), "value")},
         reason=posted.get("reason", ""),
         now=timezone.now(),
         expiry=expiry_of(posted),
@@ -184,14 +184,6 @@ def scope_of(law: str, queue: str, node: str) -> Scope:
     if node and found is None:
         raise BadInput("node", f"{node[:40]} is no node.")
     return Scope(law=law, queue=queue, node=found)
-
-
-def _value_of(text: str) -> Any:
-    """A number where it reads as one; else the words of a choice."""
-    try:
-        return number_of(text, "value")
-    except BadInput:
-        return text.strip()
 
 
 def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:

@@ -16,6 +16,7 @@ from console.models import AuditEntry
 from console.pages.frame.action import Done, action
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loop_view import ParameterRow, guard_rows, parameter_rows
+from console.pages.loops.workbench import typed_value
 from controllers import catalog
 from queues.errors import BadInput
 from workers.models import Loop
@@ -95,8 +96,7 @@ def change_own(request: HttpRequest, loop_id: int) -> Done:
     name, text = posted.get("name", ""), posted.get("value", "").strip()
     value: Any = None
     if text:
-        choice = catalog.parameter(catalog.law(loop.law), name).kind == "choice"
-        value = text if choice else number_of(text, "value")
+        value = typed_value(catalog.parameter(catalog.law(loop.law), name), text, "value")
     elif not name:
         raise BadInput("name", "is missing; choose a parameter.")
     given = {"reason": posted.get("reason", ""), "now": timezone.now()}
