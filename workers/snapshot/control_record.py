@@ -24,7 +24,7 @@ from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
 from workers.snapshot.states.limits import Limits, limits_of
 from workers.steering import override_document
-from workers.steering.overrides import by_loop, in_force, soonest_first
+from workers.steering.overrides import by_loop, counted, in_force, soonest_first
 from workers.steering.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
@@ -58,8 +58,9 @@ def control_record(now: datetime) -> ControlRecord:
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
     entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
+    held = by_loop(loops, now)
     overridden = {
-        number: {row.name: row.value for row in held} for number, held in by_loop(loops, now).items()
+        loop.pk: {row.name: row.value for row in counted(loop, held[loop.pk], now)} for loop in loops
     }
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]

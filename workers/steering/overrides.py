@@ -74,6 +74,35 @@ def on(loop: Loop, now: datetime) -> list[Override]:
     return by_loop([loop], now)[loop.pk]
 
 
+def conflict(loop: Loop, held: Iterable[Override], now: datetime) -> str:
+    """Why none of the overrides of parameters and guard counts, without its full stop; "" where they do.
+
+    Those that agreed may contradict each other once one of them has ended, and a loop's own value may change:
+    then the loop works with its own values, rather than with what its law refuses.
+    """
+    law, rows = catalog.law(loop.law), list(held)
+    if not rows:
+        return ""
+    try:
+        law.check(effective_parameters(law, loop.parameters, rows, now))
+        guard.read_settings(law, effective_guard(law, loop.guard, rows, now))
+    except BadInput as error:
+        return str(error).rstrip(".")
+    return ""
+
+
+def counted(loop: Loop, held: list[Override], now: datetime) -> list[Override]:
+    """Those of the overrides in force that the loop works with: where they conflict, mode and actuator."""
+    if not conflict(loop, held, now):
+        return held
+    return [each for each in held if each.name in ("mode", catalog.law(loop.law).actuator)]
+
+
+def counted_on(loop: Loop, now: datetime) -> list[Override]:
+    """The same, of those in force on a loop now."""
+    return counted(loop, on(loop, now), now)
+
+
 def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
     """Parameters with the values of the overrides in force in their place; the later of two wins."""
     values = dict(parameters)

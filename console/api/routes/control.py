@@ -97,11 +97,12 @@ def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
     found = loop_named(loop_id)
     law = catalog.law(found.law)
     held = overrides.on(found, now)
-    rows = parameter_rows(law, found.parameters, held, now)
+    counted = overrides.counted(found, held, now)
+    rows = parameter_rows(law, found.parameters, counted, now)
     return {
         **_loop(describe(found, held, now)),
         "declared": [{**vars(row), "override": row.override and row.override.pk} for row in rows],
-        "guard": overrides.effective_guard(law, found.guard, held, now),
+        "guard": overrides.effective_guard(law, found.guard, counted, now),
         "first_report": _first_report(found.pk),
     }
 

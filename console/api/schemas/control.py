@@ -113,6 +113,7 @@ class LoopRow(ApiAnswer):
     parameters: Document = Field(description="When nobody overrides them.")
     effective: Document = Field(description="The parameters in force.")
     overrides: list[OverrideRow]
+    conflict: str = Field(description="Why overrides of parameters and guard do not count; empty: they do.")
     actuator: str | None = Field(description="What it sets; null: several values at once.")
     interval_seconds: Seconds
     ticked_at: datetime | None

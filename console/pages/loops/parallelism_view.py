@@ -198,7 +198,7 @@ def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) ->
 def by_hand(loop: Loop, now: datetime) -> dict[str, int]:
     """The tasks a person has set, by operator, as they are in force."""
     law = catalog.law(loop.law)
-    effective = overrides.effective_parameters(law, loop.parameters, overrides.on(loop, now), now)
+    effective = overrides.effective_parameters(law, loop.parameters, overrides.counted_on(loop, now), now)
     return dict(effective["tasks_of"])
 
 
@@ -252,7 +252,7 @@ def _paths(
     bound = None
     if joint is not None:
         law = catalog.law(joint.law)
-        held = overrides.on(joint, now)
+        held = overrides.counted_on(joint, now)
         bound = overrides.effective_parameters(law, joint.parameters, held, now)["bound_seconds"]
     latencies = [(path, topology.path_latency_seconds(path)) for path in topology.paths.values()]
     return [

@@ -55,7 +55,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
     if loop is None:
         return None
     now = timezone.now()
-    held = overrides.on(loop, now)
+    held = overrides.counted_on(loop, now)
     cap = overrides.effective_parameters(LAW, loop.parameters, held, now)["cap"]
     mode = overrides.value_of("mode", held, now) or loop.mode
     entry = loop.entries.order_by("-at", "-id").first()

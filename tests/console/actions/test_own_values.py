@@ -55,3 +55,14 @@ def test_what_is_not_overridden_is_set_beside_an_override_of_something_else(brow
     assert set_own(browsers, loop, "raise_factor", "1.3").status_code == 200
     loop.refresh_from_db()
     assert loop.parameters == {"raise_factor": 1.3}
+
+
+def test_an_own_value_that_contradicts_what_is_overridden_is_refused_and_names_it(browsers, loop, override):
+    override("maximum_rate", 2, loop=loop)
+    override("guard.maximum", 3, loop=loop)
+    answer = set_own(browsers, loop, "minimum_rate", "5")
+    (said,) = answer.json()["errors"]["value"]
+    assert answer.status_code == 422 and "maximum_rate 2 by operator" in said
+    loop.refresh_from_db()
+    assert loop.parameters == {}
+    assert set_own(browsers, loop, "minimum_rate", "1.5").status_code == 200
