@@ -15,6 +15,7 @@ from console.display.override_words import short
 from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
+from workers.control.kinds.registry import kind_of
 from workers.models import Loop
 from workers.steering import overrides, plant_settings
 from workers.steering.overrides import read_reason
@@ -86,6 +87,8 @@ def change_own(
     row = Loop.objects.select_for_update().get(pk=loop.pk)
     if name == law.actuator:
         raise BadInput("name", f"{name} is what the loop does; take it over by hand on its page instead.")
+    if followed := kind_of(loop.law).followed.get(name):
+        raise BadInput("name", f"{name} follows {followed}: change it there, or override it for a time.")
     parameter = catalog.parameter(law, name)
     try:
         checked = parameter.default if value is None else parameter.check(value, "value")

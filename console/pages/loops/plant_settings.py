@@ -19,6 +19,7 @@ from console.pages.loops.loop_view import ParameterRow, guard_rows, parameter_ro
 from console.pages.loops.workbench import typed_value
 from controllers import catalog
 from queues.errors import BadInput
+from workers.control.kinds.registry import kind_of
 from workers.models import Loop
 from workers.steering import plant_settings as plant_settings_of
 from workers.steering.scope import active_loops
@@ -26,9 +27,12 @@ from workers.steering.scope import active_loops
 
 @dataclass(frozen=True, kw_only=True)
 class OwnParameter(ParameterRow):
-    """A loop's own value, for good. changed: when somebody set it last; None: nobody has."""
+    """A loop's own value, for good. changed: when somebody set it last; None: nobody has. follows: what the
+    value is kept equal to, "" where people have the say.
+    """
 
     changed: AuditEntry | None
+    follows: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +77,11 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
     rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)
     noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
     last = {each.target.removeprefix(f"{loop.name} "): each for each in noted.order_by("pk")}
-    return [OwnParameter(**vars(row), changed=last.get(row.name)) for row in rows]
+    followed = kind_of(loop.law).followed
+    return [
+        OwnParameter(**vars(row), changed=last.get(row.name), follows=followed.get(row.name, ""))
+        for row in rows
+    ]
 
 
 @action("settings.change", settings_page)

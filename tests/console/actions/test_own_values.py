@@ -6,6 +6,9 @@ import pytest
 from django.utils import timezone
 
 from console.models import AuditEntry
+from queues.topology import NodeSpec, QueueSpec, Topology
+from workers.control.kinds.registry import KINDS
+from workers.control.parts.present import Present
 from workers.models import Loop
 from workers.steering import overrides
 
@@ -66,3 +69,20 @@ def test_an_own_value_that_contradicts_what_is_overridden_is_refused_and_names_i
     loop.refresh_from_db()
     assert loop.parameters == {}
     assert set_own(browsers, loop, "minimum_rate", "1.5").status_code == 200
+
+
+def test_what_follows_the_queue_is_not_set_for_good_and_not_offered(browsers, loop, stored_snapshot):
+    answer = set_own(browsers, loop, "events_per_worker", "500")
+    (said,) = answer.json()["errors"]["name"]
+    assert answer.status_code == 422 and "follows its queue" in said
+    page = browsers["administrator"].get(f"/settings/plant/?loop={loop.pk}").content.decode()
+    assert '"events_per_worker">' not in page and "follows its queue" in page
+
+
+def test_each_kind_says_which_parameters_follow_the_plant(db, control):
+    queues = {name: QueueSpec(name, kind, {"n1": 1000}) for name, kind in (("a", "jobs"), ("b", "pipeline"))}
+    topology = Topology(1, {"n1": NodeSpec("n1", "redis://127.0.0.1:1/0")}, queues)
+    present = Present(topology, control)
+    for kind in KINDS.values():
+        for start in kind.targets(present).loops.values():
+            assert set(start.follows) == set(kind.followed), kind.name
