@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 ENDLESS, CUSTOM = "endless", "until"
+WAS = "was-"  # before a field's name: what its page had filled it with
 FLAGS = {"true": True, "false": False}
 Form = TypeVar("Form", bound="DataclassInstance")
 
