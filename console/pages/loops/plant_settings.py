@@ -107,8 +107,10 @@ def change_own(request: HttpRequest, loop_id: int) -> Done:
         value = typed_value(catalog.parameter(catalog.law(loop.law), name), text, "value")
     elif not name:
         raise BadInput("name", "is missing; choose a parameter.")
-    given = {"reason": posted.get("reason", ""), "now": timezone.now()}
-    _, after = plant_settings.change_own(actor_of(request), loop, name, value, **given)
+    reason = posted.get("reason", "")
+    _, after = plant_settings.change_own(
+        actor_of(request), loop, name, value, reason=reason, now=timezone.now()
+    )
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
     said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next tick on."
     return Done(said, here, {"go": here})

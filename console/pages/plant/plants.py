@@ -105,7 +105,8 @@ def plants_page(
         )
         for name in (LOCAL, *rows)
     ]
-    editing = rows.get(request.GET.get("edit", "") or (submitted or {}).get("changes", ""))
+    changes = submitted.get("changes", "") if submitted else ""
+    editing = rows.get(request.GET.get("edit", "") or changes)
     page = PlantsPage(
         found=found,
         kinds=list(adapters.kinds().values()),
