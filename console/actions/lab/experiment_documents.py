@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db.models import QuerySet
 
 from console.display.downsampling import downsample
@@ -135,8 +136,14 @@ def command_of(experiment: Experiment) -> str:
         words += ["--set", f"{name}={typed(value)}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
-        words += ["--trace", experiment.trace["name"], "--column", experiment.trace["column"]]
+        words += ["--trace", _trace_file(experiment.trace), "--column", experiment.trace["column"]]
     return shlex.join(words)
+
+
+def _trace_file(trace: Mapping[str, Any]) -> str:
+    """Where a command line finds it; of older experiments its name alone is known."""
+    path = trace.get("path")
+    return str(Path(settings.WEIR_DATA) / path) if path else str(trace["name"])
 
 
 def results_table(experiments: Iterable[Experiment]) -> ResultsTable:
