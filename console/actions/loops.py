@@ -191,22 +191,25 @@ def set_mode(
     now: datetime,
     expiry: Expiry = NEVER_SAID,
     value: Any = None,
-) -> Override | None:
+) -> list[Override]:
     """Change how a loop works: hold and manual take an expiry and revert by themselves; auto and advise
-    without one become the loop's own mode and end a hold. `value` is what manual applies.
+    without one become the loop's own mode and end a hold. `value` is what manual applies. Gives the overrides
+    that were set, the mode's first.
     """
     demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
+    if value is not None and mode != Loop.Mode.MANUAL:
+        raise BadInput("value", f"is for manual; {mode} leaves the actuator to the law, or as it is.")
     if expiry == NEVER_SAID:
         if mode in Loop.HANDED_OVER:
             raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
         _own_mode(actor, loop, mode, reason, now)
-        return None
+        return []
     put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
-    made = put("loop.mode", "mode", mode)
-    if mode == Loop.Mode.MANUAL and value is not None:
-        put("override.set", actuator_of(loop), value)
+    made = [put("loop.mode", "mode", mode)]
+    if value is not None:
+        made.append(put("override.set", actuator_of(loop), value))
     return made
 
 

@@ -58,7 +58,7 @@ def experiments_trace(data: Path, number: int) -> Trace:
         values = None if found is None else series.read_trace(data, number)
     except OSError:
         values = None
-    if found is None or values is None:
+    if found is None or found.trace is None or values is None:
         raise BadInput("trace", f"of experiment {number} is not there any more; choose another.")
     about = found.trace
     return Trace(about["name"], about["column"], values, about.get("path", ""))

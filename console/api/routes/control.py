@@ -133,7 +133,8 @@ def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, A
     made = loops.set_mode(
         actor, found, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
     )
-    return {"mode": body.mode, "override": None if made is None else described_override(made)}
+    rows = [described_override(each) for each in made]
+    return {"mode": body.mode, "override": rows[0] if rows else None, "overrides": rows}
 
 
 @router.get("/overrides", response=OverrideList, summary="Overrides in force")

@@ -171,7 +171,8 @@ class LoopDetail(LoopRow):
 
 class LoopMode(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    override: OverrideRow | None
+    override: OverrideRow | None = Field(description="Of the mode.")
+    overrides: list[OverrideRow] = Field(description="All that were set: of the mode, of the actuator.")
 
 
 class DesiredValue(ApiAnswer):

@@ -328,7 +328,7 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
         value=number_of(value, "value") if value else None,
     )
     url = reverse("loop", args=[loop_id])
-    if made is None:
+    if not made:
         return Done(f"{found.name} is on {request.POST['mode']}.", url)
-    said = f"{found.name} is on {made.value} {ending_of(made)}.{instead_words([made])}"
-    return Done(said, url, {"overrides": [made.pk]})
+    said = f"{found.name} is on {made[0].value} {ending_of(made[0])}.{instead_words(made)}"
+    return Done(said, url, {"overrides": [each.pk for each in made]})

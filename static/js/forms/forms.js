@@ -216,7 +216,9 @@ function askWhy(event) {
   form.elements.mode.value = mode;
   form.elements.minutes.querySelector('[value=""]').hidden = handedOver;
   form.elements.minutes.value = handedOver ? event.target.elements.minutes?.value ?? "30" : "";
-  form.querySelector("[data-manual]").hidden = mode !== "manual";
+  // What an earlier choice had asked for is not sent with this one.
+  expire(form.elements.minutes);
+  form.querySelector("[data-manual]").hidden = form.elements.value.disabled = mode !== "manual";
   line.querySelector("[data-what]").textContent = EFFECTS[mode];
   nameMode(form);
   line.hidden = false;

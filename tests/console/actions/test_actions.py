@@ -217,6 +217,26 @@ def test_manual_hands_the_actuator_over(operator, loop):
     assert in_force(loop) == {"mode": "manual", "start": 3}
 
 
+def test_a_value_by_hand_is_undone_with_its_mode(operator, loop, control):
+    posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "3"}
+    made = fetch(operator, f"/loops/{loop.pk}/mode", posted).json()["overrides"]
+    assert len(made) == 2
+    assert fetch(operator, f"/overrides/{made[0]}/undo").status_code == 200
+    assert in_force(loop) == {}
+
+
+def test_the_api_names_both_overrides_of_a_value_by_hand_and_takes_none_for_another_mode(browsers, loop):
+    def post(**body):
+        address = f"/api/v1/loops/{loop.pk}/mode"
+        return browsers["operator"].post(address, {"reason": "x", **body}, content_type="application/json")
+
+    assert list(post(mode="hold", minutes=5, value=3).json()["errors"]) == ["value"]
+    assert list(post(mode="auto", value=3).json()["errors"]) == ["value"] and in_force(loop) == {}
+    made = post(mode="manual", minutes=5, value=3).json()
+    assert [row["name"] for row in made["overrides"]] == ["mode", "start"]
+    assert made["override"] == made["overrides"][0]
+
+
 def test_manual_with_a_value_out_of_range_changes_nothing(operator, loop):
     posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "-3"}
     answer = fetch(operator, f"/loops/{loop.pk}/mode", posted)
