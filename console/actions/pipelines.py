@@ -140,7 +140,7 @@ def set_tasks(
         raise BadInput("operator", f"{operator} is no operator of {application}.")
     Controls().changed({"tasks": {operator: tasks}})
     try:
-        plant_control.take(actor, LOCAL, control, seconds=60.0 * minutes)
+        plant_control.take_by_hand(actor, LOCAL, control, minutes)
     except PlantHeld as error:
         raise BadInput("tasks", f"can't be set now: {error}") from error
     _steer(actor, application, "tasks", operator, tasks, why, control)

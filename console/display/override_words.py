@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workers.models import Override
+from workers.steering.expiry import time_words
 
 
 def ending_of(override: Override) -> str:
     """When an override reverts, as a sentence ends."""
     end = override.expires_at
-    return f"until {end:%H:%M:%S} UTC" if end else "until somebody ends it"
+    return f"until {time_words(end, override.created_at)}" if end else "until somebody ends it"
 
 
 def instead_words(made: Iterable[Override]) -> str:

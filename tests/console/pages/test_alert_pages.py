@@ -387,6 +387,16 @@ def test_a_rule_is_changed_and_the_audit_keeps_what_differs(operator, alert):
     )
 
 
+def test_a_number_that_is_emptied_is_previewed_as_it_would_be_saved(operator, alert, plant_topology):
+    rule = alert.rule
+    AlertRule.objects.filter(pk=rule.pk).update(for_seconds=60)
+    form = rule_form(revision=str(rule.revision), for_seconds="")
+    said = fetch(operator, "/alerts/rules/preview", form).json()["sentence"]
+    assert "for 60 s" in said
+    assert fetch(operator, "/alerts/rules/change", form).status_code == 200
+    assert AlertRule.objects.get(pk=rule.pk).for_seconds == 60
+
+
 def test_a_rule_that_somebody_else_changed_meanwhile_is_refused(operator, alert):
     fetch(operator, "/alerts/rules/change", rule_form())
     answer = fetch(operator, "/alerts/rules/change", rule_form(threshold="30"))

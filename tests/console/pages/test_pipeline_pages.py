@@ -76,6 +76,14 @@ def test_a_number_of_tasks_that_is_none_changes_nothing(client_of, at_work, cont
     assert not AuditEntry.objects.exists()
 
 
+def test_tasks_for_too_many_minutes_are_refused_at_their_field(client_of, at_work, control):
+    address = reverse("pipeline-tasks", args=["performance", "hosts"])
+    posted = {"tasks": "4", "minutes": "90", "reason": "why"}
+    answer = client_of("operator").post(address, posted, headers={"accept": "application/json"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["minutes"])
+    assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+
+
 def test_a_queue_that_another_application_reads_can_not_be_declared_for_a_second(client_of, at_work):
     second = DECLARATION.replace("name: performance", "name: second")
     given = {"text": second, "reason": "another one"}
