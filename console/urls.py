@@ -98,6 +98,7 @@ urlpatterns = [
     path("overrides/", overrides.overrides, name="overrides"),
     path("overrides/create", overrides.create, name="override-create"),
     path("overrides/<int:override_id>/end", overrides.end_override, name="override-end"),
+    path("overrides/<int:override_id>/undo", overrides.undo_override, name="override-undo"),
     path("overrides/<int:override_id>/extend", overrides.extend_override, name="override-extend"),
     path("plans/", plans.plans, name="plans"),
     path("plans/rebalance", plans.rebalance, name="rebalance"),

@@ -41,6 +41,7 @@ ACTIONS = {
     "override.set": "operator",
     "override.extend": "operator",
     "override.end": "operator",
+    "override.undo": "operator",
     "override.endless": "administrator",
     "loop.mode": "operator",
     "node.thresholds": "operator",

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from console.input.shown_digest import demand_unchanged
 from queues.errors import BadInput
 from workers.alerts import actions
 from workers.alerts.delivery import outbox, receivers
@@ -120,13 +121,26 @@ def define_rule(
 
 @transaction.atomic
 def define_receiver(
-    actor: Actor, name: Any, channel: Any, settings: Mapping[str, Any], *, reason: str, **more: bool
+    actor: Actor,
+    name: Any,
+    channel: Any,
+    settings: Mapping[str, Any],
+    *,
+    reason: str,
+    digest: str = "",
+    **given: bool | None,
 ) -> Receiver:
-    """Make or change who is notified."""
+    """Make or change who is notified. given: `tells_resolved`, `gets_reports`, `enabled`; what is None stays
+    as it is. digest: of the receiver as it was shown.
+    """
     demand(actor, "receiver.change")
     text = _reason(reason)
     known = Receiver.objects.filter(name=name).first() if isinstance(name, str) else None
     before = described(known) if known else None
+    if before is not None:
+        demand_unchanged(str(name), before, digest)
+    more = {flag: before[flag] for flag in given if before is not None}
+    more |= {flag: value for flag, value in given.items() if value is not None}
     with audit_log.noting_refused(actor, "receiver.change", str(name), ("url", "secret_environment")):
         made = receivers.define(name, channel, settings, **more)
     audit_log.record(actor, "receiver.change", made.name, reason=text, before=before, after=described(made))

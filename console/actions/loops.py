@@ -14,12 +14,13 @@ from django.db import transaction
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from console.display.override_words import ending_of, short
 from controllers import catalog
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
 from workers.models import Loop, Override
-from workers.steering import overrides, plant_settings
+from workers.steering import overrides, plant_settings, undoing
 from workers.steering.expiry import Expiry, in_minutes
 from workers.steering.scope import Scope
 
@@ -165,6 +166,25 @@ def end_override(
 
 
 @transaction.atomic
+def undo_override(
+    actor: Actor, override: Override, *, now: datetime, control: redis.Redis
+) -> list[undoing.Undone]:
+    """Take back what a person set, with what was set with it: what that ended is in force again as long as it
+    would have run. Nothing when it was over already.
+    """
+    for each in (override, *undoing.set_together(override, now)):
+        demand(actor, "override.undo", queues_of_scope(Scope.of(each)))
+    undone = undoing.undo(override, by=actor.user, now=now, control=control)
+    for ended, again in undone:
+        after = {ended.name: ended.instead_of}
+        if again is not None:
+            after = {ended.name: again.value, "expires_at": _iso(again.expires_at), "owner": str(again.owner)}
+        before = {ended.name: ended.value, "expires_at": _iso(ended.expires_at)}
+        audit_log.record(actor, "override.undo", str(Scope.of(ended)), before=before, after=after)
+    return undone
+
+
+@transaction.atomic
 def set_mode(
     actor: Actor,
     loop: Loop,
@@ -174,22 +194,25 @@ def set_mode(
     now: datetime,
     expiry: Expiry = NEVER_SAID,
     value: Any = None,
-) -> Override | None:
+) -> list[Override]:
     """Change how a loop works: hold and manual take an expiry and revert by themselves; auto and advise
-    without one become the loop's own mode and end a hold. `value` is what manual applies.
+    without one become the loop's own mode and end a hold. `value` is what manual applies. Gives the overrides
+    that were set, the mode's first.
     """
     demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
+    if value is not None and mode != Loop.Mode.MANUAL:
+        raise BadInput("value", f"is for manual; {mode} leaves the actuator to the law, or as it is.")
     if expiry == NEVER_SAID:
         if mode in Loop.HANDED_OVER:
             raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
         _own_mode(actor, loop, mode, reason, now)
-        return None
+        return []
     put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
-    made = put("loop.mode", "mode", mode)
-    if mode == Loop.Mode.MANUAL and value is not None:
-        put("override.set", actuator_of(loop), value)
+    made = [put("loop.mode", "mode", mode)]
+    if value is not None:
+        made.append(put("override.set", actuator_of(loop), value))
     return made
 
 
@@ -207,6 +230,15 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
     audit_log.record(
         actor, "loop.mode", loop.name, reason=reason.strip(), before={"mode": before}, after={"mode": mode}
     )
+
+
+def demand_not_overridden(loop: Loop, name: str, field: str, now: datetime) -> None:
+    """What somebody sets for good would be said to hold, and not hold, while an override stands before it."""
+    held = [each for each in overrides.on(loop, now) if each.name == name]
+    if held:
+        newest, owner = held[-1], held[-1].owner.get_username()
+        by = f"with {short(newest.value)} on {Scope.of(newest)} by {owner} {ending_of(newest)}"
+        raise BadInput(field, f"is overridden {by}; end that override first.")
 
 
 def actuator_of(loop: Loop) -> str:

@@ -79,9 +79,12 @@ def checked_for(actor: Actor, text: str) -> Application:
         raise
 
 
-def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> PipelineVersion:
+def declare(
+    actor: Actor, text: str, reason: str, control: redis.Redis, since: int | None = None
+) -> PipelineVersion:
     """A new version of the application that the text names, and from now on the one that runs. It goes on
-    where the version before is, and takes over within seconds.
+    where the version before is, and takes over within seconds. since: the newest version when the text was
+    begun (0: there was none); with a newer one it is refused, for it would drop what that has changed.
     """
     admit(actor, "pipeline.declare")
     why = read_reason(reason)
@@ -90,6 +93,7 @@ def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> Pipel
     _check_readers(wanted, control)
     with transaction.atomic():
         before = PipelineVersion.objects.filter(application=name).order_by("-number").first()
+        _demand_newest(before, since)
         replaced = queues_of(checked(before.text)) if before and actor.queues is not None else []
         demand(actor, "pipeline.declare", [*queues_of(wanted), *replaced])
         number = before.number + 1 if before else 1
@@ -101,6 +105,15 @@ def declare(actor: Actor, text: str, reason: str, control: redis.Redis) -> Pipel
         # Should this process die here, `workers.pipeline.declaration.versions` reports it.
         Declarations(control).want(Declared(name, number, text))
     return version
+
+
+def _demand_newest(newest: PipelineVersion | None, since: int | None) -> None:
+    if newest is not None and since is not None and newest.number != since:
+        by = f"{newest.owner.get_username()} ({newest.reason[:200]})"
+        said = (
+            f"{newest.number} was made meanwhile by {by}: see what your text would change of it, then run it."
+        )
+        raise BadInput("version", said)
 
 
 def activate(actor: Actor, version: PipelineVersion, reason: str, control: redis.Redis) -> PipelineVersion:
@@ -127,7 +140,7 @@ def set_tasks(
         raise BadInput("operator", f"{operator} is no operator of {application}.")
     Controls().changed({"tasks": {operator: tasks}})
     try:
-        plant_control.take(actor, LOCAL, control, seconds=60.0 * minutes)
+        plant_control.take_by_hand(actor, LOCAL, control, minutes)
     except PlantHeld as error:
         raise BadInput("tasks", f"can't be set now: {error}") from error
     _steer(actor, application, "tasks", operator, tasks, why, control)

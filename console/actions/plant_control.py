@@ -70,9 +70,24 @@ def set_by_hand(
     why, seconds = read_reason(reason), 60.0 * minutes
     demand(actor, "plant.scale")
     seen.check_tasks(tasks, "tasks")
-    take(actor, seen.plant, control, seconds=seconds)
-    plant.hold(seconds)
+    before = holding.holder_of(control, seen.plant)
+    take_by_hand(actor, seen.plant, control, minutes)
+    try:
+        plant.hold(seconds)
+    except Exception:
+        # Nothing was set, and nothing is noted: the loops here do not hold for it.
+        if before is None:
+            holding.release(control, seen.plant, holder_name(actor))
+        raise
     return set_parallelism(actor, plant, seen, tasks, control, seconds=seconds, reason=why)
+
+
+def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float) -> float:
+    """The plant is this person's for some minutes; until when. Raises BadInput naming minutes."""
+    least, most = holding.LEAST_SECONDS / 60.0, holding.MOST_SECONDS / 60.0
+    if not least <= minutes <= most:
+        raise BadInput("minutes", f"takes minutes from {least:.2g} to {most:g}, not {minutes:g}")
+    return take(actor, plant, control, seconds=60.0 * minutes)
 
 
 def hold(

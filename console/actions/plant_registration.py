@@ -2,19 +2,23 @@
 All raise PermissionDenied, and BadInput naming the field; then nothing was changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.utils import timezone
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from queues.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
+from workers.models import Loop
+from workers.plants import orders
 from workers.plants.foreign import adapters, interventions
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantConfused, PlantSilent
+from workers.steering import overrides
 from workers.steering.overrides import read_reason
 
 UNNAMED = "it"  # of a plant that is only inspected, in what is said of it
@@ -25,11 +29,19 @@ ADDRESS_FIELDS = ("url", "secret_environment")
 @dataclass(frozen=True)
 class Registration:
     """row: as it is now, or was. left: that what Weir held there may still be held, and what to do; "" where
-    it is let go.
+    it is let go. advising: loops of that name that were there before, and advise again.
     """
 
     row: RegisteredPlant
     left: str = ""
+    advising: Sequence[str] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What is to be known of it, or ""."""
+        names = ", ".join(self.advising)
+        anew = f"Loops of that name advise again ({names}); put on auto what is to steer." if names else ""
+        return " ".join(filter(None, (anew, self.left)))
 
 
 def register(
@@ -41,26 +53,49 @@ def register(
     secret_environment: str,
     options: Mapping[str, str],
     reason: str,
+    changes: bool = False,
 ) -> Registration:
-    """Add a plant, or change how one is reached; it is observed within seconds. What is held at the one that
-    it was until now is let go, and what people did there has to be undone before.
+    """Add a plant, or (`changes`) change how one is reached; it is observed within seconds. What is held at
+    the one that it was until now is let go, and what people did there has to be undone before.
+
+    Loops of that name that were there begin anew where it is another plant now: they advise.
     """
     demand(actor, "plant.register")
     why = read_reason(reason)
     before = RegisteredPlant.objects.filter(name=name).first()
+    if before is not None and not changes:
+        raise BadInput("name", f"{name} is registered already; choose another name, or change that plant.")
     row = RegisteredPlant.objects.filter(name=name).first() or RegisteredPlant(name=name, owner=actor.user)
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
     with audit_log.noting_refused(actor, "plant.register", name, ADDRESS_FIELDS):
         adapters.check(row)
-    is_another = before is not None and _place(before) != _place(row)
-    if is_another:
+    is_another = before is None or _place(before) != _place(row)
+    if before is not None and is_another:
         _refuse_while_in_force(name)
     with transaction.atomic():
         row.save()
         was = _document(before) if before else None
         audit_log.record(actor, "plant.register", name, reason=why, before=was, after=_document(row))
-    return Registration(row, adapters.let_go(before) if before is not None and is_another else "")
+        advising = _begin_anew(actor, name, why) if is_another else []
+    return Registration(row, adapters.let_go(before) if before and is_another else "", advising)
+
+
+def _begin_anew(actor: Actor, plant: str, why: str) -> list[str]:
+    """What the loops of another plant of that name have learned, were let do and ordered is not for this one.
+    Gives the names of those that there were.
+    """
+    now = timezone.now()
+    loops = list(Loop.objects.filter(target__plant=plant).order_by("name"))
+    for held in overrides.in_force(now).filter(loop__in=loops):
+        overrides.end(held, by=actor.user, now=now)
+    for loop in loops:
+        Loop.objects.filter(pk=loop.pk).update(mode=Loop.Mode.ADVISE, state=None)
+        if loop.mode != Loop.Mode.ADVISE:
+            before, after = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
+            audit_log.record(actor, "loop.mode", loop.name, reason=why, before=before, after=after)
+    orders.forget(plant)
+    return [loop.name for loop in loops]
 
 
 def inspect(

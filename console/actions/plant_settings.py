@@ -1,5 +1,7 @@
 """What administrators set for good: the plant's settings, and a loop's own parameters and guard."""
 
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -7,12 +9,15 @@ from typing import Any
 from django.db import transaction
 
 from console.accounts.access import Actor, demand
+from console.actions.loops import demand_not_overridden
 from console.audit import audit_log
+from console.display.override_words import short
 from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
+from workers.control.kinds.registry import kind_of
 from workers.models import Loop
-from workers.steering import plant_settings
+from workers.steering import overrides, plant_settings
 from workers.steering.overrides import read_reason
 
 
@@ -71,7 +76,9 @@ def change_setting(actor: Actor, name: str, value: Any, reason: str, now: dateti
 
 
 @transaction.atomic
-def change_own(actor: Actor, loop: Loop, name: str, value: Any, reason: str) -> tuple[Any, Any]:
+def change_own(
+    actor: Actor, loop: Loop, name: str, value: Any, *, reason: str, now: datetime
+) -> tuple[Any, Any]:
     """Set a loop's own value of a parameter or of `guard.NAME`: what holds when nobody overrides it. None
     gives the default back. Raises BadInput naming name, value or reason.
     """
@@ -80,17 +87,34 @@ def change_own(actor: Actor, loop: Loop, name: str, value: Any, reason: str) -> 
     row = Loop.objects.select_for_update().get(pk=loop.pk)
     if name == law.actuator:
         raise BadInput("name", f"{name} is what the loop does; take it over by hand on its page instead.")
+    if followed := kind_of(loop.law).followed.get(name):
+        raise BadInput("name", f"{name} follows {followed}: change it there, or override it for a time.")
     parameter = catalog.parameter(law, name)
     try:
         checked = parameter.default if value is None else parameter.check(value, "value")
         before, changed = _changed(row, name, checked, value is None)
     except BadInput as error:
         raise BadInput("value", error.message) from None
+    demand_not_overridden(row, name, "value", now)
+    _demand_agreement(row, changed, now)
     Loop.objects.filter(pk=row.pk).update(**changed)
     audit_log.record(
         actor, "settings.change", f"{loop.name} {name}", reason=why, before=before, after=checked
     )
     return before, checked
+
+
+def _demand_agreement(row: Loop, changed: Mapping[str, Any], now: datetime) -> None:
+    """Beside an own value that contradicts them none of the overrides in force would count any more."""
+    held = overrides.on(row, now)
+    if overrides.conflict(row, held, now):
+        return
+    row = copy(row)
+    for column, values in changed.items():
+        setattr(row, column, values)
+    if why := overrides.conflict(row, held, now):
+        names = ", ".join(f"{each.name} {short(each.value)} by {each.owner.get_username()}" for each in held)
+        raise BadInput("value", f"contradicts what is overridden ({names}): {why}. End that override first.")
 
 
 def _changed(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:

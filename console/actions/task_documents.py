@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from console.input.shown_digest import digest_of
 from queues.errors import BadInput
 from workers.batch import catalog, timetable
 from workers.batch.jobs.job import Job
@@ -58,7 +59,8 @@ class DescribedChunk:
 @dataclass(frozen=True, kw_only=True)
 class DescribedTask:
     """A task with its schedule (in words) and its last runs, the newest first. help: of its job; why there is
-    none, where it is not sound. parallel: workers at once, at most; deadline: HH:MM, UTC.
+    none, where it is not sound. parallel: workers at once, at most; deadline: HH:MM, UTC. digest: of it as
+    it is, but for its runs.
     """
 
     name: str
@@ -75,6 +77,7 @@ class DescribedTask:
     parallel: int
     deadline: str | None
     enabled: bool
+    digest: str
     runs: list[DescribedRun]
 
 
@@ -125,8 +128,22 @@ def described_task(task: Task, now: datetime) -> DescribedTask:
         parallel=task.parallel,
         deadline=None if task.deadline is None else f"{task.deadline:%H:%M}",
         enabled=task.enabled,
+        digest=digest_of(audit_document(task)),
         runs=[described_run(run) for run in last_runs(task, LAST_RUNS)],
     )
+
+
+def audit_document(task: Task) -> dict[str, Any]:
+    """A task in a few words, for the audit."""
+    return {
+        "job": task.job,
+        "schedule": timetable.words(task.periodic),
+        "parameters": task.parameters,
+        "parallel": task.parallel,
+        "requirements": task.requirements,
+        "deadline": task.deadline and f"{task.deadline:%H:%M}",
+        "enabled": task.enabled,
+    }
 
 
 def last_runs(task: Task, count: int) -> Sequence[Run]:

@@ -13,9 +13,11 @@ from django.utils import timezone
 
 from console.accounts.access import Actor, admit, demand, demand_confirmed
 from console.actions import second_person
+from console.actions.task_documents import audit_document
 from console.audit import audit_log
+from console.input.shown_digest import demand_unchanged
 from queues.errors import BadInput
-from workers.batch import runs, task_definitions, timetable
+from workers.batch import runs, task_definitions
 from workers.batch.catalog import OWN
 from workers.batch.jobs.job import Surroundings
 from workers.host import own_code
@@ -78,13 +80,14 @@ def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     return _changed(actor, "task.resume", run, runs.resume(run, now), why)
 
 
-def change(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
+def change(actor: Actor, name: str, wanted: WantedTask, reason: str, digest: str = "") -> Task:
     """Change a task: its schedule, parameters, deadline, workers, requirements; on or off. Less than a week's
-    retention takes two persons.
+    retention takes two persons. digest: of the task as it was shown.
     """
     admit(actor, "task.change")
     why = read_reason(reason)
     before = runs.task_of(name)
+    demand_unchanged(name, audit_document(before), digest)
     for parameters in (before.parameters, wanted.parameters):
         demand(actor, "task.change", queues_of(parameters))
     if RETENTION in (before.job, wanted.job):
@@ -120,19 +123,6 @@ def define(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
         made = _define(name, wanted, None)
         audit_log.record(actor, "task.define", name, reason=why, after={**audit_document(made), **agreed})
     return made
-
-
-def audit_document(task: Task) -> dict[str, Any]:
-    """A task in a few words, for the audit."""
-    return {
-        "job": task.job,
-        "schedule": timetable.words(task.periodic),
-        "parameters": task.parameters,
-        "parallel": task.parallel,
-        "requirements": task.requirements,
-        "deadline": task.deadline and f"{task.deadline:%H:%M}",
-        "enabled": task.enabled,
-    }
 
 
 def _check_own(actor: Actor, name: str, job: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from queues import checks
 
 MEBIBYTE = 2.0**20
+DIGITS = 12
 SHARES = ("share", "probability", "utilisation", "s of work per s")
 
 
@@ -17,8 +18,12 @@ class HumanUnit:
     factor: float = 1.0
 
     def of(self, value: Any) -> Any:
-        """A value of the law in this unit; what is no number stays as it is."""
-        return value * self.factor if checks.is_number(value) and self.factor != 1.0 else value
+        """A value of the law in this unit, without what turning it adds (7.000000000000001 %); what is no
+        number stays as it is.
+        """
+        if not checks.is_number(value) or self.factor == 1.0:
+            return value
+        return float(f"{value * self.factor:.{DIGITS}g}")
 
     def back(self, value: float) -> float:
         """A typed value in the law's unit."""

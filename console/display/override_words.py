@@ -1,15 +1,16 @@
 """Overrides in words: until when, and in place of what."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workers.models import Override
+from workers.steering.expiry import time_words
 
 
 def ending_of(override: Override) -> str:
     """When an override reverts, as a sentence ends."""
     end = override.expires_at
-    return f"until {end:%H:%M:%S} UTC" if end else "until somebody ends it"
+    return f"until {time_words(end, override.created_at)}" if end else "until somebody ends it"
 
 
 def instead_words(made: Iterable[Override]) -> str:
@@ -22,5 +23,23 @@ def instead_words(made: Iterable[Override]) -> str:
     return f" In place of {', '.join(words)}." if words else ""
 
 
+def title_of(override: Override) -> str:
+    """Its name as a sentence begins."""
+    return override.name.replace("_", " ").capitalize()
+
+
+def over_words(ended: Override, again: Override | None = None) -> str:
+    """That an override is over, and what is in force in its place."""
+    if again is not None:
+        value, owner = short(again.value), again.owner.get_username()
+        return f"{title_of(ended)} is {value} again, by {owner} {ending_of(again)}."
+    back = "" if ended.instead_of is None else f": back to {short(ended.instead_of)}"
+    return f"{title_of(ended)} ended{back}."
+
+
 def short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {short(each)}" for name, each in value.items()) or "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ENDLESS, CUSTOM = "endless", "until"
 WAS = "was-"  # before a field's name: what its page had filled it with
+FLAGS = {"true": True, "false": False}
 Form = TypeVar("Form", bound="DataclassInstance")
 
 
@@ -52,6 +53,15 @@ def _read(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text.strip()
+
+
+def any_value(text: str, field: str) -> int | float | bool | str:
+    """What no declaration says the kind of: a number where it reads as one, true or false, else words."""
+    words = text.strip()
+    try:
+        return FLAGS[words] if words in FLAGS else number_of(words, field)
+    except BadInput:
+        return words
 
 
 def minutes_of(posted: Mapping[str, str]) -> int | float | None:

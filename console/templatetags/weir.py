@@ -125,7 +125,7 @@ def formatted(value: Any, name: str = "number") -> str:
     """A value as text in one of `FORMATS`; what is unknown is a dash, what is text stays text."""
     if value is None or value == "":
         return UNKNOWN
-    return FORMATS[name](value) if known(value) else str(value)
+    return FORMATS[name](value) if known(value) else typed(value)
 
 
 @register.filter
@@ -187,10 +187,14 @@ def hand_url(of: str) -> str:
 
 @register.filter
 def typed(value: Any) -> str:
-    """A value as a person types it: 1000, not 1,000 and not 1000.0; nothing where there is none."""
+    """A value as a person types it: 1000, not 1,000 and not 1000.0; nothing where there is none. Read again
+    it is the same number: a form that is sent as it was opened changes nothing.
+    """
     if value is None:
         return ""
-    return f"{value:.12g}" if known(value) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).removesuffix(".0") if known(value) else str(value)
 
 
 @register.filter

@@ -16,6 +16,7 @@ from workers.alerts.lifecycle.episodes import episode_of, keep
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import rules
+from workers.steering.expiry import time_words
 
 Kind = AlertEvent.Kind
 MOST_SNOOZE_MINUTES = 24 * 60
@@ -42,7 +43,7 @@ def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert
     keep(alert, automaton.snoozed(episode_of(alert), until.timestamp()))
     alert.snoozed_by, alert.acknowledged_by, alert.acknowledged_at = by, None, None
     alert.save()
-    _noted(alert, Kind.SNOOZED, by, f"until {until:%H:%M} UTC", now)
+    _noted(alert, Kind.SNOOZED, by, f"until {time_words(until, now)}", now)
     return alert
 
 

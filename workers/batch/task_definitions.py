@@ -5,7 +5,7 @@ The schedule is a row of django-celery-beat, `task: {name}`: interval or crontab
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import time
+from datetime import time, timedelta
 from typing import Any
 
 from celery.schedules import ParseException, crontab
@@ -61,11 +61,20 @@ def define(
         "requirements": _requirements(declared.requirements if requirements is None else requirements),
         "single_instance": declared.single_instance if single_instance is None else single_instance,
         "parallel": _parallel(declared.parallel if parallel is None else parallel),
-        "deadline": deadline,
+        "deadline": _clock(deadline),
         "enabled": enabled,
     }
     task, _ = Task.objects.update_or_create(name=name, defaults=fields)
     return schedule(task, every_seconds, crontab_line)
+
+
+def _clock(deadline: time | None) -> time | None:
+    """A time of day in UTC, as all are. Databases keep none with a zone, or keep it without that."""
+    if deadline is None or deadline.tzinfo is None:
+        return deadline
+    if deadline.utcoffset() != timedelta(0):
+        raise BadInput("deadline", f"takes a time of day in UTC, such as 06:00Z, not {deadline.isoformat()}.")
+    return deadline.replace(tzinfo=None)
 
 
 def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | None = None) -> Task:

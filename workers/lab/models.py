@@ -8,8 +8,8 @@ from django.utils import timezone
 class Experiment(models.Model):
     """A scenario with its laws, settings and seed: the same once more gives the same.
 
-    trace: null, or {"name", "column", "rows"}; its numbers are copied into the experiment's folder, so that
-    nothing has to be kept for its sake.
+    trace: null, or {"name", "column", "rows", "path"}; its numbers are copied into the experiment's folder,
+    so that nothing has to be kept for its sake. path: of its file, in the data folder; older ones have none.
     """
 
     owner = models.ForeignKey(

@@ -2,7 +2,7 @@
 they did lately, the overrides in force, the open plans, the open runs of batch tasks, the open alerts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
 from workers.snapshot.states.limits import Limits, limits_of
 from workers.steering import override_document
-from workers.steering.overrides import by_loop, in_force, soonest_first
+from workers.steering.overrides import by_loop, counted, in_force, soonest_first
 from workers.steering.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
@@ -60,8 +60,9 @@ def control_record(now: datetime) -> ControlRecord:
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
     entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
+    held = by_loop(loops, now)
     overridden = {
-        number: {row.name: row.value for row in held} for number, held in by_loop(loops, now).items()
+        loop.pk: {row.name: row.value for row in counted(loop, held[loop.pk], now)} for loop in loops
     }
     documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
@@ -69,7 +70,7 @@ def control_record(now: datetime) -> ControlRecord:
     limits = limits_of(AlertRule.objects.order_by("pk"))
     acted = _recent_actions(now)
     return ControlRecord(
-        documents, in_force_now, proposed, _runs(now), open_alerts(), acted, limits, _caps(loops)
+        documents, in_force_now, proposed, _runs(now), open_alerts(), acted, limits, _caps(loops, overridden)
     )
 
 
@@ -153,9 +154,10 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
     )
 
 
-def _caps(loops: Sequence[Loop]) -> dict[str, str]:
-    """A ladder that a person let reach less than every level."""
-    ladders = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
+def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
+    """A ladder that a person let reach less than every level; where an override says how far, that counts."""
+    queues = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
+    ladders = [loop for loop in queues if "cap" not in overridden[loop.pk]]
     caps = {loop.target["queue"]: str(loop.parameters.get("cap", ladder.LEVELS[-1])) for loop in ladders}
     return {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]}
 

@@ -1,7 +1,7 @@
 """When an override reverts by itself: after minutes, at a time, or (for who may) when somebody ends it."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from queues import checks
@@ -41,6 +41,13 @@ def in_minutes(minutes: Any, most: timedelta) -> timedelta:
         span = f"{limit:.0f} ({most.days} days)"
         raise BadInput("minutes", f"takes minutes above 0 up to {span}, not {checks.shown(minutes)}")
     return timedelta(minutes=minutes)
+
+
+def time_words(at: datetime, since: datetime) -> str:
+    """A time in UTC, with its day where that is not the day of `since`: 14:30:00 UTC."""
+    utc = at.astimezone(UTC)
+    day = "" if utc.date() == since.astimezone(UTC).date() else f"{utc:%Y-%m-%d} "
+    return f"{day}{utc:%H:%M:%S} UTC"
 
 
 def notice_period() -> timedelta:

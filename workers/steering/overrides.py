@@ -74,6 +74,35 @@ def on(loop: Loop, now: datetime) -> list[Override]:
     return by_loop([loop], now)[loop.pk]
 
 
+def conflict(loop: Loop, held: Iterable[Override], now: datetime) -> str:
+    """Why none of the overrides of parameters and guard counts, without its full stop; "" where they do.
+
+    Those that agreed may contradict each other once one of them has ended, and a loop's own value may change:
+    then the loop works with its own values, rather than with what its law refuses.
+    """
+    law, rows = catalog.law(loop.law), list(held)
+    if not rows:
+        return ""
+    try:
+        law.check(effective_parameters(law, loop.parameters, rows, now))
+        guard.read_settings(law, effective_guard(law, loop.guard, rows, now))
+    except BadInput as error:
+        return str(error).rstrip(".")
+    return ""
+
+
+def counted(loop: Loop, held: list[Override], now: datetime) -> list[Override]:
+    """Those of the overrides in force that the loop works with: where they conflict, mode and actuator."""
+    if not conflict(loop, held, now):
+        return held
+    return [each for each in held if each.name in ("mode", catalog.law(loop.law).actuator)]
+
+
+def counted_on(loop: Loop, now: datetime) -> list[Override]:
+    """The same, of those in force on a loop now."""
+    return counted(loop, on(loop, now), now)
+
+
 def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
     """Parameters with the values of the overrides in force in their place; the later of two wins."""
     values = dict(parameters)
@@ -121,13 +150,15 @@ def set_override(
     endless: bool = False,
     control: redis.Redis | None = None,
     beside: Mapping[str, Any] | None = None,
+    by: User | None = None,
 ) -> Override:
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
     Give `minutes`, `expires_at` or `endless`. `beside` are values that come into force with it: they must be
     valid all together, not one after the other (gains are stable as a set). With `control`, what is on a
-    node, a queue or a host itself is in force there within a second. Raises `BadInput` naming the field
-    (scope, name, value, reason, minutes, expires_at); nothing is changed then.
+    node, a queue or a host itself is in force there within a second. `by` is who sets it, where that is not
+    the owner. Raises `BadInput` naming the field (scope, name, value, reason, minutes, expires_at); nothing
+    is changed then.
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
@@ -139,14 +170,14 @@ def set_override(
         if itself and endless and node is None:
             raise BadInput("expires_at", f"is missing; {name} of {scope} resumes by itself, say when.")
         checked = (
-            _checked_itself(scope, name, value, now)
+            _checked_itself(scope, name, value, now, beside or {})
             if itself
             else _checked(scope, name, value, now, beside or {})
         )
         same = in_force(now).filter(name=name, **scope.fields())
         replaced = [{**row, "ended": True} for row in map(_replaced, same)]
         replaced += [] if itself else [_replaced(row) for row in _met(scope, name, now)]
-        same.update(ended_at=now, ended_by=owner)
+        same.update(ended_at=now, ended_by=by or owner)
         override = Override.objects.create(
             **scope.fields(),
             name=name,
@@ -314,22 +345,27 @@ def effective_guard(
     return {key.removeprefix("guard."): value for key, value in effective(named, overrides, now).items()}
 
 
-def _checked_itself(scope: Scope, name: str, value: Any, now: datetime) -> tuple[Any, Any]:
+def _checked_itself(
+    scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+) -> tuple[Any, Any]:
     if scope.node is not None:
-        return _checked_threshold(scope.node, name, value, now)
+        return _checked_threshold(scope.node, name, value, now, beside)
     stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
     if value != stopped:
         raise BadInput("value", f"takes {stopped}, not {checks.shown(value)}")
     return value, usual
 
 
-def _checked_threshold(node: Node, name: str, value: Any, now: datetime) -> tuple[float, float]:
+def _checked_threshold(
+    node: Node, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
+) -> tuple[float, float]:
     if name not in THRESHOLDS:
         raise BadInput("name", f"takes {' or '.join(THRESHOLDS)} for a node, not {name!r}")
     checks.above(0, 1, "a share of capacity").of(value, "value")
     holding = node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
-    proposed = {**holding, key: float(value)}
+    others = {each.removesuffix("_threshold"): float(beside[each]) for each in beside}
+    proposed = {**holding, **others, key: float(value)}
     if not proposed["busy"] < proposed["toobusy"]:
         busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"
         raise BadInput("value", f"takes a share {toobusy if key == 'busy' else busy}, not {value:g}")

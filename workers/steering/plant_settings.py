@@ -149,8 +149,8 @@ def value(name: str) -> Any:
 
 
 def shown(setting: Any) -> str:
-    """In words; what may be without a value says so."""
-    return "not set" if setting is None else f"{setting:g}"
+    """In words, with each of its digits; what may be without a value says so."""
+    return "not set" if setting is None else f"{setting:,}".removesuffix(".0")
 
 
 def changed() -> dict[str, Setting]:

@@ -11,6 +11,7 @@ from queues import pausing
 from workers.documents.loops import OverrideStatus
 from workers.documents.queues import PauseStatus
 from workers.documents.snapshot import Snapshot
+from workers.steering.expiry import time_words
 from workers.steering.scope import DRAINING
 
 
@@ -113,7 +114,8 @@ def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 def _until(pause: PauseStatus | None) -> str:
     if pause is None or pause.until is None:
         return "until somebody ends it"
-    return f"until {datetime.fromtimestamp(pause.until, UTC):%H:%M:%S} UTC"
+    until = datetime.fromtimestamp(pause.until, UTC)
+    return f"until {time_words(until, datetime.fromtimestamp(pause.since or pause.until, UTC))}"
 
 
 def pause_in_words(queue: str, pause: PauseStatus) -> str:

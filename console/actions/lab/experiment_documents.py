@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db.models import QuerySet
 
 from console.display.downsampling import downsample
+from console.templatetags.weir import typed
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import Metric, best, metric, names_of
 from controllers.simulation.model.scenario import Floats
@@ -131,12 +133,17 @@ def command_of(experiment: Experiment) -> str:
     if scenario is None or set(experiment.laws) != set(scenario.laws):
         words += [word for law in experiment.laws for word in ("--law", law)]
     for name, value in changed_settings(experiment).items():
-        text = f"{value:.12g}" if isinstance(value, int | float) else str(value)
-        words += ["--set", f"{name}={text}"]
+        words += ["--set", f"{name}={typed(value)}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
-        words += ["--trace", experiment.trace["name"], "--column", experiment.trace["column"]]
+        words += ["--trace", _trace_file(experiment.trace), "--column", experiment.trace["column"]]
     return shlex.join(words)
+
+
+def _trace_file(trace: Mapping[str, Any]) -> str:
+    """Where a command line finds it; of older experiments its name alone is known."""
+    path = trace.get("path")
+    return str(Path(settings.WEIR_DATA) / path) if path else str(trace["name"])
 
 
 def results_table(experiments: Iterable[Experiment]) -> ResultsTable:

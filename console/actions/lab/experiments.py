@@ -124,5 +124,5 @@ def _applied(experiment: Experiment, law: str) -> Applicable:
 
 
 def in_force_on(loop: Loop, now: datetime) -> dict[str, Any]:
-    held = overrides.on(loop, now)
+    held = overrides.counted_on(loop, now)
     return overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 from console.actions.lab.trace_files import read_trace
 from controllers.simulation.model.scenario import Floats
 from queues.errors import BadInput
+from workers.lab import series
+from workers.lab.models import Experiment
 
 TRACES = "traces"  # in the data folder: what was uploaded
 EXTRACTS = "extracts"  # what replay_extract makes of the plant's own archive
@@ -22,14 +24,16 @@ NAME = re.compile(r"\w[\w .()-]{0,95}\.csv(\.gz)?\Z")
 
 @dataclass(frozen=True)
 class Trace:
-    """Arrivals, and where they are from."""
+    """Arrivals, and where they are from. path: of the file, in the data folder; "" where it is not known."""
 
     name: str
     column: str
     values: Floats
+    path: str = ""
 
     def about(self) -> dict[str, Any]:
-        return {"name": self.name, "column": self.column, "rows": int(self.values.size)}
+        rows = int(self.values.size)
+        return {"name": self.name, "column": self.column, "rows": rows, "path": self.path}
 
 
 def known_traces(data: Path) -> list[str]:
@@ -42,7 +46,22 @@ def chosen_trace(data: Path, name: str, column: str) -> Trace:
     """A known file's column. Raises BadInput."""
     if name not in known_traces(data):
         raise BadInput("trace", f"{name[:80]} is not there any more; choose another.")
-    return Trace(Path(name).name, column, _read(data / name, column))
+    return Trace(Path(name).name, column, _read(data / name, column), name)
+
+
+def experiments_trace(data: Path, number: int) -> Trace:
+    """The arrivals of an experiment once more: its own copy, whatever has become of the file. Raises
+    BadInput.
+    """
+    found = Experiment.objects.filter(pk=number, trace__isnull=False).first()
+    try:
+        values = None if found is None else series.read_trace(data, number)
+    except OSError:
+        values = None
+    if found is None or found.trace is None or values is None:
+        raise BadInput("trace", f"of experiment {number} is not there any more; choose another.")
+    about = found.trace
+    return Trace(about["name"], about["column"], values, about.get("path", ""))
 
 
 def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str) -> Trace:
@@ -58,7 +77,7 @@ def uploaded_trace(data: Path, name: str, file: BinaryIO, column: str) -> Trace:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as kept:
         path = Path(kept) / plain
         _copy(file, path)
-        trace = Trace(plain, column, _read(path, column))
+        trace = Trace(plain, column, _read(path, column), f"{TRACES}/{plain}")
         path.replace(folder / plain)
     return trace
 

@@ -3,7 +3,6 @@
 Points are not among it: those of a queue that is there change by a plan (`console.actions.proposals`).
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from django.db import transaction
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from console.input.shown_digest import digest_of
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Queue
@@ -57,11 +57,6 @@ class QueueChange:
 def definition_of(queue: Queue) -> dict[str, Any]:
     """What of a queue can be changed."""
     return {name: getattr(queue, name) for name in FIELDS}
-
-
-def digest_of(definition: Mapping[str, Any]) -> str:
-    """Of a definition as it was shown."""
-    return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
 
 
 def difference(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:

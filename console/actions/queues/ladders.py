@@ -1,8 +1,11 @@
 """How far the remedy ladder of a queue may go: authorised and audited, for pages and API."""
 
+from datetime import datetime
+
 from django.db import transaction
 
 from console.accounts.access import Actor, demand
+from console.actions.loops import demand_not_overridden
 from console.audit import audit_log
 from controllers import catalog
 from controllers.shedding.ladder import LAW
@@ -12,7 +15,7 @@ from workers.steering.overrides import read_reason
 
 
 @transaction.atomic
-def set_cap(actor: Actor, queue: str, cap: str, reason: str) -> tuple[str, str]:
+def set_cap(actor: Actor, queue: str, cap: str, *, reason: str, now: datetime) -> tuple[str, str]:
     """The highest level a queue may reach, until it is changed again; gives (before, after). Capped below
     `shed` it loses nothing. Raises BadInput naming queue, cap or reason.
     """
@@ -25,6 +28,7 @@ def set_cap(actor: Actor, queue: str, cap: str, reason: str) -> tuple[str, str]:
     before = str(catalog.read_parameters(LAW, loop.parameters)["cap"])
     if cap == before:
         raise BadInput("cap", f"is {cap} already; choose another level.")
+    demand_not_overridden(loop, "cap", "cap", now)
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "cap": cap})
     audit_log.record(actor, "ladder.cap", queue, reason=why, before={"cap": before}, after={"cap": cap})
     return before, cap

@@ -8,9 +8,11 @@ from typing import cast
 import orjson
 import redis
 from django.db import transaction
+from django.db.models import QuerySet
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from console.display.override_words import ending_of
 from queues import keys, pausing
 from queues.errors import BadInput
 from queues.models import Queue
@@ -33,7 +35,8 @@ def pause_queue(
     expiry: Expiry,
     control: redis.Redis,
 ) -> Override:
-    """Stop the intake or the consumption of a queue until the expiry; one in force already is replaced.
+    """Stop the intake or the consumption of a queue until the expiry; one in force that ends no later is
+    replaced.
 
     Nothing is lost: what was acknowledged waits, what a worker has claimed is finished. Raises BadInput
     naming queue, part, reason or expiry.
@@ -44,6 +47,7 @@ def pause_queue(
     if part not in pausing.PARTS:
         raise BadInput("part", f"takes {' or '.join(pausing.PARTS)}, not {part[:40]!r}.")
     scope = Scope(queue=queue)
+    _demand_later_end(scope, part, expiry, now, "part")
     return _stop(actor, "queue.pause", part, overrides.PAUSED, scope, expiry, reason, now, control)
 
 
@@ -63,6 +67,7 @@ def drain_host(
     if roles[host] == CONTROL_ROLE and list(roles.values()).count(CONTROL_ROLE) == 1:
         raise BadInput("host", f"{host} alone runs the control loops; start another of role control first.")
     scope = Scope(host=host)
+    _demand_later_end(scope, DRAINING, expiry, now, "host")
     return _stop(actor, "host.drain", DRAINING, overrides.DRAINED, scope, expiry, reason, now, control)
 
 
@@ -70,6 +75,16 @@ def roles_of_hosts(control: redis.Redis) -> dict[str, str]:
     """{worker host: its role} of those that report."""
     stored = cast(dict[bytes, bytes], control.hgetall(keys.HOSTS))
     return {name.decode(): orjson.loads(text)["role"] for name, text in sorted(stored.items())}
+
+
+def _demand_later_end(scope: Scope, name: str, expiry: Expiry, now: datetime, field: str) -> None:
+    """Who stopped it for longer counts on that: a shorter stop in its place would start it again early."""
+    longer = overrides.soonest_first(_stopped(scope, name, now)).last()
+    asked = expiry.at(now)
+    if longer is None or longer.expires_at is None or asked is None or asked >= longer.expires_at:
+        return
+    by = f"{ending_of(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
+    raise BadInput(field, f"{name} of {scope} is {longer.value} {by}; extend or end that one.")
 
 
 def _stop(
@@ -95,13 +110,19 @@ def _stop(
     )
     end = made.expires_at.isoformat() if made.expires_at else None
     before, after = {name: made.instead_of}, {name: made.value, "expires_at": end}
+    if made.replaces:
+        before = {name: made.replaces[0]["value"], "replaces": made.replaces}
     audit_log.record(actor, action, str(scope), reason=made.reason, before=before, after=after)
     return made
 
 
 def in_force(scope: Scope, name: str, now: datetime) -> Override:
     """The pause or drain in force. Raises BadInput when there is none."""
-    found = overrides.in_force(now).filter(name=name, **scope.fields()).select_related("owner").first()
+    found = _stopped(scope, name, now).first()
     if found is None:
         raise BadInput("part", f"{name} of {scope} is not stopped; nothing was changed.")
     return found
+
+
+def _stopped(scope: Scope, name: str, now: datetime) -> QuerySet[Override]:
+    return overrides.in_force(now).filter(name=name, **scope.fields()).select_related("owner")

@@ -46,7 +46,7 @@ class OwnValue(Given):
     """A loop's own value of a parameter or `guard.NAME`; null gives the default back."""
 
     name: str
-    value: float | int | str | None = None
+    value: bool | float | int | str | None = None
     reason: str
 
 
@@ -114,7 +114,7 @@ def change_setting(request: HttpRequest, name: str, body: Value) -> dict[str, An
 )
 def change_own(request: HttpRequest, loop_id: Id, body: OwnValue) -> dict[str, Any]:
     actor = actor_for(request, "settings.change")
-    before, after = plant_settings.change_own(actor, loop_named(loop_id), **body.dict())
+    before, after = plant_settings.change_own(actor, loop_named(loop_id), now=timezone.now(), **body.dict())
     return {"name": body.name, "before": before, "value": after}
 
 

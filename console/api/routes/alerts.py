@@ -46,6 +46,7 @@ from console.incidents import changes
 from console.incidents.incident_timeline import timeline_of
 from console.incidents.review_draft import review_of
 from console.input.row_id import Id
+from console.input.shown_digest import digest_of
 from console.pages.alerts.incident_changes import shown_changes
 from queues.errors import BadInput
 from workers.alerts import history, incidents, review
@@ -140,13 +141,16 @@ class AlertmanagerReport(Schema):
 class NewReceiver(Given):
     """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
     {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}.
+    What is left out or null stays as it is; a new one is notified of ends, gets no reports, is switched on.
+    digest: of the receiver as it was read; where somebody has changed it since, it is refused.
     """
 
     channel: str
     settings: dict[str, Any] = {}
-    tells_resolved: bool = True
-    gets_reports: bool = False
-    enabled: bool = True
+    tells_resolved: bool | None = None
+    gets_reports: bool | None = None
+    enabled: bool | None = None
+    digest: str = ""
     reason: str
 
 
@@ -426,7 +430,7 @@ def list_receivers(request: HttpRequest) -> dict[str, Any]:
     found = Receiver.objects.order_by("name")
     watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
     return {
-        "receivers": [{**alerts.described(each), "messages": _messages(each)} for each in found],
+        "receivers": [{**_receiver_row(each), "messages": _messages(each)} for each in found],
         "dead_mans_switch": {"called_at": watch.alive_at, "error": watch.alive_error},
     }
 
@@ -434,7 +438,7 @@ def list_receivers(request: HttpRequest) -> dict[str, Any]:
 @router.post("/receivers/{name}", response=ReceiverRow, summary="Make a receiver, or change it")
 def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> dict[str, Any]:
     actor = actor_for(request, "receiver.change")
-    return alerts.described(alerts.define_receiver(actor, name, **body.dict()))
+    return _receiver_row(alerts.define_receiver(actor, name, **body.dict()))
 
 
 @router.post(
@@ -523,6 +527,11 @@ def _preview(rule: AlertRule) -> dict[str, Any]:
     found = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
     fired = [{"labels": each.labels, "at": each.at, "until": each.until} for each in found.fired]
     return {"sentence": found.sentence(), "stored_seconds": found.stored_seconds, "fired": fired}
+
+
+def _receiver_row(receiver: Receiver) -> dict[str, Any]:
+    described = alerts.described(receiver)
+    return {**described, "digest": digest_of(described)}
 
 
 def _receiver(name: str) -> Receiver:

@@ -22,6 +22,7 @@ from console.api.schemas.control import (
     OverrideEnd,
     OverrideList,
     OverrideRow,
+    OverrideUndo,
 )
 from console.connections.control_server import control
 from console.display.first_report import report_of
@@ -45,7 +46,7 @@ class NewOverride(Given):
     """
 
     name: str
-    value: int | float | str
+    value: bool | int | float | str
     reason: str
     loop: int | str | None = None
     law: str = ""
@@ -96,11 +97,12 @@ def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
     found = loop_named(loop_id)
     law = catalog.law(found.law)
     held = overrides.on(found, now)
-    rows = parameter_rows(law, found.parameters, held, now)
+    counted = overrides.counted(found, held, now)
+    rows = parameter_rows(law, found.parameters, counted, now)
     return {
         **_loop(describe(found, held, now)),
         "declared": [{**vars(row), "override": row.override and row.override.pk} for row in rows],
-        "guard": overrides.effective_guard(law, found.guard, held, now),
+        "guard": overrides.effective_guard(law, found.guard, counted, now),
         "first_report": _first_report(found.pk),
     }
 
@@ -131,7 +133,8 @@ def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, A
     made = loops.set_mode(
         actor, found, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
     )
-    return {"mode": body.mode, "override": None if made is None else described_override(made)}
+    rows = [described_override(each) for each in made]
+    return {"mode": body.mode, "override": rows[0] if rows else None, "overrides": rows}
 
 
 @router.get("/overrides", response=OverrideList, summary="Overrides in force")
@@ -174,6 +177,18 @@ def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | N
     reason = "" if body is None else body.reason
     ended = loops.end_override(actor, found, now=timezone.now(), control=control(), reason=reason)
     return {**described_override(found), "ended": ended}
+
+
+@router.post("/overrides/{override_id}/undo", response=OverrideUndo, summary="Undo what set an override")
+def undo_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
+    """It ends with those that were set with it, and what they ended is in force again until its own end."""
+    actor = actor_for(request, "override.undo")
+    found = override_numbered(override_id)
+    undone = loops.undo_override(actor, found, now=timezone.now(), control=control())
+    return {
+        "ended": [described_override(ended) for ended, _ in undone],
+        "again": [described_override(again) for _, again in undone if again is not None],
+    }
 
 
 @router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Let an override run longer")

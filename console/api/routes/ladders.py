@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils import timezone
 
 from console.actions.queues import ladders
 from console.api.answer.router import Router
@@ -28,5 +29,5 @@ class Cap(Given):
 def cap(request: HttpRequest, queue: str, body: Cap) -> dict[str, Any]:
     """{queue, before, after}; in force from the ladder's next decision on."""
     actor = actor_for(request, "ladder.cap")
-    before, after = ladders.set_cap(actor, queue, body.cap, body.reason)
+    before, after = ladders.set_cap(actor, queue, body.cap, reason=body.reason, now=timezone.now())
     return {"queue": queue, "before": before, "after": after}

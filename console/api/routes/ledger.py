@@ -26,7 +26,7 @@ from console.api.schemas.records import (
     WhatIf,
 )
 from console.connections.control_server import control, latest_snapshot
-from console.input.form_values import number_of
+from console.input.form_values import any_value
 from console.input.row_id import Id
 from console.pages.loops import what_if
 from console.pages.records.costs import FIRST_HOURS
@@ -179,10 +179,7 @@ def _assignment(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
         raise BadInput("set", f"takes name=value, not {text[:60]!r}.")
-    try:
-        return name.strip(), number_of(value, "set")
-    except BadInput:
-        return name.strip(), value.strip()
+    return name.strip(), any_value(value, "set")
 
 
 def entry_numbered(entry_id: int) -> LedgerEntry:

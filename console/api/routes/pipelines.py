@@ -30,10 +30,13 @@ USUAL_MINUTES = 30.0
 
 
 class Declaration(Given):
-    """The YAML text of an application; it names itself."""
+    """The YAML text of an application; it names itself. version: the newest when the text was begun (0: there
+    was none); where there is a newer one, it is refused.
+    """
 
     text: str
     reason: str
+    version: int | None = None
 
 
 class OrderReason(Given):
@@ -79,7 +82,7 @@ def declare_application(request: HttpRequest, body: Declaration) -> dict[str, An
     """It goes on where the version before is, and takes over within seconds."""
     actor = actor_for(request, "pipeline.declare")
     text = body.text.replace("\r\n", "\n")
-    return _version(pipelines.declare(actor, text, body.reason, control()))
+    return _version(pipelines.declare(actor, text, body.reason, control(), body.version))
 
 
 @router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Start an application anew")

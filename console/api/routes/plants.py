@@ -50,10 +50,11 @@ class PlantPlace(Given):
 
 
 class NewPlant(PlantPlace):
-    """A plant under its name here, and why."""
+    """A plant under its name here, and why. changes: it may be registered already, and is changed then."""
 
     name: str
     reason: str
+    changes: bool = False
 
 
 class ByHand(Given):
@@ -102,8 +103,9 @@ def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
         secret_environment=body.secret_environment,
         options=body.options,
         reason=body.reason,
+        changes=body.changes,
     )
-    return {**_plant(made.row, None), "left": made.left}
+    return {**_plant(made.row, None), "left": made.left, "advising": list(made.advising)}
 
 
 @router.post(

@@ -45,7 +45,13 @@ class Change(Given):
     enabled: bool = True
 
     def wanted(self) -> WantedTask:
-        return WantedTask(**self.model_dump(exclude={"reason", "name"}))
+        return WantedTask(**self.model_dump(exclude={"reason", "name", "digest"}))
+
+
+class ChangedTask(Change):
+    """digest: of the task as it was read; where somebody has changed it since, it is refused."""
+
+    digest: str = ""
 
 
 class NewTask(Change):
@@ -76,10 +82,10 @@ def get_task(request: HttpRequest, name: str) -> dict[str, Any]:
 @router.post(
     "/tasks/{name}", response=TaskRow, summary="Change a task: schedule, parameters, workers, on or off"
 )
-def change(request: HttpRequest, name: str, body: Change) -> dict[str, Any]:
+def change(request: HttpRequest, name: str, body: ChangedTask) -> dict[str, Any]:
     actor = actor_for(request, "task.change")
     _task(name)
-    return task_document(tasks.change(actor, name, body.wanted(), body.reason), timezone.now())
+    return task_document(tasks.change(actor, name, body.wanted(), body.reason, body.digest), timezone.now())
 
 
 @router.post("/tasks/{name}/run", response=RunRow, summary="Run a task now")

@@ -372,6 +372,7 @@ class ReceiverRow(ApiAnswer):
     tells_resolved: bool
     gets_reports: bool = Field(description="The weekly report.")
     enabled: bool
+    digest: str = Field(description="Of it as it is: a change that names an older one is refused.")
 
 
 class ChatReply(ApiAnswer):

@@ -93,6 +93,13 @@ class OverrideEnd(OverrideRow):
     ended: bool = Field(description="false: it was over already.")
 
 
+class OverrideUndo(ApiAnswer):
+    """What was undone; empty where it was over already."""
+
+    ended: list[OverrideRow]
+    again: list[OverrideRow] = Field(description="What those had ended, in force again until its own end.")
+
+
 class LoopRow(ApiAnswer):
     """A loop with what is in force."""
 
@@ -106,6 +113,7 @@ class LoopRow(ApiAnswer):
     parameters: Document = Field(description="When nobody overrides them.")
     effective: Document = Field(description="The parameters in force.")
     overrides: list[OverrideRow]
+    conflict: str = Field(description="Why overrides of parameters and guard do not count; empty: they do.")
     actuator: str | None = Field(description="What it sets; null: several values at once.")
     interval_seconds: Seconds
     ticked_at: datetime | None
@@ -163,7 +171,8 @@ class LoopDetail(LoopRow):
 
 class LoopMode(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    override: OverrideRow | None
+    override: OverrideRow | None = Field(description="Of the mode.")
+    overrides: list[OverrideRow] = Field(description="All that were set: of the mode, of the actuator.")
 
 
 class DesiredValue(ApiAnswer):

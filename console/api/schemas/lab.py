@@ -47,6 +47,7 @@ class ExperimentTrace(ApiAnswer):
     name: str
     column: str
     rows: int
+    path: str = Field("", description="Of its file, in the data folder; empty where that is not known.")
 
 
 class ExperimentRow(ApiAnswer):

@@ -243,6 +243,7 @@ class PlantRow(ApiAnswer):
     created_at: datetime
     seen: SnapshotPlant | None
     left: str = Field("", description="What Weir may still hold where it was until now, and what to do.")
+    advising: list[str] = Field([], description="Loops of that name that were there, and advise again.")
 
 
 class PlantList(ApiAnswer):

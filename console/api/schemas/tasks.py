@@ -89,6 +89,7 @@ class TaskRow(ApiAnswer):
     parallel: int = Field(description="Workers at once, at most.")
     deadline: str | None = Field(description="HH:MM (UTC) by which a run is to be done.")
     enabled: bool
+    digest: str = Field(description="Of it as it is: a change that names an older one is refused.")
     runs: list[RunRow]
 
 

@@ -60,7 +60,7 @@ class Command(JsonCommand):
                 options=given,
                 reason=options["reason"],
             )
-            document |= {"registered": True, "left": made.left}
+            document |= {"registered": True, "left": made.sentence}
         return {**plain(found), **document}
 
     def _agreed(self, said: list[str], name: str) -> bool:

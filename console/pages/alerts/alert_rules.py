@@ -200,12 +200,22 @@ def _steps(request: HttpRequest) -> list[dict[str, Any]]:
     return steps
 
 
+def _as_posted(request: HttpRequest) -> AlertRule:
+    """The rule as it would be saved: what the form of one that is changed leaves empty stays. Raises
+    BadInput.
+    """
+    name = request.POST.get("name", "")
+    known = AlertRule.objects.filter(name=name).first() if request.POST.get("revision") else None
+    before = {field: getattr(known, field) for field in rules.FIELDS} if known else None
+    return AlertRule(name=name or "new", **rules.checked(_fields(request), before))
+
+
 @require_POST
 @requires("plant.view")
 def preview(request: HttpRequest) -> HttpResponse:
     """Posted: the form. Answers what the rule would have done: {"sentence", "rows"}; nothing is changed."""
     try:
-        rule = AlertRule(name=request.POST.get("name", "") or "new", **rules.checked(_fields(request)))
+        rule = _as_posted(request)
     except BadInput as error:
         said = f"{error.field.replace('_', ' ').capitalize()} {error.message}"
         return JsonResponse({"sentence": said, "rows": []})

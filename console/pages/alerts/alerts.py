@@ -20,6 +20,7 @@ from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN
+from workers.steering.expiry import time_words
 
 PER_PAGE = 25
 UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
@@ -106,17 +107,18 @@ def _done(alert_id: int, message: str) -> Done:
 @action("alert.acknowledge", alert_page)
 def acknowledge(request: HttpRequest, alert_id: int) -> Done:
     """Posted: note (may be left out)."""
-    text = request.POST.get("note", "")
-    made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=timezone.now())
-    return _done(alert_id, f"Acknowledged until {made.acknowledged_until:%H:%M} UTC; then it fires again.")
+    text, now = request.POST.get("note", ""), timezone.now()
+    made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=now)
+    end = time_words(made.acknowledged_until or now, now)
+    return _done(alert_id, f"Acknowledged until {end}; then it fires again.")
 
 
 @action("alert.snooze", alert_page)
 def snooze(request: HttpRequest, alert_id: int) -> Done:
     """Posted: minutes."""
-    minutes = minutes_of(request.POST)
-    made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=timezone.now())
-    return _done(alert_id, f"Nobody is notified before {made.snoozed_until:%H:%M} UTC.")
+    minutes, now = minutes_of(request.POST), timezone.now()
+    made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=now)
+    return _done(alert_id, f"Nobody is notified before {time_words(made.snoozed_until or now, now)}.")
 
 
 @action("alert.escalate", alert_page)

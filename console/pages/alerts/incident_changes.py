@@ -14,6 +14,7 @@ from console.incidents.changes import IncidentChange
 from console.input.form_values import iso
 from console.models import AuditEntry, Mark
 from console.pages.alerts.quick_actions import MINUTES, QuickAction, RelatedPage
+from console.templatetags.weir import typed
 from controllers.framework.reason import counted
 from queues.models import Node, Queue
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
@@ -142,10 +143,8 @@ def _of_setting(entry: AuditEntry) -> _Links:
     if not isinstance(entry.before, int | float) or plant_settings.value(entry.target) == entry.before:
         return _Links(url=url)
     undo = reverse("plant-setting", args=[entry.target])
-    value = f"{entry.before:g}"
-    return _Links(
-        url=url, undo=QuickAction(f"Set it back to {value}", undo, "value", value, "settings.change")
-    )
+    words = f"Set it back to {plant_settings.shown(entry.before)}"
+    return _Links(url=url, undo=QuickAction(words, undo, "value", typed(entry.before), "settings.change"))
 
 
 def _of_mark(name: str, change: IncidentChange) -> _Links:

@@ -16,8 +16,10 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
 from console.input.form_values import filled_form
+from console.input.shown_digest import digest_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
+from queues.errors import BadInput
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery import schedule
 from workers.alerts.delivery.channels import alertmanager, apprise, webhook
@@ -84,6 +86,7 @@ class ReceiversPage(FormPage):
     found: list[ListedReceiver]
     hides_secrets: bool
     editing: Receiver | None  # the one that `?edit=` names
+    digest: str  # of that as it is
     form: ReceiverForm
     channels: Collection[str]
     messages_sent: QuerySet[Message]
@@ -109,6 +112,7 @@ def receivers_page(
         found=rows,
         hides_secrets=actor.may("receiver.change") and not shows_secrets,
         editing=editing,
+        digest=digest_of(alerts.described(editing)) if editing else "",
         form=_form(editing, submitted),
         channels=Receiver.Channel.values,
         messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MOST_MESSAGES],
@@ -163,9 +167,12 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
 @action("receiver.change", receivers_page)
 def change(request: HttpRequest) -> Done:
     """Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment,
-    answers_environment, tells_resolved, enabled, reason.
+    answers_environment, tells_resolved, enabled, reason; digest (of it as shown; empty for a new one).
     """
     posted = request.POST
+    digest = posted.get("digest", "")
+    if not digest and Receiver.objects.filter(name=posted.get("name", "").strip()).exists():
+        raise BadInput("name", "is taken: a receiver of that name is there already.")
     name, channel = text_of(request, "name", "give the receiver one"), posted.get("channel", "")
     addresses = [
         each.strip() for each in posted.get("addresses", "").replace("\n", ",").split(",") if each.strip()
@@ -190,6 +197,7 @@ def change(request: HttpRequest) -> Done:
         channel,
         given.get(channel, {}),
         reason=posted.get("reason", ""),
+        digest=digest,
         tells_resolved="tells_resolved" in posted,
         gets_reports="gets_reports" in posted,
         enabled="enabled" in posted,

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from console.display.human_units import HumanValues, human_values
+from console.input.form_values import FLAGS
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.law import Law
@@ -21,7 +22,8 @@ TABLES = ("rows", "map")  # not for a hand: they are set where they are measured
 @dataclass(frozen=True, kw_only=True)
 class DescribedLoop:
     """A loop with what is in force: mode and effective parameters are those with overrides in their place,
-    base_mode and parameters its own. summary: its law in a sentence.
+    base_mode and parameters its own. summary: its law in a sentence. conflict: why overrides of parameters
+    and guard do not count; "": they do.
     """
 
     id: int
@@ -34,6 +36,7 @@ class DescribedLoop:
     parameters: Mapping[str, Any]
     effective: Mapping[str, Any]
     overrides: Sequence[Override]
+    conflict: str
     actuator: str | None
     interval_seconds: float
     ticked_at: datetime | None
@@ -59,6 +62,11 @@ class ParameterRow:
     override: Override | None
 
     @property
+    def words(self) -> Sequence[str]:
+        """What it takes, where that is one of some words."""
+        return tuple(FLAGS) if self.kind == "flag" else self.choices
+
+    @property
     def shown(self) -> HumanValues:
         """Its values as people think of them."""
         return human_values(
@@ -81,6 +89,7 @@ def described(now: datetime) -> list[DescribedLoop]:
 def describe(loop: Loop, held: list[Override], now: datetime) -> DescribedLoop:
     """The loop, with the overrides of it that are in force."""
     law = catalog.law(loop.law)
+    counted = overrides.counted(loop, held, now)
     about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
     return DescribedLoop(
         id=loop.pk,
@@ -91,8 +100,9 @@ def describe(loop: Loop, held: list[Override], now: datetime) -> DescribedLoop:
         base_mode=loop.mode,
         mode=overrides.value_of("mode", held, now) or loop.mode,
         parameters=catalog.read_parameters(law, loop.parameters),
-        effective=overrides.effective_parameters(law, loop.parameters, held, now),
+        effective=overrides.effective_parameters(law, loop.parameters, counted, now),
         overrides=held,
+        conflict=overrides.conflict(loop, held, now),
         actuator=law.actuator,
         interval_seconds=loop.interval_seconds,
         ticked_at=loop.ticked_at,
@@ -102,7 +112,7 @@ def describe(loop: Loop, held: list[Override], now: datetime) -> DescribedLoop:
 def parameter_rows(
     law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
-    """Each parameter of a law. given: the loop's own values; held: the overrides in force."""
+    """Each parameter of a law. given: the loop's own values; held: the overrides that count."""
     values = catalog.read_parameters(law, given)
     in_force = overrides.effective_parameters(law, given, held, now)
     return [

@@ -162,8 +162,9 @@ def loop_page(
     found = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
     held = overrides.on(found, now)
+    counted = overrides.counted(found, held, now)
     law = catalog.law(found.law)
-    effective = overrides.effective_parameters(law, found.parameters, held, now)
+    effective = overrides.effective_parameters(law, found.parameters, counted, now)
     shedding, unasked = _shedding(request, found, effective)
     display = display_of(found.law)
     predicts = prediction.shown(found.law, effective)
@@ -176,8 +177,8 @@ def loop_page(
         law_words=[f"loops/laws/{found.law}.html", "loops/laws/any.html"],
         bench=workbench(
             display,
-            parameter_rows(law, found.parameters, held, now),
-            guard_rows(law, found.guard, held, now),
+            parameter_rows(law, found.parameters, counted, now),
+            guard_rows(law, found.guard, counted, now),
         ),
         prediction=predicts,
         effect=None if predicts or explored else effect.shown(found, {}, now),
@@ -227,7 +228,7 @@ def predicted(request: HttpRequest, loop_id: int) -> HttpResponse:
     if found.law != CONCURRENCY.name and kind_of(found.law).promise is None:
         return _effect(request, found)
     law, now = catalog.law(found.law), timezone.now()
-    in_force = overrides.effective_parameters(law, found.parameters, overrides.on(found, now), now)
+    in_force = overrides.effective_parameters(law, found.parameters, overrides.counted_on(found, now), now)
     refusal, would = "", None
     try:
         would = {**in_force, **_typed(request, law, in_force)}
@@ -294,7 +295,7 @@ def _wanted_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict
     if "name" in values:
         name = values["name"]
         return {name: typed_value(catalog.parameter(law, name), values.get("value", ""), "value")}
-    held = overrides.on(loop, now)
+    held = overrides.counted_on(loop, now)
     rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
     wanted = {}
     for row in rows:
@@ -332,7 +333,7 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
         value=number_of(value, "value") if value else None,
     )
     url = reverse("loop", args=[loop_id])
-    if made is None:
+    if not made:
         return Done(f"{found.name} is on {request.POST['mode']}.", url)
-    said = f"{found.name} is on {made.value} {ending_of(made)}.{instead_words([made])}"
-    return Done(said, url, {"overrides": [made.pk]})
+    said = f"{found.name} is on {made[0].value} {ending_of(made[0])}.{instead_words(made)}"
+    return Done(said, url, {"overrides": [each.pk for each in made]})

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import loops
 from console.connections.control_server import control
-from console.display.override_words import ending_of, instead_words, short
-from console.input.form_values import expiry_of, number_of
+from console.display.override_words import ending_of, instead_words, over_words, short, title_of
+from console.input.form_values import any_value, expiry_of
 from console.models import AuditEntry
 from console.pages.frame.action import Done, action
 from console.pages.frame.frame import seen_of
@@ -153,7 +153,7 @@ def create(request: HttpRequest) -> Done:
     made = loops.override(
         actor_of(request),
         scope_of(of_law, posted.get("queue", ""), posted.get("node", "")),
-        {name: _value_of(posted.get("value", ""))},
+        {name: any_value(posted.get("value", ""), "value")},
         reason=posted.get("reason", ""),
         now=timezone.now(),
         expiry=expiry_of(posted),
@@ -184,14 +184,6 @@ def scope_of(law: str, queue: str, node: str) -> Scope:
     if node and found is None:
         raise BadInput("node", f"{node[:40]} is no node.")
     return Scope(law=law, queue=queue, node=found)
-
-
-def _value_of(text: str) -> Any:
-    """A number where it reads as one; else the words of a choice."""
-    try:
-        return number_of(text, "value")
-    except BadInput:
-        return text.strip()
 
 
 def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> HttpResponse:
@@ -226,9 +218,16 @@ def end_override(request: HttpRequest, override_id: int) -> Done:
     found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     reason = request.POST.get("reason", "")
     ended = loops.end_override(actor_of(request), found, now=timezone.now(), control=control(), reason=reason)
-    back = "" if found.instead_of is None else f": back to {short(found.instead_of)}"
-    said = f"ended{back}" if ended else "was over already"
-    return Done(f"{found.name.replace('_', ' ').capitalize()} {said}.", url_of(found))
+    return Done(over_words(found) if ended else f"{title_of(found)} was over already.", url_of(found))
+
+
+@action("override.undo", override_page)
+def undo_override(request: HttpRequest, override_id: int) -> Done:
+    """What was set with it is undone too. Undoing twice is no error."""
+    found = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
+    undone = loops.undo_override(actor_of(request), found, now=timezone.now(), control=control())
+    said = " ".join(over_words(*each) for each in undone)
+    return Done(said or f"{title_of(found)} was over already.", url_of(found))
 
 
 @action("override.extend", override_page)
@@ -238,5 +237,5 @@ def extend_override(request: HttpRequest, override_id: int) -> Done:
     expiry = expiry_of(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
     loops.extend_override(actor_of(request), found, now=timezone.now(), control=control(), **longer)
-    message = f"{found.name.replace('_', ' ').capitalize()} runs {ending_of(found)}."
+    message = f"{title_of(found)} runs {ending_of(found)}."
     return Done(message, url_of(found))

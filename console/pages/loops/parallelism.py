@@ -1,5 +1,8 @@
 """Tasks set by hand on a loop of the joint law, for some time; the others are planned around them."""
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -7,7 +10,7 @@ from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions import loops
-from console.display.override_words import ending_of
+from console.display.override_words import ending_of, instead_words
 from console.input.form_values import expiry_of, is_untouched, number_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
@@ -15,6 +18,8 @@ from console.pages.loops.parallelism_view import JOINT, by_hand
 from controllers import catalog
 from queues.errors import BadInput
 from workers.models import Loop
+from workers.steering import overrides
+from workers.steering.expiry import Expiry
 from workers.steering.scope import Scope
 
 FIELD = "tasks-"
@@ -24,20 +29,35 @@ FIELD = "tasks-"
 def set_tasks(request: HttpRequest, loop_id: int) -> Done:
     """Posted: `tasks-OPERATOR` (empty: left to the law), each with `was-tasks-OPERATOR`; reason, expiry."""
     loop, now = get_object_or_404(Loop, pk=loop_id, law=JOINT), timezone.now()
-    before = by_hand(loop, now)
+    before, expiry = by_hand(loop, now), expiry_of(request.POST)
     wanted = {**before, **_typed(request)}
     tasks = {name: count for name, count in wanted.items() if count is not None}
+    others = [name for name in before if before[name] == tasks.get(name)]
+    _demand_no_earlier_end(loop, others, expiry, now)
     made = loops.override(
         actor_of(request),
         Scope(loop),
         {"tasks_of": tasks} if tasks != before else {},
         reason=request.POST.get("reason", ""),
         now=now,
-        expiry=expiry_of(request.POST),
+        expiry=expiry,
     )
     what = ", ".join(f"{name.rpartition('/')[2]} has {count}" for name, count in tasks.items())
-    message = f"By hand: {what or 'nothing'} {ending_of(made[0])}."
+    message = f"By hand: {what or 'nothing'} {ending_of(made[0])}.{instead_words(made)}"
     return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
+
+
+def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:
+    """All operators of a loop are in one override: what somebody has set of the others is not cut short."""
+    held = overrides.in_force(now).filter(loop=loop, name="tasks_of").select_related("owner").last()
+    asked = expiry.at(now)
+    if held is None or not others or asked is None:
+        return
+    if held.expires_at is None or asked < held.expires_at:
+        names = ", ".join(name.rpartition("/")[2] for name in others)
+        by = f"{ending_of(held)} by {held.owner.get_username()}"
+        said = f"is too early: {names} set by hand {by}. Choose a later end, or end that first."
+        raise BadInput("minutes" if expiry.expires_at is None else "expires_at", said)
 
 
 def _typed(request: HttpRequest) -> dict[str, int | None]:

@@ -179,8 +179,10 @@ def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) ->
     newest = _newest(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
     steered = inputs.steered(topology) if topology else []
+    # As they are in force, not as the newest decision found them: the form must never offer what has ended.
+    hands = by_hand(joint, now) if joint else {}
     return ShownParallelism(
-        operators=[_operator(each, terms, topology) for each in steered],
+        operators=[_operator(each, terms, topology, hands) for each in steered],
         paths=_paths(topology, terms, joint, now),
         forecast=_forecast(loop, snapshot, kept, now.timestamp()),
         deciders=[*_deciders(loop)],
@@ -189,14 +191,14 @@ def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) ->
         application=loop.target.get("application"),
         joint=joint.pk if joint else None,
         is_joint=loop.law == JOINT,
-        by_hand=terms.get("by_hand", {}),
+        by_hand=hands,
     )
 
 
 def by_hand(loop: Loop, now: datetime) -> dict[str, int]:
     """The tasks a person has set, by operator, as they are in force."""
     law = catalog.law(loop.law)
-    effective = overrides.effective_parameters(law, loop.parameters, overrides.on(loop, now), now)
+    effective = overrides.effective_parameters(law, loop.parameters, overrides.counted_on(loop, now), now)
     return dict(effective["tasks_of"])
 
 
@@ -218,7 +220,10 @@ def _newest(loop: Loop) -> LedgerEntry | None:
 
 
 def _operator(
-    operator: MeasuredOperator, terms: Mapping[str, Any], topology: MeasuredTopology | None
+    operator: MeasuredOperator,
+    terms: Mapping[str, Any],
+    topology: MeasuredTopology | None,
+    hands: Mapping[str, int],
 ) -> SteeredOperator:
     name = operator.name
     rate = inputs.rate_per_second(operator, topology.window_seconds) if topology else None
@@ -229,7 +234,7 @@ def _operator(
         short=name.rpartition("/")[2],
         tasks=operator.parallelism,
         needed=(terms.get("tasks_needed") or {}).get(name),
-        by_hand=(terms.get("by_hand") or {}).get(name),
+        by_hand=hands.get(name),
         most=operator.maximum,
         per_second=rate,
         utilisation=None if load is None else load / max(1, operator.parallelism),
@@ -247,7 +252,7 @@ def _paths(
     bound = None
     if joint is not None:
         law = catalog.law(joint.law)
-        held = overrides.on(joint, now)
+        held = overrides.counted_on(joint, now)
         bound = overrides.effective_parameters(law, joint.parameters, held, now)["bound_seconds"]
     latencies = [(path, topology.path_latency_seconds(path)) for path in topology.paths.values()]
     return [

@@ -16,8 +16,10 @@ from console.models import AuditEntry
 from console.pages.frame.action import Done, action
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loop_view import ParameterRow, guard_rows, parameter_rows
+from console.pages.loops.workbench import typed_value
 from controllers import catalog
 from queues.errors import BadInput
+from workers.control.kinds.registry import kind_of
 from workers.models import Loop
 from workers.steering import plant_settings as plant_settings_of
 from workers.steering.scope import active_loops
@@ -25,9 +27,12 @@ from workers.steering.scope import active_loops
 
 @dataclass(frozen=True, kw_only=True)
 class OwnParameter(ParameterRow):
-    """A loop's own value, for good. changed: when somebody set it last; None: nobody has."""
+    """A loop's own value, for good. changed: when somebody set it last; None: nobody has. follows: what the
+    value is kept equal to, "" where people have the say.
+    """
 
     changed: AuditEntry | None
+    follows: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +77,11 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
     rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)
     noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
     last = {each.target.removeprefix(f"{loop.name} "): each for each in noted.order_by("pk")}
-    return [OwnParameter(**vars(row), changed=last.get(row.name)) for row in rows]
+    followed = kind_of(loop.law).followed
+    return [
+        OwnParameter(**vars(row), changed=last.get(row.name), follows=followed.get(row.name, ""))
+        for row in rows
+    ]
 
 
 @action("settings.change", settings_page)
@@ -95,11 +104,13 @@ def change_own(request: HttpRequest, loop_id: int) -> Done:
     name, text = posted.get("name", ""), posted.get("value", "").strip()
     value: Any = None
     if text:
-        choice = catalog.parameter(catalog.law(loop.law), name).kind == "choice"
-        value = text if choice else number_of(text, "value")
+        value = typed_value(catalog.parameter(catalog.law(loop.law), name), text, "value")
     elif not name:
         raise BadInput("name", "is missing; choose a parameter.")
-    _, after = plant_settings.change_own(actor_of(request), loop, name, value, posted.get("reason", ""))
+    reason = posted.get("reason", "")
+    _, after = plant_settings.change_own(
+        actor_of(request), loop, name, value, reason=reason, now=timezone.now()
+    )
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
     said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next tick on."
     return Done(said, here, {"go": here})

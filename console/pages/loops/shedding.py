@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions import loops
+from console.display.override_words import instead_words
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
@@ -21,7 +22,7 @@ from workers.steering.scope import Scope
 def weigh(request: HttpRequest, loop_id: int) -> Done:
     """Put the bound and the weights that were asked for in force. Posted: them, reason, expiry."""
     loop, now = get_object_or_404(Loop, pk=loop_id, law=LAW.name), timezone.now()
-    effective = overrides.effective_parameters(LAW, loop.parameters, overrides.on(loop, now), now)
+    effective = overrides.effective_parameters(LAW, loop.parameters, overrides.counted_on(loop, now), now)
     changes = changes_of(request.POST, effective, observed(loop))
     made = loops.override(
         actor_of(request),
@@ -32,7 +33,7 @@ def weigh(request: HttpRequest, loop_id: int) -> Done:
         expiry=expiry_of(request.POST),
     )
     return Done(
-        "A new table is made at the next decision.",
+        f"A new table is made at the next decision.{instead_words(made)}",
         reverse("loop", args=[loop_id]),
         {"overrides": [each.pk for each in made]},
     )

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions.proposals import tunings
-from console.display.override_words import ending_of
+from console.display.override_words import ending_of, instead_words
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
 from console.pages.loops.loops import loop_page
@@ -28,5 +28,5 @@ def decide(request: HttpRequest, loop_id: int) -> Done:
     made = tunings.approve(
         actor, found, request.POST.get("hash", ""), reason=reason, now=now, expiry=expiry_of(request.POST)
     )
-    what = f"The values of tuning {found.pk} are in force {ending_of(made[0])}."
+    what = f"The values of tuning {found.pk} are in force {ending_of(made[0])}.{instead_words(made)}"
     return Done(what, url, {"overrides": [each.pk for each in made]})

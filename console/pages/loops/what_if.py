@@ -74,7 +74,8 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     """The address holds it all: hours, and for each value `would-NAME`, with `was-would-NAME`."""
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
     law, held = catalog.law(loop.law), overrides.on(loop, now)
-    rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
+    counted = overrides.counted(loop, held, now)
+    rows = parameter_rows(law, loop.parameters, counted, now) + guard_rows(law, loop.guard, counted, now)
     errors: dict[str, list[str]] = {}
     changed: dict[str, Any] = {}
     found, hours = None, FIRST_HOURS

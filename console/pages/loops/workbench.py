@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from console.display.human_units import human_unit
-from console.input.form_values import number_of
+from console.input.form_values import FLAGS, number_of
 from console.pages.loops.loop_view import ParameterRow
 from console.templatetags.weir import typed
 from controllers.framework.parameter import Parameter
@@ -55,16 +55,23 @@ def typed_value(parameter: Parameter, text: str, field: str, unit: str = "") -> 
     """What was typed, as the parameter's kind and in its unit, within its range. unit: in which it was
     typed, "" for the parameter's own. Raises BadInput naming the form's field.
     """
-    value = text.strip() if parameter.kind == "choice" else number_of(text, field)
+    value = _read(parameter, text, field)
     human = human_unit(parameter.unit, parameter.kind)
     if unit and unit != human.name:
         raise BadInput(field, f"takes a value in {human.name or parameter.unit}, not in {unit[:40]}.")
-    if unit and not isinstance(value, str):
+    if unit and not isinstance(value, str | bool):
         value = human.back(value)
     try:
         return parameter.check(value, field)
     except BadInput as error:
         raise BadInput(field, error.message) from None
+
+
+def _read(parameter: Parameter, text: str, field: str) -> int | float | bool | str:
+    words = text.strip()
+    if parameter.kind == "choice":
+        return words
+    return FLAGS.get(words, words) if parameter.kind == "flag" else number_of(words, field)
 
 
 def typed_in(parameter: Parameter, values: Mapping[str, str], name: str, present: object) -> object:
@@ -73,6 +80,7 @@ def typed_in(parameter: Parameter, values: Mapping[str, str], name: str, present
     """
     text, unit = values[WOULD + name], values.get(UNIT + name, "")
     human = human_unit(parameter.unit, parameter.kind)
-    if unit and unit == human.name and text.strip() == typed(human.of(present)):
+    is_shown = unit == human.name or (not unit and human.factor == 1.0)
+    if is_shown and text.strip() == typed(human.of(present)):
         return present
     return typed_value(parameter, text, WOULD + name, unit)

@@ -30,7 +30,9 @@ TOO_LONG = f"More than {MOST_LINES:,} lines differ from what is at work, too man
 
 @dataclass(frozen=True, kw_only=True)
 class DeclarationPage(FormPage):
-    """The text of an application. shown: the version it is of; version: the one at work."""
+    """The text of an application. shown: the version it is of; version: the one at work; newest: the number
+    of the newest, 0 without one.
+    """
 
     TEMPLATE, NAME = "pipeline/pipeline_declaration.html", "pipeline"
 
@@ -45,6 +47,7 @@ class DeclarationPage(FormPage):
     version: ApplicationAtWork | None
     is_answered: bool  # else nobody can say what is at work
     of_file: int
+    newest: int
     versions: QuerySet[PipelineVersion]  # the newest first
 
 
@@ -97,6 +100,7 @@ def declaration_page(
         version=found,
         is_answered=at_work is not None,
         of_file=OF_FILE,
+        newest=newest.number if newest else 0,
         versions=versions.order_by("-number")[:VERSIONS_SHOWN],
         errors=errors or {},
         submitted=submitted or {},
@@ -146,7 +150,7 @@ def _changes(differs: TextDifference | None) -> str:
 
 @action("pipeline.declare", declaration_page)
 def declare(request: HttpRequest, name: str) -> Done:
-    """A new version, which runs from now on."""
+    """A new version, which runs from now on. Posted: text, version (the newest when shown), reason."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     text = request.POST.get("text", "").replace("\r\n", "\n")
     declared = pipelines.checked_for(actor_of(request), text).name
@@ -154,7 +158,10 @@ def declare(request: HttpRequest, name: str) -> Done:
         raise BadInput(
             "text", f"names the application {declared}; this is {name}. Declare another as a new one."
         )
-    version = pipelines.declare(actor_of(request), text, reason, control())
+    if name == NEW and declared in versions_at_work():
+        raise BadInput("text", f"names the application {declared}, which is there; open its declaration.")
+    since = id_of(request.POST.get("version", "")) if "version" in request.POST else None
+    version = pipelines.declare(actor_of(request), text, reason, control(), since)
     return Done(
         f"Version {version.number} of {version.application} is taken over within seconds.",
         reverse("pipeline-declaration", args=[version.application]),

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.loops import THRESHOLDS, override_thresholds
 from console.connections.control_server import control
-from console.display.override_words import ending_of
+from console.display.override_words import ending_of, instead_words
 from console.display.worst_first import RankedSubject, worst_first
 from console.input.form_values import expiry_of, is_untouched, number_of
 from console.pages.frame.action import Done, action
@@ -149,7 +149,7 @@ def thresholds(request: HttpRequest, name: str) -> Done:
         expiry=expiry_of(request.POST),
     )
     what = " and ".join(f"{each.name.removesuffix('_threshold')} at {each.value:g}" for each in made)
-    message = f"{name} is {what} of capacity {ending_of(made[0])}."
+    message = f"{name} is {what} of capacity {ending_of(made[0])}.{instead_words(made)}"
     return Done(message, reverse("node", args=[name]), {"overrides": [each.pk for each in made]})
 
 

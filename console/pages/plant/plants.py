@@ -105,7 +105,8 @@ def plants_page(
         )
         for name in (LOCAL, *rows)
     ]
-    editing = rows.get(request.GET.get("edit", ""))
+    changes = submitted.get("changes", "") if submitted else ""
+    editing = rows.get(request.GET.get("edit", "") or changes)
     page = PlantsPage(
         found=found,
         kinds=list(adapters.kinds().values()),
@@ -165,7 +166,9 @@ def _title(row: RegisteredPlant | None) -> str:
 
 @action("plant.register", plants_page)
 def register(request: HttpRequest) -> Done:
-    """Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason."""
+    """Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the
+    name once more, where it is registered already and is to be changed.
+    """
     name, kind = text_of(request, "name", "give the plant one"), request.POST.get("kind", "")
     known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
     try:
@@ -177,11 +180,12 @@ def register(request: HttpRequest) -> Done:
             secret_environment=request.POST.get("secret_environment", ""),
             options=posted_options(request.POST, kind),
             reason=request.POST.get("reason", ""),
+            changes=request.POST.get("changes") == name,
         )
     except BadInput as error:
         raise BadInput(f"{kind}.{error.field}", error.message) if error.field in known else error from None
     url = reverse("plant", args=[made.row.name])
-    return Done(f"{made.row.name} is observed within seconds. {made.left}".strip(), url, {"go": url})
+    return Done(f"{made.row.name} is observed within seconds. {made.sentence}".strip(), url, {"go": url})
 
 
 @action("plant.register", plant_page)

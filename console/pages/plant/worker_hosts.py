@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.queues import stops
 from console.connections.control_server import control
-from console.display.override_words import ending_of
+from console.display.override_words import ending_of, instead_words
 from console.display.subject_pages import is_known_host
 from console.input.form_values import expiry_of
 from console.pages.frame.action import Done, action
@@ -80,4 +80,5 @@ def drain(request: HttpRequest, name: str) -> Done:
         control=control(),
     )
     said = f"{name} takes no new work {ending_of(made)}; what runs there is finished."
+    said += instead_words([made])
     return Done(said, reverse("worker-host", args=[name]), {"overrides": [made.pk]})

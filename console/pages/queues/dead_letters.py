@@ -21,6 +21,7 @@ from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.keyset import chosen_or_refused, span_of
 from console.pages.frame.page import Errors, FormPage, render_page
+from console.templatetags.weir import typed
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
 
@@ -190,8 +191,8 @@ def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
     if event is None:
         return {}
     cells = {field: "" if event[field] is None else event[field] for field in EDITABLE}
-    value = "" if event["value"] is None else f"{event['value']:.15g}"
-    return {**cells, "time": event["time"].isoformat().replace("+00:00", "Z"), "value": value}
+    time = event["time"].isoformat().replace("+00:00", "Z")
+    return {**cells, "time": time, "value": typed(event["value"])}
 
 
 def _typed(submitted: QueryDict) -> dict[str, str]:
@@ -231,13 +232,16 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
     """Posted: digest (of the letter as it was shown), row, event-FIELD for each, reason. Opens the letter as
     it is now.
     """
-    posted = request.POST
+    posted, actor = request.POST, actor_of(request)
+    demand(actor, "dead_letters.fix", [queue])
     name = Name(queue, node, dead_id, posted.get("digest", ""))
-    given = {field: posted[EVENT + field] for field in EDITABLE if EVENT + field in posted}
     row = int(number_of(posted.get("row", "0"), "row"))
     reason = posted.get("reason", "")
+    found = dead_letters.find(queue, node, dead_id)
+    event = found.events[row] if found and 0 <= row < len(found.events) else None
     try:
-        mended = dead_letter_steering.fix(actor_of(request), name, row, _read(given), reason, timezone.now())
+        given = _read(_touched(posted, _as_text(event)))
+        mended = dead_letter_steering.fix(actor, name, row, given, reason, timezone.now())
     except BadInput as error:
         raise BadInput(
             EVENT + error.field if error.field in EDITABLE else error.field, error.message
@@ -246,9 +250,27 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
     return Done("The event is changed; it can be put in again.", url, {"go": url})
 
 
+def _touched(posted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:
+    """The fields that somebody has changed: what a browser sends of the others is not all that is in them."""
+    given = {field: posted[EVENT + field] for field in EDITABLE if EVENT + field in posted}
+    return {
+        field: text
+        for field, text in given.items()
+        if field not in shown or _as_sent(field, text) != _as_sent(field, shown[field])
+    }
+
+
+def _as_sent(field: str, text: str) -> str:
+    """A text without what its field does not hold: line ends, but in a text area; and there the first."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.removeprefix("\n") if field == "attributes" else text.replace("\n", "")
+
+
 def _read(given: Mapping[str, str]) -> dict[str, Any]:
-    """Fields as typed: an empty one is unknown, a value is a number."""
-    event: dict[str, Any] = {field: text.strip() or None for field, text in given.items()}
+    """Fields as typed, blanks too: an empty one is unknown, a value is a number."""
+    event: dict[str, Any] = {field: text or None for field, text in given.items()}
+    for field in {"value", "time"} & event.keys():
+        event[field] = (event[field] or "").strip() or None
     if event.get("value") is not None:
         event["value"] = number_of(event["value"], "value")
     if "time" in event and event["time"] is None:

@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions.queues import ladders
@@ -15,6 +16,6 @@ def cap(request: HttpRequest, name: str) -> Done:
     """How far the ladder of a queue may go, for good. Posted: cap (a level), reason."""
     reason = text_of(request, "reason", "say why, for those who come after you")
     highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
-    ladders.set_cap(actor_of(request), name, highest, reason)
+    ladders.set_cap(actor_of(request), name, highest, reason=reason, now=timezone.now())
     said = f"{name} may shed again" if highest == LEVELS[-1] else f"{name} enables no level above {highest}"
     return Done(f"{said}, from the next decision on.", reverse("queue", args=[name]))

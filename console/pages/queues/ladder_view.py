@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from controllers import catalog
 from controllers.shedding.ladder import LAW, LEVELS
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
@@ -32,13 +33,16 @@ class LadderStep:
 
 @dataclass(frozen=True)
 class LadderSteps:
-    """A queue's ladder. loop: its number; cap: the level it goes up to; reason, at: of its last decision."""
+    """A queue's ladder. loop: its number; cap: the level it goes up to; own_cap: that when nobody overrides
+    it; reason, at: of its last decision.
+    """
 
     queue: str
     loop: int
     mode: str
     acts: bool
     cap: str
+    own_cap: str
     never_shed: bool
     reason: str | None
     at: datetime | None
@@ -51,7 +55,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
     if loop is None:
         return None
     now = timezone.now()
-    held = overrides.on(loop, now)
+    held = overrides.counted_on(loop, now)
     cap = overrides.effective_parameters(LAW, loop.parameters, held, now)["cap"]
     mode = overrides.value_of("mode", held, now) or loop.mode
     entry = loop.entries.order_by("-at", "-id").first()
@@ -63,6 +67,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
         mode=mode,
         acts=mode in Loop.ACTING,
         cap=cap,
+        own_cap=catalog.read_parameters(LAW, loop.parameters)["cap"],
         never_shed=cap != LEVELS[-1],
         reason=entry.reason if entry else None,
         at=entry.at if entry else None,

@@ -16,6 +16,7 @@ from console.actions.queues import definitions as queue_definitions
 from console.actions.queues.definitions import FIELDS
 from console.connections.control_server import control
 from console.input.form_values import number_of
+from console.input.shown_digest import digest_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
@@ -83,7 +84,7 @@ def _page(
         kinds=Queue.Kind.values,
         fields={**shown, **typed},
         handlers=sorted(HANDLERS),
-        digest=queue_definitions.digest_of(now),
+        digest=digest_of(now),
         errors=errors or {},
         submitted=submitted or {},
     )

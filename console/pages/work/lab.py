@@ -177,8 +177,8 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 @action("lab.run", lab_page)
 def begin(request: HttpRequest) -> Done:
-    """Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, or "upload" with file),
-    column. Opens the experiment.
+    """Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its
+    number, or "upload" with file), column. Opens the experiment.
     """
     made = lab_steering.begin(actor_of(request), wanted_experiment(request), surroundings())
     return _opened(made, f"Experiment {made.pk} is begun: {len(made.laws)} laws.")

@@ -8,8 +8,15 @@ from django.conf import settings
 from django.http import HttpRequest, QueryDict
 
 from console.actions.lab.lab import WantedExperiment, read_wanted, scenario_named, typed_setting
-from console.actions.lab.traces import Trace, chosen_trace, known_traces, uploaded_trace
+from console.actions.lab.traces import (
+    Trace,
+    chosen_trace,
+    experiments_trace,
+    known_traces,
+    uploaded_trace,
+)
 from console.input.form_values import number_of
+from console.input.row_id import id_of
 from controllers.framework.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
@@ -19,6 +26,7 @@ from workers.lab.models import Experiment
 SET = "set-"  # the fields of a scenario's settings
 OWN = ""  # the choice of a trace: the scenario's own arrivals
 UPLOAD = "upload"
+SAME = "experiment-"  # and its number: the arrivals of that experiment once more
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,8 @@ class LabSetting:
 class LabForm:
     """What a page has of the form: its own context inherits these fields.
 
-    scenario: None for an experiment with one that is no longer there; then there is nothing to fill in.
+    scenario: None for an experiment with one that is no longer there; then there is nothing to fill in. same:
+    the experiment whose arrivals may be taken once more.
     """
 
     scenarios: Mapping[str, Scenario]
@@ -52,6 +61,7 @@ class LabForm:
     title: str = ""
     column: str = ""
     trace: str = OWN
+    same: Experiment | None = None
     traces: Sequence[str] = ()
 
 
@@ -62,6 +72,7 @@ def lab_form(
     if scenario is None:
         return LabForm(scenarios=SCENARIOS, scenario=None)
     chosen, typed = _laws(scenario, submitted, found), submitted or QueryDict()
+    same = _same(typed.get("trace", ""), found)
     return LabForm(
         scenarios=SCENARIOS,
         scenario=scenario,
@@ -70,9 +81,17 @@ def lab_form(
         seed=typed.get("seed", found.seed if found else 1),
         title=typed.get("title", ""),
         column=typed.get("column", ""),
-        trace=typed.get("trace", OWN),
+        trace=typed.get("trace", f"{SAME}{same.pk}" if same else OWN),
+        same=same,
         traces=known_traces(settings.WEIR_DATA),
     )
+
+
+def _same(choice: str, found: Experiment | None) -> Experiment | None:
+    """The experiment whose arrivals are on offer: that of the page, or the one that was chosen there."""
+    number = id_of(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
+    shown = found if number is None else Experiment.objects.filter(pk=number).first()
+    return shown if shown is not None and shown.trace else None
 
 
 def _laws(scenario: Scenario, submitted: QueryDict | None, found: Experiment | None) -> list[str]:
@@ -124,6 +143,8 @@ def _trace(request: HttpRequest) -> Trace | None:
     choice, column = request.POST.get("trace", OWN), request.POST.get("column", "").strip()
     if choice == OWN:
         return None
+    if choice.startswith(SAME):
+        return experiments_trace(settings.WEIR_DATA, id_of(choice.removeprefix(SAME)) or 0)
     if choice != UPLOAD:
         return chosen_trace(settings.WEIR_DATA, choice, column)
     file = request.FILES.get("file")

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from console.actions.task_documents import RunParameter, described_task
 from console.actions.tasks import WantedTask
-from console.input.form_values import number_of
+from console.input.form_values import WAS, number_of
 from queues.errors import BadInput
 from workers.models import Task
 
@@ -34,11 +34,13 @@ class TaskForm:
 
 
 def values_of(posted: QueryDict) -> dict[str, str]:
-    """The parameters that were typed; an empty field leaves the task's own, or the default."""
+    """The parameters that were typed. An empty field leaves the task's own, or the default; one that was
+    filled and is empty now is the default.
+    """
     return {
         field.removeprefix(SET): text
         for field in posted
-        if field.startswith(SET) and (text := posted.get(field, "").strip())
+        if field.startswith(SET) and ((text := posted.get(field, "").strip()) or posted.get(WAS + field))
     }
 
 
@@ -84,6 +86,8 @@ def at_field(error: BadInput, posted: QueryDict) -> BadInput:
     """A job's parameter is the field set-NAME on the page."""
     if SET + error.field in posted:
         return BadInput(SET + error.field, error.message)
+    if error.field == "deadline" and "done_by" in posted:
+        return BadInput("done_by", error.message)
     return BadInput("interval", error.message) if error.field == "interval_seconds" else error
 
 

@@ -197,12 +197,13 @@ def begin(request: HttpRequest, name: str) -> Done:
 @action("task.change", task_page)
 def change(request: HttpRequest, name: str) -> Done:
     """Posted: when (hand, interval, calendar), interval and unit, crontab, deadline (HH:MM UTC), parallel,
-    requirement (repeated), enabled, set-NAME, reason.
+    requirement (repeated), enabled, set-NAME, reason, digest (of the task as shown).
     """
-    found = get_object_or_404(Task, name=name)
+    found, posted = get_object_or_404(Task, name=name), request.POST
     try:
-        wanted = wanted_task(request.POST, found.job)
-        task_steering.change(actor_of(request), name, wanted, request.POST.get("reason", ""))
+        wanted = wanted_task(posted, found.job)
+        reason, digest = posted.get("reason", ""), posted.get("digest", "")
+        task_steering.change(actor_of(request), name, wanted, reason, digest)
     except BadInput as error:
         raise at_field(error, request.POST) from None
     url = reverse("task", args=[name])

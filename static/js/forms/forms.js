@@ -185,7 +185,7 @@ function clearErrors(form) {
 function done(form, answer) {
   if (answer.go) return location.assign(answer.go);
   const ids = answer.overrides ?? [];
-  toast(answer.message, ids.length ? () => undo(ids) : null);
+  toast(answer.message, ids.length ? () => undo(ids[0]) : null);
   form.closest("#why")?.setAttribute("hidden", "");
   if (form.elements.reason) form.elements.reason.value = "";
   // The values in force have changed: the server writes the form again with them, once no hand is on it.
@@ -193,11 +193,10 @@ function done(form, answer) {
   refreshAll();
 }
 
-async function undo(ids) {
-  for (const id of ids) {
-    const answer = await send(`/overrides/${id}/end`, new FormData());
-    toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
-  }
+/** Takes back what was set with one submission: the server sets again what that has ended. */
+async function undo(id) {
+  const answer = await send(`/overrides/${id}/undo`, new FormData());
+  toast(answer.ok ? answer.message : Object.values(answer.errors).flat().join(" "));
   refreshAll();
 }
 
@@ -217,7 +216,9 @@ function askWhy(event) {
   form.elements.mode.value = mode;
   form.elements.minutes.querySelector('[value=""]').hidden = handedOver;
   form.elements.minutes.value = handedOver ? event.target.elements.minutes?.value ?? "30" : "";
-  form.querySelector("[data-manual]").hidden = mode !== "manual";
+  // What an earlier choice had asked for is not sent with this one.
+  expire(form.elements.minutes);
+  form.querySelector("[data-manual]").hidden = form.elements.value.disabled = mode !== "manual";
   line.querySelector("[data-what]").textContent = EFFECTS[mode];
   nameMode(form);
   line.hidden = false;

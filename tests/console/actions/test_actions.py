@@ -59,6 +59,33 @@ def test_an_override_by_name_is_in_force_noted_and_can_be_undone(operator, loop,
     assert audited()[1:] == [("operator", "override.end", loop.name)]
 
 
+def test_what_is_undone_gives_back_what_it_had_replaced(operator, browsers, secrets, loop, control):
+    address, longer = f"/loops/{loop.pk}/override", {"reason": "a sale", "minutes": "480"}
+    fetch(browsers["administrator"], address, {"would-upper_limit": "30", **longer})
+    posted = {"would-upper_limit": "40", "would-raise_factor": "1.3", "reason": "a test", "minutes": "30"}
+    first, _ = fetch(operator, address, posted).json()["overrides"]
+    assert in_force(loop) == {"upper_limit": 40, "raise_factor": 1.3}
+    answer = fetch(operator, f"/overrides/{first}/undo")
+    assert (
+        answer.status_code == 200 and "Upper limit is 30 again, by administrator" in answer.json()["message"]
+    )
+    assert in_force(loop) == {"upper_limit": 30}
+    (held,) = overrides.in_force(timezone.now())
+    assert (held.owner.get_username(), held.reason) == ("administrator", "a sale")
+    assert held.expires_at - timezone.now() > timedelta(minutes=470)
+    assert [action for _, action, _ in audited()] == ["override.set"] * 3 + ["override.undo"] * 2
+    assert "over already" in fetch(operator, f"/overrides/{first}/undo").json()["message"]
+
+
+def test_thresholds_that_are_undone_give_back_those_that_they_replaced(operator, browsers, seeded, control):
+    for who, busy, toobusy in (("administrator", "0.92", "0.97"), ("operator", "0.4", "0.6")):
+        posted = {**THRESHOLDS, "busy": busy, "toobusy": toobusy}
+        made = fetch(browsers[who], "/nodes/n1/thresholds", posted).json()["overrides"]
+    assert fetch(operator, f"/overrides/{made[0]}/undo").status_code == 200
+    node = Topology.from_json(control.get(keys.TOPOLOGY)).nodes["n1"]
+    assert (node.busy, node.toobusy) == (0.92, 0.97)
+
+
 def test_the_pages_fields_override_only_what_was_changed(operator, loop):
     bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
     rows = [*bench.main, *(row for topic in bench.topics if topic.title != GUARD for row in topic.rows)]
@@ -189,6 +216,26 @@ def test_manual_hands_the_actuator_over(operator, loop):
     posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "3"}
     assert fetch(operator, f"/loops/{loop.pk}/mode", posted).status_code == 200
     assert in_force(loop) == {"mode": "manual", "start": 3}
+
+
+def test_a_value_by_hand_is_undone_with_its_mode(operator, loop, control):
+    posted = {"mode": "manual", "reason": "by hand", "minutes": "5", "value": "3"}
+    made = fetch(operator, f"/loops/{loop.pk}/mode", posted).json()["overrides"]
+    assert len(made) == 2
+    assert fetch(operator, f"/overrides/{made[0]}/undo").status_code == 200
+    assert in_force(loop) == {}
+
+
+def test_the_api_names_both_overrides_of_a_value_by_hand_and_takes_none_for_another_mode(browsers, loop):
+    def post(**body):
+        address = f"/api/v1/loops/{loop.pk}/mode"
+        return browsers["operator"].post(address, {"reason": "x", **body}, content_type="application/json")
+
+    assert list(post(mode="hold", minutes=5, value=3).json()["errors"]) == ["value"]
+    assert list(post(mode="auto", value=3).json()["errors"]) == ["value"] and in_force(loop) == {}
+    made = post(mode="manual", minutes=5, value=3).json()
+    assert [row["name"] for row in made["overrides"]] == ["mode", "start"]
+    assert made["override"] == made["overrides"][0]
 
 
 def test_manual_with_a_value_out_of_range_changes_nothing(operator, loop):

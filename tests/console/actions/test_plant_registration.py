@@ -1,17 +1,21 @@
 """A registration that changes or ends: what Weir holds there is let go, and what people did comes first."""
 
 import pytest
+from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.actions import plant_registration
+from console.models import AuditEntry
 from queues import keys
 from queues.errors import BadInput
 from queues.stored_document import encoded
+from workers.models import Loop
 from workers.plants.foreign import adapters
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import Adapter
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantSilent
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 ACTOR = Actor(name="manage.py", role="administrator")
@@ -37,10 +41,40 @@ def let_go(monkeypatch):
     return found
 
 
-def registered(workloads="parse > score", url=ADDRESS, secret="", kind="kubernetes"):
+def registered(workloads="parse > score", url=ADDRESS, secret="", kind="kubernetes", changes=True):
     return plant_registration.register(
-        ACTOR, "shop", kind, url, secret_environment=secret, options={"workloads": workloads}, reason="a test"
+        ACTOR,
+        "shop",
+        kind,
+        url,
+        secret_environment=secret,
+        options={"workloads": workloads},
+        reason="a test",
+        changes=changes,
     )
+
+
+@pytest.fixture
+def steering(django_user_model):
+    """A loop on auto that has learned, and a mode that somebody holds for some hours."""
+    loop = Loop.objects.create(
+        name="parallelism_joint/plant:shop",
+        law="parallelism_joint",
+        target={"plant": "shop"},
+        mode=Loop.Mode.AUTO,
+        parameters={"maximum": 5},
+        state={"law": {}},
+    )
+    overrides.set_override(
+        name="mode",
+        value="auto",
+        owner=django_user_model.objects.create(username="ada"),
+        reason="a test",
+        now=timezone.now(),
+        minutes=480,
+        loop=loop,
+    )
+    return loop
 
 
 def test_what_is_held_is_let_go_by_the_way_that_led_there_when_the_registration_changes(control, let_go):
@@ -85,3 +119,32 @@ def test_a_registration_does_not_change_while_something_is_in_force_that_a_perso
         "WEIR_SECRET_SHOP",
     )
     assert let_go == []
+
+
+def test_a_plant_does_not_take_the_place_of_another_of_its_name(control, let_go):
+    registered()
+    with pytest.raises(BadInput, match="shop is registered already"):
+        registered("score", "http://10.0.0.8:8001", changes=False)
+    assert RegisteredPlant.objects.get().url == ADDRESS and let_go == []
+
+
+def test_loops_of_a_plant_that_is_another_one_now_advise_and_know_nothing(control, let_go, steering):
+    registered()
+    Loop.objects.update(mode=Loop.Mode.AUTO)  # the first one's, by a person
+    assert registered(secret="WEIR_SECRET_SHOP").advising == []  # another token for the same plant
+    steering.refresh_from_db()
+    assert steering.mode == Loop.Mode.AUTO
+    made = registered("score", "http://10.0.0.8:8001")
+    assert "parallelism_joint/plant:shop" in made.sentence and "advise again" in made.sentence
+    steering.refresh_from_db()
+    assert (steering.mode, steering.state, steering.parameters) == (Loop.Mode.ADVISE, None, {"maximum": 5})
+    assert AuditEntry.objects.filter(action="loop.mode").latest("pk").after == {"mode": "advise"}
+
+
+def test_loops_of_a_plant_that_was_removed_do_not_act_on_the_next_of_its_name(control, let_go, steering):
+    target = {"plant": "shop", "retired_at": "its plant is not registered"}
+    Loop.objects.filter(pk=steering.pk).update(target=target)
+    made = registered(changes=False)
+    assert made.advising == ["parallelism_joint/plant:shop"]
+    steering.refresh_from_db()
+    assert steering.mode == Loop.Mode.ADVISE and overrides.on(steering, timezone.now()) == []

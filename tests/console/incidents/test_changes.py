@@ -1,5 +1,6 @@
 """What changed before an incident: found in every record, kept with it, shown with its undo."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from workers.alerts.lifecycle.models import Alert, AlertRule, Incident
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import influences_of, parts_of_labels
+from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now().replace(microsecond=0)
@@ -254,6 +256,21 @@ def test_an_override_that_is_over_has_no_undo(browsers, people, loop, stored_sna
     changes.keep_changes(alert, tmp_path, NOW)
     Override.objects.filter(pk=made.pk).update(ended_at=NOW)
     assert "End it now" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+
+
+def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_snapshot, tmp_path):
+    name, administrator = "quota.bytes_per_second", browsers["administrator"]
+    before = plant_settings.value(name)
+    posted = {"value": "1000000", "reason": "a test"}
+    assert administrator.post(f"/settings/plant/{name}", posted).status_code == 302
+    alert = an_alert(ago=-MINUTE)
+    changes.keep_changes(alert, tmp_path, NOW + MINUTE)
+    page = administrator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Set it back to 33,554,432" in page
+    (value,) = re.findall(r'name="value"\s+value="([^"]+)">Set it back', page)
+    assert administrator.post(f"/settings/plant/{name}", {**posted, "value": value}).status_code == 302
+    assert plant_settings.value(name) == before
+    assert "Set it back" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):

@@ -227,6 +227,7 @@ PAGES = {
     "plants/<str:name>/remove": "plants east remove",
     "overrides/create": "overrides create",
     "overrides/<int:override_id>/end": "overrides 1 end",
+    "overrides/<int:override_id>/undo": "overrides 1 undo",
     "overrides/<int:override_id>/extend": "overrides 1 extend",
     "nodes/use": "nodes n1 use",
     "nodes/<str:name>/thresholds": "overrides create",

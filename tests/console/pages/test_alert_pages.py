@@ -14,6 +14,7 @@ from console.models import AuditEntry
 from console.pages.alerts.incident_changes import shown_changes
 from queues import keys
 from queues.models import Queue
+from tests.console.page_form import form_of
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.alerts.checks import lost, queue, rule, the_alert
 from tests.workers.snapshots import snapshot_of
@@ -419,6 +420,16 @@ def test_a_rule_is_changed_and_the_audit_keeps_what_differs(operator, alert):
     )
 
 
+def test_a_number_that_is_emptied_is_previewed_as_it_would_be_saved(operator, alert, plant_topology):
+    rule = alert.rule
+    AlertRule.objects.filter(pk=rule.pk).update(for_seconds=60)
+    form = rule_form(revision=str(rule.revision), for_seconds="")
+    said = fetch(operator, "/alerts/rules/preview", form).json()["sentence"]
+    assert "for 60 s" in said
+    assert fetch(operator, "/alerts/rules/change", form).status_code == 200
+    assert AlertRule.objects.get(pk=rule.pk).for_seconds == 60
+
+
 def test_a_rule_that_somebody_else_changed_meanwhile_is_refused(operator, alert):
     fetch(operator, "/alerts/rules/change", rule_form())
     answer = fetch(operator, "/alerts/rules/change", rule_form(threshold="30"))
@@ -480,6 +491,44 @@ def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, aler
     assert "is named by node-lost" in refused.json()["errors"]["receiver"][0]
     assert fetch(administrator, f"/alerts/receivers/{hook.pk}/delete", REASON).status_code == 200
     assert not Receiver.objects.filter(name="hook").exists()
+
+
+ADDRESS = "desk@example.org"
+
+
+def test_a_new_receiver_does_not_take_the_place_of_another(browsers, alert):
+    posted = {"name": "desk", "channel": "browser", "enabled": "on", **REASON}
+    answer = fetch(browsers["administrator"], "/alerts/receivers/change", posted)
+    assert answer.status_code == 422 and "is taken" in answer.json()["errors"]["name"][0]
+    assert Receiver.objects.get(name="desk").channel == "email"
+
+
+def test_a_receiver_that_somebody_changed_meanwhile_is_not_switched_on_again(browsers, alert):
+    administrator = browsers["administrator"]
+    form = form_of(administrator.get("/alerts/receivers/?edit=desk"), "/alerts/receivers/change")
+    form |= {"addresses": ADDRESS, **REASON}
+    assert fetch(administrator, "/alerts/receivers/change", form).status_code == 200
+    assert not Receiver.objects.get(name="desk").enabled
+    answer = fetch(administrator, "/alerts/receivers/change", {**form, "enabled": "on"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["digest"])
+    assert not Receiver.objects.get(name="desk").enabled
+
+
+def test_a_receiver_keeps_over_the_api_what_a_body_leaves_out(browsers, alert):
+    Receiver.objects.filter(name="desk").update(enabled=False, tells_resolved=False)
+
+    def post(name, **body):
+        given = {"channel": "email", "settings": {"addresses": [ADDRESS]}, **REASON, **body}
+        return browsers["administrator"].post(
+            f"/api/v1/receivers/{name}", given, content_type="application/json"
+        )
+
+    kept = post("desk").json()
+    assert (kept["enabled"], kept["tells_resolved"], kept["gets_reports"]) == (False, False, False)
+    assert post("desk", enabled=True, digest=kept["digest"]).json()["enabled"]
+    assert list(post("desk", digest=kept["digest"]).json()["errors"]) == ["digest"]
+    made = post("night").json()
+    assert (made["enabled"], made["tells_resolved"], made["gets_reports"]) == (True, True, False)
 
 
 @pytest.mark.parametrize(

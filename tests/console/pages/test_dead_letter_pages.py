@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from console.models import AuditEntry
+from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
@@ -206,6 +207,53 @@ def mend(browser: Client, name: str, digest: str | None = None, **fields: str) -
         f"/dead-letters/{queue}/{node}/{dead_id}/fix",
         {**posted, "digest": digest or shown, **REASON},
     )
+
+
+ODD = {
+    "type": " a\n",
+    "key": "A7 ",
+    "source": "till 4\r\n",
+    "attributes": '\n{"unit":\r\n "%"}\n',
+    "time": "2026-01-05T03:00:00.000001Z",
+}
+
+
+def as_shown(browser: Client, address: str) -> dict[str, str]:
+    """The fields of an event as a browser sends what it was shown: a line has no line ends, a text area has
+    others, and not the first.
+    """
+    form = browser.get(address).context["form"]
+    lines = {field: text.replace("\r", "").replace("\n", "") for field, text in form.items()}
+    area = form["attributes"].replace("\r\n", "\n").removeprefix("\n").replace("\n", "\r\n")
+    return {**lines, "attributes": area}
+
+
+def add_odd(server: Server, value: float | None) -> None:
+    """A letter whose event a form can't hold whole."""
+    segment = Segment(server.client(), "alert")
+    event = {"id": "odd", **ODD, "value": value}
+    segment.publish(cut(from_events([event], now_us=1_000_000), BlockIds()))
+    (claimed,) = segment.claim("a worker", 10, 60)
+    segment.dead_letter(claimed, "a worker", [(claimed.block().explicit(), "odd")])
+
+
+@pytest.mark.parametrize("value", [0.30000000000000004, 1_790_000_000_123_456.0, 5.0, None])
+def test_what_nobody_touched_of_an_event_stays_as_it_is(value, operator, poisoned, control):
+    add_odd(poisoned["n1"], value)
+    (name,) = listed(operator, "?error=odd")
+    address = f"/dead-letters/{name.rpartition('/')[0]}/"
+    before = operator.get(address).context["letter"].events[0]
+    shown = as_shown(operator, address)
+    assert list(mend(operator, name, **shown).json()["errors"]) == ["event"], "nothing was changed"
+    answer = mend(operator, name, **{**shown, "type": "b"})
+    after = operator.get(answer.json()["go"]).context["letter"].events[0]
+    assert after == {**before, "type": "b"}
+
+
+def test_blanks_that_are_typed_into_an_event_are_kept(operator, poisoned, control):
+    answer = mend(operator, listed(operator)[0], key=" B 8 ", value=" 2.5 ")
+    (event,) = operator.get(answer.json()["go"]).context["letter"].events
+    assert (event["key"], event["value"]) == (" B 8 ", 2.5)
 
 
 def test_an_event_is_mended_and_its_original_is_in_the_audit(operator, poisoned, control):

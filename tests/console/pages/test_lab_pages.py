@@ -20,6 +20,7 @@ from console.models import AuditEntry
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model import metrics
 from queues.models import Container, Node, Queue
+from tests.console.page_form import form_of
 from workers.batch import task_definitions
 from workers.batch.jobs import retention
 from workers.batch.jobs.job import Surroundings
@@ -151,7 +152,7 @@ def test_a_trace_is_uploaded_once_and_may_be_chosen_again(name, operator, tmp_pa
     text = "time,rate\n" + "".join(f"{row},{row % 7}\n" for row in range(70))
     body = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
     found = begun(operator, trace="upload", column="rate", file=SimpleUploadedFile(name, body))
-    assert found.trace == {"name": name, "column": "rate", "rows": 70}
+    assert found.trace == {"name": name, "column": "rate", "rows": 70, "path": f"traces/{name}"}
     np.testing.assert_array_equal(read_trace(tmp_path, found.pk), np.arange(70) % 7)
     again = begun(operator, trace=f"traces/{name}", column="rate")
     (tmp_path / "traces" / name).unlink()  # the experiment has its own copy
@@ -199,6 +200,30 @@ def test_more_is_better_where_the_metric_says_so():
     assert metrics.best("worker_runs", [3, 2]) == 2
     assert metrics.best("worker_runs", [2, 2]) is None
     assert metrics.best("somebody_elses", [1, 2]) is None
+
+
+def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_gone(operator, tmp_path):
+    text = "time,rate\n" + "".join(f"{row},{row % 7}\n" for row in range(70))
+    file = SimpleUploadedFile("shop.csv", text.encode())
+    found = begun(operator, trace="upload", column="rate", file=file)
+    path = tmp_path / "traces" / "shop.csv"
+    assert f"--trace {path} --column rate" in command_of(found)
+    path.unlink()
+    page = operator.get(f"/lab/{found.pk}/")
+    form = form_of(page, "/lab/begin")
+    assert form["trace"] == f"experiment-{found.pk}" and "shop.csv, rate" in page.content.decode()
+    again = begun(operator, trace=form["trace"], column=form["column"])
+    np.testing.assert_array_equal(read_trace(tmp_path, again.pk), read_trace(tmp_path, found.pk))
+    assert again.trace == found.trace
+    (tmp_path / "experiments" / str(found.pk) / "trace.npy").unlink()
+    assert refused(fetch(operator, "/lab/begin", {**MANAGER, "trace": form["trace"]})) == ["trace"]
+    plain = operator.post("/lab/begin", {**MANAGER, "trace": form["trace"], "seed": "no"})
+    assert form_of(plain, "/lab/begin")["trace"] == form["trace"], "a form that is refused keeps the choice"
+
+
+def test_an_experiment_on_the_scenarios_own_arrivals_offers_no_others(operator):
+    found = begun(operator)
+    assert form_of(operator.get(f"/lab/{found.pk}/"), "/lab/begin")["trace"] == ""
 
 
 def test_experiments_are_compared_side_by_side_with_what_differs(operator):

@@ -101,6 +101,38 @@ def test_tasks_that_a_colleague_has_set_meanwhile_stay_set(browsers, plant, peop
     assert held.value == {"performance/hosts": 7, "performance/sites": 2}
 
 
+def by_hand(browser, loop, tasks, minutes):
+    posted = {f"tasks-performance/{name}": str(count) for name, count in tasks.items()}
+    posted |= {"reason": "load test", "minutes": str(minutes)}
+    return browser.post(f"/loops/{loop.pk}/tasks", posted, headers={"Accept": "application/json"})
+
+
+def test_tasks_set_for_a_short_time_do_not_cut_short_those_that_somebody_set_of_others(browsers, plant):
+    loop = loop_of("parallelism_joint")
+    assert by_hand(browsers["administrator"], loop, {"sites": 2}, 480).status_code == 200
+    answer = by_hand(browsers["operator"], loop, {"hosts": 3}, 10)
+    (said,) = answer.json()["errors"]["minutes"]
+    assert answer.status_code == 422 and "sites set by hand until" in said and "by administrator" in said
+    assert Override.objects.get(ended_at=None).value == {"performance/sites": 2}
+
+
+def test_tasks_set_for_longer_say_in_place_of_what(browsers, plant):
+    loop = loop_of("parallelism_joint")
+    by_hand(browsers["administrator"], loop, {"sites": 2}, 10)
+    answer = by_hand(browsers["operator"], loop, {"hosts": 3}, 480)
+    assert "In place of administrator's performance/sites 2 on" in answer.json()["message"]
+    assert Override.objects.get(ended_at=None).value == {"performance/hosts": 3, "performance/sites": 2}
+
+
+def test_the_form_of_tasks_offers_no_value_that_has_ended(browsers, plant):
+    loop = loop_of("parallelism_joint")
+    by_hand(browsers["operator"], loop, {"hosts": 7}, 10)
+    plant.tick()
+    assert 'value="7" placeholder' in page_of(browsers["operator"], loop)
+    Override.objects.update(expires_at=timezone.now())
+    assert 'value="7" placeholder' not in page_of(browsers["operator"], loop)
+
+
 @pytest.mark.parametrize(("typed", "why"), [("0", "whole number from 1"), ("many", "number")])
 def test_tasks_that_are_none_are_refused_by_name_and_change_nothing(browsers, plant, typed, why):
     loop = loop_of("parallelism_joint")

@@ -9,6 +9,7 @@ from django.urls import reverse
 from console.models import AuditEntry
 from queues import keys
 from queues.models import Queue
+from tests.console.page_form import form_of
 from tests.console.page_text import source_of
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
@@ -98,6 +99,14 @@ def test_a_number_of_tasks_that_is_none_changes_nothing(client_of, at_work, cont
     assert not AuditEntry.objects.exists()
 
 
+def test_tasks_for_too_many_minutes_are_refused_at_their_field(client_of, at_work, control):
+    address = reverse("pipeline-tasks", args=["performance", "hosts"])
+    posted = {"tasks": "4", "minutes": "90", "reason": "why"}
+    answer = client_of("operator").post(address, posted, headers={"accept": "application/json"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["minutes"])
+    assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+
+
 def test_a_queue_that_another_application_reads_can_not_be_declared_for_a_second(client_of, at_work):
     second = DECLARATION.replace("name: performance", "name: second")
     given = {"text": second, "reason": "another one"}
@@ -124,6 +133,26 @@ def test_a_declaration_becomes_a_version_and_is_wanted_from_then_on(client_of, a
     ]
     old = client.get(reverse("pipeline-declaration", args=["performance"]) + "?version=1").content.decode()
     assert "value &gt; 90" in old
+
+
+def test_a_text_that_was_begun_before_another_version_is_not_run_unread(client_of, at_work, control):
+    client, address = client_of("operator"), reverse("pipeline-declare", args=["performance"])
+    form = form_of(client.get(reverse("pipeline-declaration", args=["performance"])), address)
+    assert form["version"] == "0"
+    declare(client, DECLARATION.replace("85", "90"))
+    mine = {"text": DECLARATION.replace("85", "80"), "reason": "calmer"}
+    page = client.post(address, {**mine, "version": form["version"]})
+    assert page.status_code == 422 and "1 was made meanwhile by operator (sharper)" in source_of(page)
+    assert PipelineVersion.objects.count() == 1
+    again = form_of(page, address)
+    assert again["version"] == "1" and "80" in source_of(page)
+    assert client.post(address, {**mine, "version": again["version"]}).status_code == 302
+
+
+def test_a_new_application_does_not_take_the_place_of_another(client_of, at_work):
+    page = declare(client_of("operator"), DECLARATION, "new")
+    assert page.status_code == 422 and "performance, which is there" in source_of(page)
+    assert not PipelineVersion.objects.exists()
 
 
 @pytest.mark.parametrize(

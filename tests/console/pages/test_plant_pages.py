@@ -16,6 +16,8 @@ from workers.models import FirstReport, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.holding import hold, holder_of, release
 from workers.plants.models import PlantOrder, RegisteredPlant
+from workers.plants.plant import PlantSilent
+from workers.plants.published import PublishedPlant
 
 pytestmark = pytest.mark.django_db
 HOSTS = "performance/hosts"
@@ -119,7 +121,8 @@ def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_
         ({"tasks": "65"}, f"tasks.{HOSTS}"),
         ({"tasks": "1.5"}, "tasks"),
         ({"operator": "nobody"}, "tasks.nobody"),
-        ({"minutes": "0"}, "seconds"),
+        ({"minutes": "0"}, "minutes"),
+        ({"minutes": "61"}, "minutes"),
         ({"reason": ""}, "reason"),
     ],
 )
@@ -130,6 +133,23 @@ def test_what_cannot_be_set_by_hand_is_refused_and_nothing_is_held(
     answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == [field]
     assert holder_of(control, "main") is None and not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_plant_whose_own_controllers_go_on_is_held_no_longer_than_it_was(
+    browsers, stored_snapshot, control, monkeypatch, before
+):
+    def hold_back(plant, seconds):
+        raise PlantSilent("main did not answer within 2 s.")
+
+    monkeypatch.setattr(PublishedPlant, "hold", hold_back)
+    if before:
+        hold(control, "main", "operator", timezone.now().timestamp(), 60.0)
+    posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
+    answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
+    assert answer.status_code == 422 and "did not answer" in answer.json()["errors"]["plant"][0]
+    assert (holder_of(control, "main") is not None) == before
+    assert not AuditEntry.objects.exists()
 
 
 def test_who_else_steers_is_said_where_somebody_tries(browsers, stored_snapshot, control):
@@ -168,7 +188,9 @@ def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
     administrator = browsers["administrator"]
     assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
     flink = {**POSTED, "kind": "flink", "url": "http://flink:8081", "flink.job": "hashes"}
-    assert fetch(administrator, "/plants/register", flink).json()["ok"]
+    taken = fetch(administrator, "/plants/register", flink)
+    assert taken.status_code == 422 and "registered already" in taken.json()["errors"]["name"][0]
+    assert fetch(administrator, "/plants/register", {**flink, "changes": "east"}).json()["ok"]
     row = RegisteredPlant.objects.get()
     assert (row.kind, row.options) == ("flink", {"job": "hashes"})
     page = administrator.get("/plants/?edit=east").content.decode()
@@ -217,6 +239,9 @@ def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east,
     assert [(each["name"], each["seen"]["state"]) for each in listed] == [("east", "seen")]
     west = {**POSTED, "name": "west", "kind": "flink", "options": {"job": "hashes"}}
     assert post("", west).json()["options"] == {"job": "hashes"}
+    other = {**west, "options": {"job": "sums"}}
+    assert post("", other).status_code == 422
+    assert post("", {**other, "changes": True}).json()["options"] == {"job": "sums"}
     assert post("/west/remove", {"reason": "gone"}).json() == {"removed": "west", "left": ""}
     by_hand = {"operator": HOSTS, "tasks": 3, "minutes": 5, "reason": "a burst"}
     assert post("/main/tasks", by_hand).json()["tasks"] == 3

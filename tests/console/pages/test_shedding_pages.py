@@ -13,6 +13,7 @@ from tests.workers.control.test_shedding_loops import Plant
 from tests.workers.loops import PIPELINE, ensured
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.snapshot.control_record import control_record
 from workers.snapshot.local import LocalPlant
 from workers.steering import overrides
 
@@ -108,6 +109,44 @@ def test_a_queue_is_told_never_to_shed_on_its_page_and_then_it_does_not(browsers
     assert plant.tick("shedding").action["shed"] == {}
     assert plant.shed() == {}
     assert "never for this queue" in browsers["viewer"].get("/queues/telemetry/").content.decode()
+
+
+def capped_by_override(people, value):
+    return overrides.set_override(
+        name="cap",
+        value=value,
+        owner=people["administrator"],
+        reason="a drill",
+        now=timezone.now(),
+        minutes=60,
+        loop=Loop.objects.get(name="ladder/telemetry"),
+    )
+
+
+def test_a_queue_is_not_said_never_to_shed_while_an_override_lets_it(browsers, people, plant):
+    capped_by_override(people, "shed")
+    posted = {"cap": "throttle", "reason": "orders must not be lost"}
+    answer = browsers["operator"].post(
+        "/queues/telemetry/cap", posted, headers={"Accept": "application/json"}
+    )
+    (said,) = answer.json()["errors"]["cap"]
+    assert answer.status_code == 422 and "with shed" in said and "by administrator" in said
+    assert Loop.objects.get(name="ladder/telemetry").parameters.get("cap", "shed") == "shed"
+
+
+def test_the_form_of_a_cap_offers_the_queues_own_one_and_not_what_overrides_it(browsers, people, plant):
+    Loop.objects.filter(name="ladder/telemetry").update(parameters={"cap": "throttle"})
+    capped_by_override(people, "shed")
+    page = " ".join(browsers["operator"].get("/queues/telemetry/").content.decode().split())
+    assert '<option value="throttle" selected>' in page and '<option value="shed" selected>' not in page
+    assert "An override lets it go up to shed for now; its own cap is throttle." in page
+
+
+def test_a_cap_that_is_overridden_is_no_hand_on_the_plant(people, plant, control):
+    Loop.objects.filter(name="ladder/telemetry").update(parameters={"cap": "throttle"})
+    assert control_record(timezone.now()).caps == {"telemetry": "throttle"}
+    capped_by_override(people, "shed")
+    assert control_record(timezone.now()).caps == {}
 
 
 def test_who_set_a_cap_stands_beside_it_among_the_overrides(browsers, plant, control):

@@ -1,7 +1,7 @@
 """Batch tasks on pages and over the API: run, cancelled, resumed, changed; refused with the reason."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from django.test import Client
 
 from console.models import AuditEntry
 from console.templatetags.batch import durations, lasting
+from tests.console.page_form import form_of
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.models import Run, Task
@@ -86,6 +87,68 @@ def test_run_now_opens_a_run_with_the_parameters_that_were_typed(operator, plant
     assert [chunk.state for chunk in page.context["chunks"]] == ["done"] * 5
     trend = operator.get("/tasks/parts/").context["task"].trend
     assert [each.run for each in trend] == [run.pk] and f"/runs/{run.pk}/" in durations(trend, linked=True)
+
+
+def test_a_parameter_that_is_cleared_for_a_run_is_the_jobs_default_and_not_the_tasks_own(operator):
+    form = form_of(operator.get("/tasks/parts/"), "/tasks/parts/run")
+    assert form["set-chunks"] == "2"
+    answer = fetch(operator, "/tasks/parts/run", {**form, "set-chunks": "", **REASON})
+    assert Run.objects.get(pk=answer.json()["run"]).parameters["chunks"] == 3
+
+
+def test_a_parameter_that_was_empty_when_the_page_was_opened_is_the_tasks_own(operator):
+    form = form_of(operator.get("/tasks/parts/"), "/tasks/parts/run")
+    assert form["set-fault"] == ""
+    Task.objects.filter(name="parts").update(parameters={"fault": "refused"})
+    answer = fetch(operator, "/tasks/parts/run", {**form, **REASON})
+    assert Run.objects.get(pk=answer.json()["run"]).parameters["fault"] == "refused"
+
+
+def test_a_form_that_was_opened_before_another_change_is_refused_and_switches_nothing_on(operator):
+    form = form_of(operator.get("/tasks/parts/"), "/tasks/parts/change") | SCHEDULE
+    off = {name: value for name, value in {**form, **REASON}.items() if name != "enabled"}
+    assert fetch(operator, "/tasks/parts/change", off).status_code == 200
+    assert refused(fetch(operator, "/tasks/parts/change", {**form, **REASON})) == ["digest"]
+    assert not Task.objects.get(name="parts").enabled
+    newer = form_of(operator.get("/tasks/parts/"), "/tasks/parts/change") | SCHEDULE
+    assert fetch(operator, "/tasks/parts/change", {**newer, **REASON}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("deadline", "stored"),
+    [("06:00Z", time(6)), ("06:00+00:00", time(6)), ("06:00", time(6)), (3600, time(1)), (None, None)],
+)
+def test_a_deadline_over_the_api_is_a_time_in_utc(deadline, stored, browsers):
+    body = {"job": NUMBERED, "deadline": deadline, **REASON}
+    for address, name in (("tasks/parts", "parts"), ("tasks", "more")):
+        more = {"name": "more"} if address == "tasks" else {}
+        answer = browsers["administrator"].post(
+            f"/api/v1/{address}", {**body, **more}, content_type="application/json"
+        )
+        assert answer.status_code == 200, answer.content
+        assert Task.objects.get(name=name).deadline == stored
+
+
+def test_a_deadline_of_another_zone_is_refused_and_not_taken_as_utc(browsers, operator):
+    body = {"job": NUMBERED, "deadline": "06:00+02:00", **REASON}
+    answer = browsers["administrator"].post("/api/v1/tasks/parts", body, content_type="application/json")
+    assert refused(answer) == ["deadline"]
+    posted = {**SCHEDULE, "done_by": "06:00+02:00", **REASON}
+    assert refused(fetch(operator, "/tasks/parts/change", posted)) == ["done_by"]
+    assert Task.objects.get(name="parts").deadline is None
+
+
+def test_the_api_refuses_a_change_of_a_task_as_it_was_before_another(secrets):
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+
+    def post(body: dict[str, Any]) -> Any:
+        text = json.dumps({"job": NUMBERED, **body, **REASON})
+        return Client().post("/api/v1/tasks/parts", text, content_type="application/json", **headers)
+
+    digest = Client().get("/api/v1/tasks/parts", **headers).json()["digest"]
+    assert post({"parallel": 2, "digest": digest}).status_code == 200
+    assert refused(post({"parallel": 3, "digest": digest})) == ["digest"]
+    assert post({"parallel": 3}).status_code == 200, "who names none overwrites what there is"
 
 
 def test_a_run_is_cancelled_once_resumed_once_and_each_is_audited(operator):

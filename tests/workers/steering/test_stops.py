@@ -11,6 +11,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Override
 from workers.snapshot.compose import with_stopped
 from workers.steering import enforcing, override_document, overrides, stopped
+from workers.steering.expiry import time_words
 
 pytestmark = pytest.mark.django_db
 START = datetime.now(UTC).replace(microsecond=0)
@@ -128,7 +129,7 @@ def test_the_snapshot_shows_what_is_stopped_and_its_loops_on_hold(stop):
 
 def test_a_loop_says_what_it_waits_for(stop):
     stop()
-    found, end = seen(), f"{START + timedelta(minutes=10):%H:%M:%S} UTC"
+    found, end = seen(), time_words(START + timedelta(minutes=10), START)
     why = stopped.why_held({"queue": "alert", "node": "n1"}, found)
     assert why == f"consumption of alert is paused until {end}"
     assert stopped.why_held({"queue": "orders", "node": "n1"}, found) == ""
@@ -168,3 +169,10 @@ def test_a_pause_is_no_value_of_a_loop(stop):
 )
 def test_why_nobody_works_is_said_as_it_is(hosts, words):
     assert stopped.why_no_slots(snapshot_of({"hosts": hosts})) == words
+
+
+def test_an_end_on_another_day_is_said_with_its_day():
+    night = datetime(2026, 1, 5, 23, 50, tzinfo=UTC)
+    assert time_words(night + timedelta(minutes=5), night) == "23:55:00 UTC"
+    assert time_words(night + timedelta(minutes=20), night) == "2026-01-06 00:10:00 UTC"
+    assert time_words(night + timedelta(days=7), night) == "2026-01-12 23:50:00 UTC"

@@ -151,6 +151,7 @@ KIND = LoopKind(
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     parameters={"interval_seconds": INTERVAL_SECONDS},
+    followed={"events_per_worker": "its queue"},
     seeded=True,
     display=Display(
         Lanes("Waiting, events", "Workers started", "started"),

@@ -140,7 +140,8 @@ class LoopKind:
     keeper: of an actuator that lapses, called at each tick that sets nothing.
     proposer: puts a loop's advice before a person; None where advice is only recorded. Raises WeirError.
     recall: of a loop that advises, what became of what it has proposed, as a part of its observation.
-    mode, parameters, guard: what its loops begin with.
+    mode, parameters, guard: what its loops begin with. followed: parameters that a `LoopStart` has follow the
+    plant, and what each follows; nobody sets them for good.
     promise: of parameters that are not in force yet; None where the law has no model.
     seeded: whether a topology alone has loops of it; others come with what they steer.
     scenario: of the lab, the one in which the law is tried against its rivals; None where there is none.
@@ -164,6 +165,7 @@ class LoopKind:
     mode: str = Loop.Mode.AUTO
     parameters: Document = field(default_factory=dict)
     guard: Document = field(default_factory=dict)
+    followed: Mapping[str, str] = field(default_factory=dict)
     cumulative: tuple[str, ...] = ()
     promise: PromisedResponse | None = None
     seeded: bool = False

@@ -14,6 +14,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.schemas.operating import QueueDefinition, QueueDifference, WaitingEventList
 from console.connections.control_server import control
+from console.input.shown_digest import digest_of
 from queues.models import Queue
 
 router = Router(tags=["queues"])
@@ -117,4 +118,4 @@ def _definition(name: str) -> dict[str, Any]:
     if row is None:
         raise Http404(f"queue {name} is not known.")
     found = queue_definitions.definition_of(row)
-    return {"queue": name, "kind": row.kind, **found, "digest": queue_definitions.digest_of(found)}
+    return {"queue": name, "kind": row.kind, **found, "digest": digest_of(found)}

@@ -108,6 +108,47 @@ def test_a_pause_that_says_too_little_names_the_field_and_changes_nothing(
     assert not Override.objects.exists() and not pausing.paused(control, ["alert"], "consumption")
 
 
+LONG = {"part": "consumption", "reason": "its database is restored", "minutes": 480}
+
+
+def test_a_pause_that_ends_sooner_than_the_one_in_force_is_refused_and_says_whose_it_is(
+    plant, browsers, secrets, control
+):
+    assert fetch(browsers["administrator"], "/queues/alert/pause", LONG).status_code == 200
+    left = control.pttl(keys.PAUSE.of("alert", "consumption"))
+    answer = fetch(browsers["operator"], "/queues/alert/pause", PAUSE)
+    (said,) = answer.json()["errors"]["part"]
+    assert answer.status_code == 422 and "by administrator (its database is restored)" in said
+    assert ask(browsers["anonymous"], "queues/alert/pause", PAUSE, secrets["operator"]).status_code == 422
+    assert Override.objects.count() == 1
+    assert left - 60_000 < control.pttl(keys.PAUSE.of("alert", "consumption")) <= left
+
+
+def test_a_drain_that_ends_sooner_than_the_one_in_force_is_refused(plant, browsers, control):
+    drain = f"/workers/{HOST}/drain"
+    assert fetch(browsers["operator"], drain, {"reason": "a kernel", "minutes": "60"}).status_code == 200
+    answer = fetch(browsers["operator"], drain, {"reason": "a look", "minutes": "5"})
+    assert answer.status_code == 422 and "extend or end that one" in answer.json()["errors"]["host"][0]
+
+
+def test_a_longer_pause_takes_the_place_of_the_shorter_one_and_says_and_notes_so(plant, browsers, control):
+    assert fetch(browsers["administrator"], "/queues/alert/pause", PAUSE).status_code == 200
+    answer = fetch(browsers["operator"], "/queues/alert/pause", LONG)
+    assert "In place of administrator's paused on queue alert (ended)." in answer.json()["message"]
+    noted = AuditEntry.objects.last()
+    assert noted.before["consumption"] == "paused"
+    assert [row["owner"] for row in noted.before["replaces"]] == ["administrator"]
+
+
+def test_undoing_a_longer_pause_leaves_the_queue_paused_until_the_end_of_the_first(plant, browsers, control):
+    fetch(browsers["administrator"], "/queues/alert/pause", PAUSE)
+    made = fetch(browsers["operator"], "/queues/alert/pause", LONG).json()["overrides"]
+    answer = fetch(browsers["operator"], f"/overrides/{made[0]}/undo", {})
+    assert "Consumption is paused again, by administrator until" in answer.json()["message"]
+    assert 590_000 < control.pttl(keys.PAUSE.of("alert", "consumption")) <= 600_000
+    assert audited()[-1] == ("operator", "override.undo", "queue alert")
+
+
 def test_not_even_an_administrator_pauses_without_an_end(plant, browsers):
     answer = fetch(browsers["administrator"], "/queues/alert/pause", PAUSE | {"minutes": "endless"})
     assert answer.status_code == 422 and not Override.objects.exists()

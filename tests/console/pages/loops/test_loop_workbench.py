@@ -10,6 +10,8 @@ from django.utils import timezone
 
 from console.display.human_units import human_unit
 from console.templatetags.weir import typed
+from controllers import catalog
+from controllers.framework import guard
 from tests.console.page_form import form_of
 from workers.control.kinds.registry import KINDS
 from workers.models import LedgerEntry, Loop, Override
@@ -135,6 +137,81 @@ def test_what_a_change_would_do_is_asked_of_the_touched_values_alone(operator, p
     assert page.context["changed"] == {"guard.maximum": 2}
     row = next(row for row in page.context["rows"] if row.name == "upper_limit")
     assert row.would == 2_000
+
+
+EXACT = -0.0055891234567891234
+
+
+def test_a_value_that_nobody_touched_keeps_each_of_its_digits(operator):
+    loop = loop_of("flow", application="performance")
+    Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "kp": EXACT})
+    rows = operator.get(f"/loops/{loop.pk}/").context["bench"].main
+    body = {f"would-{row.name}": typed(row.shown.effective) for row in rows if row.shown.factor == 1}
+    body |= {"would-kd": "0.7", "reason": "a test", "minutes": "5"}
+    assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 302
+    assert [each.name for each in Override.objects.all()] == ["kd"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1000.0, "1000"),
+        (EXACT, "-0.0055891234567891235"),
+        (33_554_433, "33554433"),
+        (1e22, "1e+22"),
+        (None, ""),
+    ],
+)
+def test_a_value_in_a_field_reads_back_as_the_same(value, text):
+    assert typed(value) == text
+    assert value is None or float(text) == value
+
+
+def test_a_share_in_percent_has_no_digits_of_its_turning():
+    assert typed(human_unit("share of capacity").of(0.07)) == "7"
+
+
+TARGET = {"application": "performance", "operator": "hosts", "host": "h", "queue": "alert", "node": "n1"}
+
+
+@pytest.mark.parametrize("law", sorted(KINDS))
+def test_one_number_of_a_loop_is_changed_by_its_form_and_asked_about(law, operator):
+    loop = loop_of(law, **TARGET)
+    form = form_of(operator.get(f"/loops/{loop.pk}/"), f"/loops/{loop.pk}/override")
+    held = guard.read_settings(catalog.law(law), loop.guard)["stale_seconds"]
+    form |= {"would-guard.stale_seconds": str(held + 1), "reason": "a test", "minutes": "5"}
+    asked = operator.get(f"/loops/{loop.pk}/what-if/", form)
+    assert asked.status_code == 200 and not asked.context["errors"], asked.context["errors"]
+    answer = operator.post(f"/loops/{loop.pk}/override", form)
+    assert answer.status_code == 302, answer.context["errors"]
+    assert {each.name: each.value for each in Override.objects.all()} == {"guard.stale_seconds": held + 1}
+
+
+def test_a_flag_is_chosen_on_the_page_and_over_the_api(browsers, stored_snapshot):
+    loop, administrator = (
+        loop_of("parallelism_queueing", application="performance"),
+        browsers["administrator"],
+    )
+    page = " ".join(administrator.get(f"/loops/{loop.pk}/").content.decode().split())
+    assert 'name="would-use_correction" data-is="true"' in page and "<option selected> true</option>" in page
+    own = {"name": "only_changes", "value": "false", "reason": "a test"}
+    assert administrator.post(f"/settings/plant/loops/{loop.pk}", own).status_code == 302
+    loop.refresh_from_db()
+    assert loop.parameters["only_changes"] is False
+    posted = {"would-use_correction": "false", "reason": "a test", "minutes": "5"}
+    assert administrator.post(f"/loops/{loop.pk}/override", posted).status_code == 302
+    wide = {"name": "parallelism_queueing/only_changes", "value": "true", "law": "", "queue": "", "node": ""}
+    wide |= {"reason": "a test", "minutes": "5"}
+    assert administrator.post("/overrides/create", wide).status_code == 302
+    assert {each.name: each.value for each in Override.objects.all()} == {
+        "use_correction": False,
+        "only_changes": True,
+    }
+    body = {"loop": loop.pk, "name": "use_correction", "value": True, "reason": "x", "minutes": 5}
+    answer = administrator.post("/api/v1/overrides", body, content_type="application/json")
+    assert answer.status_code == 201 and answer.json()["value"] is True
+    number = administrator.post("/api/v1/overrides", {**body, "value": 1}, content_type="application/json")
+    assert number.status_code == 422
 
 
 @pytest.mark.parametrize("law", sorted(KINDS))

@@ -1,0 +1,75 @@
+"""What a person set, undone: it ends, and what it ended is in force again as long as that would have run."""
+
+from datetime import datetime
+from typing import Any
+
+import redis
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from workers.models import Override
+from workers.steering import overrides
+from workers.steering.scope import Scope
+
+# One that has ended, and the one that is in force again in its place.
+Undone = tuple[Override, Override | None]
+
+
+def undo(
+    override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None
+) -> list[Undone]:
+    """End an override and those that were set with it, as far as they are in force; set those again that they
+    ended and that have time left, under their owner and reason, until their own end.
+
+    Nothing where it is over already. Raises BadInput where what was in force before is no longer valid beside
+    what has been set since; nothing is changed then.
+    """
+    with transaction.atomic():
+        pairs = [(each, _ended_by(each, now)) for each in set_together(override, now)]
+        # Those without an older one first: what comes back is judged without them.
+        for each, older in pairs:
+            if older is None:
+                overrides.end(each, by=by, now=now, control=control)
+        beside = {older.name: older.value for _, older in pairs if older is not None}
+        undone = [(each, older and _again(older, by, now, control, beside)) for each, older in pairs]
+        for each, _ in undone:
+            each.refresh_from_db()
+        return undone
+
+
+def set_together(override: Override, now: datetime) -> list[Override]:
+    """What its owner set at the same time, itself included, as far as it is in force."""
+    if not overrides.holds(override, now):
+        return []
+    same = overrides.in_force(now).filter(owner_id=override.owner_id, created_at=override.created_at)
+    return list(same.select_related("loop", "node", "owner").order_by("pk"))
+
+
+def _ended_by(override: Override, now: datetime) -> Override | None:
+    """The override that this one ended, where it would still run."""
+    ids = [row["id"] for row in override.replaces if row["ended"]]
+    rows = Override.objects.filter(pk__in=ids).select_related("loop", "node", "owner").order_by("-created_at")
+    return next((row for row in rows if row.expires_at is None or row.expires_at > now), None)
+
+
+def _again(
+    older: Override,
+    by: User | None,
+    now: datetime,
+    control: redis.Redis | None,
+    beside: dict[str, Any],
+) -> Override:
+    # It takes the place of the one that is undone in one step: a queue that stays paused lets nothing pass.
+    return overrides.set_override(
+        name=older.name,
+        value=older.value,
+        owner=older.owner,
+        reason=older.reason,
+        now=now,
+        **Scope.of(older).fields(),
+        expires_at=older.expires_at,
+        endless=older.expires_at is None,
+        control=control,
+        beside=beside,
+        by=by,
+    )
