@@ -23,11 +23,11 @@ export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A form's values; times are typed in the reader's zone and sent with it. */
+/** A form's values; times are typed in the reader's zone, or in UTC where the field says so, and sent with their zone. */
 export function valuesOf(form, submitter = null) {
   const values = new FormData(form, submitter);
   for (const field of form.querySelectorAll("input[type=datetime-local]:not(:disabled)")) {
-    if (field.name && field.value) values.set(field.name, new Date(field.value).toISOString());
+    if (field.name && field.value) values.set(field.name, new Date(`${field.value}${"utc" in field.dataset ? "Z" : ""}`).toISOString());
   }
   return values;
 }
