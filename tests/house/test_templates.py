@@ -1,5 +1,8 @@
 """Templates read like code: each compiles, and no line of it runs out of sight."""
 
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,15 @@ from django.template import engines
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 LONGEST_LINE = 120
+EXPIRY = "frame/expiry.html"
+FORM = re.compile(r"<form\b[^>]*>")
+INCLUDE = re.compile(r'{%\s*include "([^"]+)"[^%]*%}')
+TAG = re.compile(r"{[%#{].*?[%#}]}", re.DOTALL)
+VOID = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source", "use"}
+
+
+def asking_for_an_end() -> list[Path]:
+    return [path for path in sorted(TEMPLATES.rglob("*.html")) if EXPIRY in path.read_text(encoding="utf-8")]
 
 
 def named(path: Path) -> str:
@@ -23,3 +35,63 @@ def test_a_template_s_lines_fit_beside_each_other(path):
 @pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
 def test_a_template_compiles(path):
     engines["django"].get_template(named(path))
+
+
+@pytest.mark.parametrize("path", asking_for_an_end(), ids=named)
+def test_a_form_that_asks_for_an_end_is_sent_with_the_zone_of_who_types_it(path):
+    """A plain form would send what is typed as it stands, and the server would read it as UTC."""
+    before = path.read_text(encoding="utf-8").split(EXPIRY)[:-1]
+    forms = [FORM.findall("".join(before[: place + 1]))[-1] for place in range(len(before))]
+    assert [form for form in forms if "data-steer" not in form] == []
+
+
+class Parts(HTMLParser):
+    """The charts and the included templates of a template, each with whether a refreshed part encloses it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[tuple[str, bool]] = []
+        self.charts: list[bool] = []
+        self.included: list[tuple[str, bool]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        inside = any(refreshed for _, refreshed in self.open)
+        if tag == "weir-include":
+            self.included.append((str(given["name"]), inside))
+        # Small multiples are drawn again where their part is new.
+        elif tag == "figure" and "chart" in str(given.get("class")).split() and "data-multiple" not in given:
+            self.charts.append(inside)
+        if tag not in VOID | {"weir-include"}:
+            self.open.append((tag, "data-refresh" in given))
+
+    def handle_endtag(self, tag: str) -> None:
+        # Branches of a template may open what only one of them closes: up to the nearest of its name.
+        places = [place for place, (name, _) in enumerate(self.open) if name == tag]
+        if places:
+            del self.open[places[-1] :]
+
+
+def read(name: str) -> Parts:
+    parts = Parts()
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    parts.feed(TAG.sub("", INCLUDE.sub(r'<weir-include name="\1">', text)))
+    return parts
+
+
+def charts(name: str, refreshed: bool = False) -> Iterator[bool]:
+    """Of each chart of a template, with all that it includes, whether it stands in a refreshed part."""
+    parts = read(name)
+    yield from (refreshed or inside for inside in parts.charts)
+    for included, inside in parts.included:
+        yield from charts(included, refreshed or inside)
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
+def test_no_chart_stands_where_the_page_is_written_anew(path):
+    """A chart is drawn into the element that was there first: of another nothing would be seen."""
+    assert True not in list(charts(named(path)))
+
+
+def test_the_charts_of_pages_are_found():
+    assert list(charts("loops/loop.html")).count(False) >= 3

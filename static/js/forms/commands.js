@@ -1,8 +1,8 @@
 // "Copy as command": what a form would do, as a line for a terminal. A form names its command; its fields are the options.
 import { toast } from "./toast.js";
-import { valuesOf } from "./sending.js";
+import { NOT_TYPED, valuesOf } from "./sending.js";
 
-const NOT_OPTIONS = ["csrfmiddlewaretoken", "submission"], WOULD = "would-", BESIDE = /^(unit|was)-/;
+const WOULD = "would-", BESIDE = /^(unit|was)-/;
 
 export function start() {
   document.querySelectorAll("form[data-command]").forEach(offer);
@@ -27,7 +27,7 @@ async function copy(form) {
 
 /** One line; of a form that changes several values, one for each that is changed. */
 export function commandOf(form) {
-  const values = [...valuesOf(form)].filter(([name, value]) => !NOT_OPTIONS.includes(name) && !BESIDE.test(name) && value !== "" && !(name === "minutes" && value === "until"));
+  const values = [...valuesOf(form)].filter(([name, value]) => !NOT_TYPED.includes(name) && !BESIDE.test(name) && value !== "" && !(name === "minutes" && value === "until"));
   const would = [...form.querySelectorAll(".would:not(:disabled)")], named = would.map((field) => field.name);
   const shared = values.filter(([name]) => !named.includes(name)).map(option);
   const each = would.filter((field) => field.value !== field.dataset.is)

@@ -1,16 +1,16 @@
 // Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
 import { formatted, words } from "../values/format.js";
 import { refreshAll } from "../values/refresh.js";
-import { newKey, send, valuesOf } from "./sending.js";
+import { NOT_TYPED, newKey, send, valuesOf } from "./sending.js";
 import { toast } from "./toast.js";
 
-// What a form was sent under, until its answer is there; another value is another submission.
-const submissions = new WeakMap();
+// The newest of each address whose outcome is not known: the same again goes under its key, and is done once only.
+const submissions = new Map();
 
 export function start() {
   document.querySelectorAll("form.steer").forEach(differ);
   document.addEventListener("submit", submit);
-  document.addEventListener("input", ({ target }) => { if (target.form) submissions.delete(target.form); const form = target.closest("form.steer"); if (form) differ(form); });
+  document.addEventListener("input", ({ target }) => { const form = target.closest("form.steer"); if (form) differ(form); });
   document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
   document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); if (target.matches("[data-expiry]")) expire(target); });
   document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
@@ -142,13 +142,21 @@ async function submit(event) {
   // The attribute, not the property: a button named "action" would stand in its place.
   const url = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
   form.dataset.sending = "true";
-  if (!submissions.has(form)) submissions.set(form, newKey());
-  const answer = await send(url, valuesOf(form, event.submitter), submissions.get(form));
+  const values = valuesOf(form, event.submitter);
+  const answer = await send(url, values, keyOf(url, values));
   delete form.dataset.sending;
-  // What became of it is not known: sent again under its key, it is done once only.
-  if (!answer.unknown) submissions.delete(form);
+  if (!answer.unknown) submissions.delete(url);
   if (answer.ok) done(form, answer);
   else refuse(form, answer.errors, event.submitter);
+}
+
+/** Another value, or another button, is another submission. A form that was written anew meanwhile has another token. */
+function keyOf(url, values) {
+  const said = [...values].filter(([name]) => !NOT_TYPED.includes(name))
+    .map(([name, value]) => [name, value instanceof File ? [value.name, value.size, value.lastModified] : value]);
+  const text = JSON.stringify(said);
+  if (submissions.get(url)?.text !== text) submissions.set(url, { text, key: newKey() });
+  return submissions.get(url).key;
 }
 
 function refuse(form, errors, pressed) {

@@ -1,6 +1,9 @@
 // A change goes to the server once: under a key, so that what is sent twice is done once; what was typed is never lost.
 import { keep } from "./drafts.js";
 
+/** Fields of each form that the server fills in for itself. */
+export const NOT_TYPED = ["csrfmiddlewaretoken", "submission"];
+
 /** Posts a form's values; gives {ok, …} or {ok: false, errors}. The key names one submission, however often it is sent. */
 export async function send(url, body, key = newKey()) {
   try {
@@ -8,26 +11,30 @@ export async function send(url, body, key = newKey()) {
     const response = await fetch(url, { method: "POST", body, headers });
     if (response.redirected && response.url.includes("/login/")) return logIn();
     if (!(response.headers.get("Content-Type") ?? "").includes("json")) {
+      // The console answers in JSON: of a proxy's own page nobody knows what the console did before it.
+      if (response.status >= 500) return unknown(`A proxy answered ${response.status} for the console.`);
       return { ok: false, errors: { form: [`The console answered ${response.status}. Nothing was changed; load the page again.`] } };
     }
     const answer = await response.json();
     if (answer.confirm) return confirmFirst(answer);
     return response.ok ? { ok: true, ...answer } : { ok: false, status: response.status, errors: answer.errors ?? { form: ["It was refused, and nothing was changed."] } };
   } catch {
-    return { ok: false, unknown: true, errors: { form: ["The console does not answer. Whether it was done is not known: send it again, it is done once only."] } };
+    return unknown("The console does not answer.");
   }
 }
+
+const unknown = (why) => ({ ok: false, unknown: true, errors: { form: [`${why} Whether it was done is not known: send it again, it is done once only.`] } });
 
 /** A name for one submission. (randomUUID is there on https and this host only, and consoles stand in plain networks.) */
 export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A form's values; times are typed in the reader's zone and sent with it. */
+/** A form's values; times are typed in the reader's zone, or in UTC where the field says so, and sent with their zone. */
 export function valuesOf(form, submitter = null) {
   const values = new FormData(form, submitter);
   for (const field of form.querySelectorAll("input[type=datetime-local]:not(:disabled)")) {
-    if (field.name && field.value) values.set(field.name, new Date(field.value).toISOString());
+    if (field.name && field.value) values.set(field.name, new Date(`${field.value}${"utc" in field.dataset ? "Z" : ""}`).toISOString());
   }
   return values;
 }

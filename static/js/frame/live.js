@@ -5,7 +5,9 @@ import { connect, merged, replace, store } from "../values/store.js";
 const POLL_SECONDS = 2;
 const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 3;
 const FAILURES_BEFORE_POLLING = 2;
-const SILENT_AFTER_SECONDS = 3, BELIEVABLE_SECONDS = 2;
+const SILENT_AFTER_SECONDS = 3;
+const DEAD_AFTER_SECONDS = 8; // a console that lives sends something each few seconds: if nothing else, that nothing came
+const DELAYS = 60; // as many of the newest fresh snapshots are compared
 const NOT_LOGGED_IN = 4401, NOT_ALLOWED = 4403;
 // All live connections of this person, or of the console, are taken: polling shows the same, and another may end.
 const TOO_MANY = 4429, TRY_LATER = 1013;
@@ -14,7 +16,10 @@ const CROWDED_WAIT_SECONDS = 60;
 const view = document.body.dataset.view || "whole"; // what this page shows of the plant (console/live/view.py)
 let socket = null, failures = 0, polling = null, asked = false, crowded = false;
 let arrived = null; // when the newest word on age came, on the browser's own monotonic clock
-let ageOnArrival = 0, skewSeconds = null;
+let ageOnArrival = 0;
+let heard = 0; // when anything at all came over the socket, on the same clock
+let polled = null; // the number of the snapshot that the last poll brought
+const delays = []; // of fresh snapshots: this browser's monotonic clock less the plant's
 
 /** Seconds since the newest snapshot was made: its age on arrival, then by a clock that can't jump; null: unknown. */
 export function ageSeconds() {
@@ -24,9 +29,13 @@ export function ageSeconds() {
 export function start() {
   open();
   setInterval(watch, 250);
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && (!socket || socket.readyState > WebSocket.OPEN)) open();
-  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) reopen(); });
+  addEventListener("online", reopen);
+}
+
+function reopen() {
+  leaveDead();
+  open();
 }
 
 function open() {
@@ -41,13 +50,24 @@ function open() {
   // One after the other: unpacking takes its time, and no delta may overtake another.
   let before = Promise.resolve();
   opened.addEventListener("message", ({ data }) => {
+    if (socket === opened) heard = performance.now();
     before = before.then(() => unpacked(data))
       .then((message) => { if (socket === opened) receive(message); }, () => opened.close()) // unreadable: begin anew
       .catch(reportError); // a fault of one message's must not silence those after it
   });
   // After what came before it, or a message still being unpacked would call a closed connection live.
-  opened.addEventListener("close", (event) => { before = before.then(() => { closed(event.code); }); });
+  opened.addEventListener("close", (event) => { before = before.then(() => { if (socket === opened) closed(event.code); }); });
   socket = opened;
+  heard = performance.now();
+}
+
+/** A network may drop a connection unsaid: the browser calls it open, and nothing comes any more. */
+function leaveDead() {
+  if (!socket || socket.readyState > WebSocket.OPEN || performance.now() - heard < DEAD_AFTER_SECONDS * 1000) return;
+  const dead = socket;
+  socket = null; // first, for its end takes a while when nobody answers it
+  dead.close();
+  closed();
 }
 
 /** A message as it was meant: text, or packed in zlib's format. */
@@ -56,7 +76,7 @@ async function unpacked(data) {
   return new Response(new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
 }
 
-function closed(code) {
+function closed(code = 0) {
   if (code === NOT_LOGGED_IN) return logIn();
   if (code === NOT_ALLOWED) return connect("down", { word: "Not allowed" });
   crowded = code === TOO_MANY || code === TRY_LATER;
@@ -79,7 +99,7 @@ function receive(message) {
   crowded = false;
   stopPolling();
   if (message.silent_seconds !== undefined) return silent(message.silent_seconds);
-  if (message.snapshot) accept(message.snapshot, ageByClock(message.snapshot.at));
+  if (message.snapshot) accept(message.snapshot, ageOfAny(message.snapshot.at));
   else if (message.delta && store.snapshot && message.seq === store.snapshot.seq + 1) {
     const snapshot = { ...merged(store.snapshot, message.delta), seq: message.seq, at: message.at };
     accept(snapshot, ageOfFresh(snapshot.at));
@@ -110,19 +130,23 @@ function silent(seconds) {
   connect("silent");
 }
 
-/** Age by both wall clocks, less what this browser's is known to differ. */
-function ageByClock(at) {
-  const apparent = Date.now() / 1000 - at - (skewSeconds ?? 0);
+/** The age of a snapshot that may be old: against fresh ones, or by both wall clocks as long as none has come. */
+function ageOfAny(at) {
+  if (delays.length) return Math.max(0, delayOf(at) - Math.min(...delays));
+  const apparent = Date.now() / 1000 - at;
   return apparent > 0 && apparent < 86400 ? apparent : 0;
 }
 
-/** A delta is sent the moment it is made: an impossible age of it is the difference of the clocks. */
+/** The age of one that is sent the moment it is made: by how much it is later than the quickest of the last minute. This
+ * browser's wall clock is not asked, so one that is wrong, or put right, makes nothing old. */
 function ageOfFresh(at) {
-  const apparent = Date.now() / 1000 - at;
-  if (apparent >= 0 && apparent <= BELIEVABLE_SECONDS) skewSeconds = 0;
-  else skewSeconds = Math.min(skewSeconds ?? Infinity, apparent);
-  return Math.max(0, apparent - skewSeconds);
+  if (store.snapshot && at < store.snapshot.at) delays.length = 0; // the plant's clock was put back
+  delays.push(delayOf(at));
+  if (delays.length > DELAYS) delays.shift();
+  return delays.at(-1) - Math.min(...delays);
 }
+
+const delayOf = (at) => performance.now() / 1000 - at;
 
 async function poll() {
   if (polling) return;
@@ -137,12 +161,18 @@ async function fetchOnce() {
     if (!response.ok) throw new Error(String(response.status));
     const message = await response.json();
     if (!polling) return;
-    if (message.seq !== store.snapshot?.seq) accept(message.snapshot, ageByClock(message.snapshot.at));
-    else sayPolling();
+    const { seq, snapshot } = message;
+    if (arrived === null || seq !== store.snapshot?.seq) accept(snapshot, isFresh(seq) ? ageOfFresh(snapshot.at) : ageOfAny(snapshot.at));
+    else if (ageSeconds() < SILENT_AFTER_SECONDS) sayPolling();
+    else connect("silent");
+    polled = seq;
   } catch {
     if (polling) connect("down");
   }
 }
+
+/** Made since the last poll, so young; of the first nobody knows how long it has been there. */
+const isFresh = (seq) => polled !== null && seq !== polled;
 
 /** Every few seconds instead of each second; when too many pages are open, that is said, and nothing is wrong. */
 function sayPolling() {
@@ -151,11 +181,12 @@ function sayPolling() {
 
 function stopPolling() {
   clearInterval(polling);
-  polling = null;
+  polling = polled = null;
 }
 
 /** A connection may be open and nothing come: silence is said whatever the reason. */
 function watch() {
+  leaveDead();
   const seconds = ageSeconds();
   if (seconds !== null && seconds >= SILENT_AFTER_SECONDS && ["live", "polling"].includes(store.connection.state)) {
     connect("silent");

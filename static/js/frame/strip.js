@@ -7,6 +7,7 @@ import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
 
 const WORDS = { live: "Live", polling: "Polling", reading: "As of", starting: "Starting", silent: "Silent", down: "Offline" };
+const OLD = { silent: "Observer silent", down: "Disconnected" }; // what the page shows is as of an earlier time
 const AGED = ["live", "polling", "silent", "down"]; // their slot holds the age of what the page shows
 const connection = document.getElementById("connection");
 
@@ -21,11 +22,12 @@ export function start() {
 
 function show() {
   const { state, since, word } = store.connection;
-  if (connection.dataset.connection !== state) {
+  const seconds = ageSeconds(), before = connection.dataset.connection;
+  if (before !== state) {
     connection.dataset.connection = state;
     document.body.dataset.connection = state;
+    if (state in OLD || before in OLD) say(state in OLD ? `${word ?? OLD[state]}. ${asOf(seconds)}` : WORDS[state]);
   }
-  const seconds = ageSeconds();
   // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers.
   if (state !== "starting") write(connection.querySelector(".word"), WORDS[state] ?? state);
   write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? `· ${age(seconds)}` : "");
@@ -33,9 +35,10 @@ function show() {
   showBar(state, seconds, since, word);
 }
 
-/** Across the page, while what it shows is old: since when, and of what time it is. */
+/** Across the page, while what it shows is old: since when, and of what time it is. Its age counts on, so that readers
+ * hear of the change alone, once, from the announcer. */
 function showBar(state, seconds, since, word) {
-  const bar = document.getElementById("disconnected"), old = state === "down" || state === "silent";
+  const bar = document.getElementById("disconnected"), old = state in OLD;
   if (!bar) return;
   bar.hidden = !old;
   if (old) write(bar, `${word ?? sentence(state, seconds, since)}. ${asOf(seconds)}`);
@@ -48,8 +51,8 @@ function asOf(seconds) {
 }
 
 function sentence(state, seconds, since) {
-  if (state === "silent") return `Observer silent for ${age(seconds ?? 0)}`;
-  return `Disconnected since ${new Date(since).toLocaleTimeString("en-GB")}`;
+  if (state === "silent") return `${OLD.silent} for ${age(seconds ?? 0)}`;
+  return `${OLD.down} since ${new Date(since).toLocaleTimeString("en-GB")}`;
 }
 
 function overrides(snapshot) {
@@ -118,7 +121,9 @@ let announced = null;
 function announce(snapshot) {
   const state = snapshot.health?.state;
   if (announced !== null && announced !== state) {
-    write(document.getElementById("announcer"), `${STATE_WORDS[state] ?? "Unknown"}: ${snapshot.health.sentence}`);
+    say(`${STATE_WORDS[state] ?? "Unknown"}: ${snapshot.health.sentence}`);
   }
   announced = state;
 }
+
+const say = (text) => write(document.getElementById("announcer"), text);

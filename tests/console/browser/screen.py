@@ -81,12 +81,12 @@ def figure(page: Page, path: str) -> Locator:
     return page.locator(f'[data-bind="{path}"]:visible').first
 
 
-def live(page: Page, observer: Observer) -> None:
+def live(page: Page, observer: Observer, how: str = "live") -> None:
     """Publish until the page follows: its scripts have run, its socket is joined, the observer is heard."""
 
     def follows() -> bool:
         observer.publish()
-        return page.locator("#connection").get_attribute("data-connection") == "live"
+        return page.locator("#connection").get_attribute("data-connection") == how
 
     until(follows, 20, every_seconds=0.25)
 

@@ -99,6 +99,50 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(ope
     assert len(ask("GET", "audit?action=override.set&text=lost+answer")["entries"]) == 1
 
 
+def test_a_proxy_that_answers_for_the_console_leaves_open_whether_it_was_done(
+    open_page, observer, ask, ended
+):
+    """It was: the console died, or was too slow, after the change was made."""
+    page = open_page("/overrides/")
+    live(page, observer)
+    choose_scope(page, "bad gateway")
+    sent = []
+
+    def replace(route):
+        route.fetch()
+        sent.append(route.request.headers["idempotency-key"])
+        route.fulfill(status=502, content_type="text/html", body="<h1>Bad gateway</h1>")
+
+    page.route("**/overrides/create", replace, times=1)
+    button = page.locator("form[data-scope] .primary")
+    button.click()
+    expect(page.locator("form[data-scope] .error")).to_contain_text("Whether it was done is not known")
+    with page.expect_request("**/overrides/create") as again:
+        button.click()
+    assert again.value.headers["idempotency-key"] == sent[0]
+    expect(page.locator(".toast")).to_contain_text("Upper limit is 700")
+    assert len(ask("GET", "audit?action=override.set&text=bad+gateway")["entries"]) == 1
+
+
+def test_another_button_after_a_lost_answer_is_another_change(open_page, observer):
+    page = open_page("/nodes/n1/")
+    live(page, observer)
+    form = page.locator("form[action$='/nodes/use']")
+    form.get_by_label("Reason").fill("its disk is slow")
+    keys = []
+
+    def lose(route):
+        keys.append(route.request.headers["idempotency-key"])
+        route.abort()
+
+    page.route("**/nodes/use", lose)
+    for pressed in ("Cordon n1", "Cordon n1", "Drain n1"):
+        form.get_by_role("button", name=pressed).click()
+        expect(form.locator(".error")).to_contain_text("not known")
+    first, again, other = keys
+    assert first == again != other
+
+
 def test_a_time_is_typed_in_the_readers_zone(open_page, observer, ended):
     page = open_page("/overrides/", timezone_id="America/New_York")
     live(page, observer)

@@ -6,7 +6,15 @@ import threading
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.console.browser.screen import BROWSER, Observer, comes, figure, live, whole_snapshot
+from tests.console.browser.screen import (
+    BROWSER,
+    Observer,
+    comes,
+    figure,
+    live,
+    violations,
+    whole_snapshot,
+)
 from tests.waiting import until
 
 pytestmark = BROWSER
@@ -53,15 +61,17 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
     until(lambda: figure(page, "totals.in_per_second").evaluate(colour)[1] != seen[-1][1], 10)
 
 
+def without_socket(page: Page) -> None:
+    page.route_web_socket(SOCKET, close)
+
+
+def close(route: WebSocketRoute) -> None:
+    route.close()
+
+
 def test_without_a_socket_the_page_polls_and_says_so(open_page, observer):
-    def without_socket(page: Page) -> None:
-        page.route_web_socket(SOCKET, close)
-
-    def close(route: WebSocketRoute) -> None:
-        route.close()
-
     page = open_page("/", before=without_socket)
-    expect(page.locator("#connection")).to_contain_text("Polling", timeout=15_000)
+    live(page, observer, "polling")
     observer.publish(lambda snapshot: snapshot["totals"].update(in_per_second=4_321.0))
     expect(figure(page, "totals.in_per_second")).to_have_text("4,321")
 
@@ -90,6 +100,60 @@ def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
     expect(bar).to_contain_text(re.compile(r"Everything on this page is as of \d\d:\d\d:\d\d\."))
     main = page.locator("main").bounding_box()
     assert bar.bounding_box()["width"] >= main["width"], "the bar is as wide as the page"
+
+
+def test_a_connection_that_died_unsaid_is_replaced_by_another(open_page, observer):
+    """A phone that changed its network, a firewall that forgot: the browser calls the socket open."""
+    sockets: list[WebSocketRoute] = []
+    dead = threading.Event()
+
+    def connect(route: WebSocketRoute) -> None:
+        server, first = route.connect_to_server(), not sockets
+        sockets.append(route)
+        server.on_message(lambda message: None if first and dead.is_set() else route.send(message))
+
+    page = open_page("/", before=lambda page: page.route_web_socket(SOCKET, connect))
+    live(page, observer)
+    dead.set()
+
+    def another() -> bool:
+        observer.publish()
+        state = page.locator("#connection").get_attribute("data-connection")
+        return len(sockets) > 1 and state == "live"
+
+    until(another, 25, every_seconds=0.5)
+
+
+def test_readers_hear_once_that_the_observer_is_silent(open_page, observer):
+    """Its age counts on, and is no news."""
+    page = open_page("/")
+    live(page, observer)
+    page.evaluate("""() => {
+      window.said = [];
+      const places = document.querySelectorAll("[role=status], [role=alert], [aria-live]");
+      const note = (changes) => window.said.push(...changes.map(({ target }) => target.textContent));
+      const watched = { childList: true, characterData: true, subtree: true };
+      for (const place of places) new MutationObserver(note).observe(place, watched);
+    }""")
+    expect(page.locator("#disconnected")).to_contain_text(re.compile("Observer silent for [7-9]"))
+    (said,) = page.evaluate("window.said")
+    assert re.fullmatch(r"Observer silent\. Everything on this page is as of \d\d:\d\d:\d\d\.", said)
+    assert violations(page) == []
+
+
+def test_a_page_that_polls_says_silent_as_long_as_the_observer_is(open_page, observer):
+    page = open_page("/", before=without_socket)
+    live(page, observer, "polling")
+    expect(page.locator("#connection")).to_have_attribute("data-connection", "silent")
+    page.evaluate("""() => {
+      window.states = [];
+      document.addEventListener("weir:connection", ({ detail }) => window.states.push(detail.state));
+    }""")
+    for _ in range(3):
+        with page.expect_response("**/api/v1/live?*"):
+            pass
+    until(lambda: len(page.evaluate("window.states")) >= 2)
+    assert set(page.evaluate("window.states")) == {"silent"}
 
 
 def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page, control):

@@ -1,6 +1,7 @@
 """What was learned from a loop's record, in a browser: read by everybody, approved from the page."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,8 @@ from workers.models import Loop, Tuning
 from workers.control.kinds.registry import KINDS
 kind = KINDS["worker_rate"]
 parameters = dict(kind.parameters) | {"fill_share": 0.05, "caution": 0.4}
-loop = Loop.objects.create(name="worker_rate/learned/n1", law="worker_rate", mode="auto",
-                           target={"queue": "learned", "node": "n1"}, parameters=parameters)
+loop = Loop.objects.create(name="worker_rate/QUEUE/n1", law="worker_rate", mode="auto",
+                           target={"queue": "QUEUE", "node": "n1"}, parameters=parameters)
 days = [{"day": f"2026-11-2{number}", "before": 0.8, "after": 0.6 + number / 100} for number in range(3)]
 Tuning.objects.create(loop=loop, values={"fill_share": 0.8, "caution": 0.2}, days=days, improvement=0.24,
                       instead_of={"fill_share": 0.05, "caution": 0.4}, confidence=0.97, hash="ab" * 32)
@@ -30,7 +31,11 @@ print(loop.pk)
 
 @pytest.fixture(scope="module")
 def loop(served: Served) -> str:
-    command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", FILL]
+    return learned_loop(served, "learned")
+
+
+def learned_loop(served: Served, queue: str) -> str:
+    command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", FILL.replace("QUEUE", queue)]
     made = subprocess.run(
         command, cwd=ROOT, env=served.environment, check=True, capture_output=True, text=True
     )
@@ -57,3 +62,15 @@ def test_an_approval_puts_the_values_in_force_and_the_proposal_leaves_the_page(o
     expect(page.locator("#tuning-title")).to_have_count(0)
     page.goto("/overrides/")
     expect(page.locator("main")).to_contain_text("the record speaks for it")
+
+
+def test_the_time_that_the_page_proposes_as_an_end_is_taken_wherever_it_is_read(open_page, observer, served):
+    page = open_page(f"/loops/{learned_loop(served, 'learned_west')}/", timezone_id="America/New_York")
+    part = page.locator("section", has=page.locator("#tuning-title"))
+    part.get_by_label("Expires").select_option("until")
+    part.get_by_label("Reason").fill("an hour from now in New York")
+    part.get_by_role("button", name="Approve abababab").click()
+    expect(page.locator("#tuning-title")).to_have_count(0)
+    page.goto("/overrides/")
+    approved = page.locator("[data-override]", has_text="an hour from now in New York").first
+    expect(approved.locator("[data-until]")).to_have_text(re.compile(r"^(5\d:\d\d|1:00:00)$"))
