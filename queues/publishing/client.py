@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import redis
@@ -34,6 +34,7 @@ FLUSH_BLOCKS = 32
 FLUSH_BYTES = 2**20
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
+Events: TypeAlias = pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,7 @@ class Client:
             assert self._topology is not None
             return self._topology
 
-    def publish(
-        self, queue: str, events: pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
-    ) -> Published:
+    def publish(self, queue: str, events: Events) -> Published:
         """Publish events: a batch or table with any of the schema's columns, or mappings; see
         `queues.events.block`.
 
@@ -120,10 +119,7 @@ class Client:
         (`stored` says what was stored before).
         """
         self.admit(queue)
-        now_us = round(self._clock() * 1_000_000)
-        columnar = isinstance(events, pa.RecordBatch | pa.Table)
-        batch = from_columns(events, now_us) if columnar else from_events(events, now_us)
-        return self.publish_batches(queue, [batch])
+        return self.publish_batches(queue, [self._batch(events)])
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
         """Publish batches already under `SCHEMA`: the next is made while the servers take the last."""
@@ -132,6 +128,12 @@ class Client:
     def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> Published:
         """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
         return Publishing(self, self.admit(queue).name).run_blocks(blocks)
+
+    def blocks_of(self, events: Events) -> list[EncodedBlock]:
+        """Events as blocks, for who publishes them until they are stored: they keep their ids meanwhile.
+        Raises `MalformedEvent`.
+        """
+        return cut(self._batch(events), self.ids)
 
     def admit(self, queue: str) -> QueueSpec:
         """The queue, if it takes events now. Raises `UnknownQueue`, and `QueuePaused`, at most a second after
@@ -185,6 +187,11 @@ class Client:
     def stored(self, queue: str, published: Published) -> None:
         """Count what was stored in the producer's figures."""
         self._report.add(queue, published.events, published.blocks, rerouted=published.rerouted)
+
+    def _batch(self, events: Events) -> pa.RecordBatch:
+        now_us = round(self._clock() * 1_000_000)
+        columnar = isinstance(events, pa.RecordBatch | pa.Table)
+        return from_columns(events, now_us) if columnar else from_events(events, now_us)
 
     def _align(self, splitter: Splitter, refused: frozenset[str]) -> None:
         """Exclude nodes behind a closed gate, admit those whose back-off is over."""
