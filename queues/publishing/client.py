@@ -20,7 +20,7 @@ import redis
 
 from queues import keys, pausing
 from queues.control.connection import connect
-from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
+from queues.errors import BadInput, BadTopology, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import logged_in
 from queues.publishing.gates import Gates
@@ -103,7 +103,7 @@ class Client:
         self._control.close()
 
     def topology(self, fresh: bool = False) -> Topology:
-        """The topology, at most a second old. When the control server does not answer, the last one known."""
+        """The topology, at most a second old; the last one known when the control server has none to read."""
         with self._lock:
             due = self._monotonic() - self._looked_at >= REFRESH_SECONDS
             if self._topology is None or due or fresh:
@@ -229,7 +229,7 @@ class Client:
 
     def _look(self) -> None:
         """Read the topology, and the pauses of the queues published to; keep the old ones when the control
-        server is away and there are old ones.
+        server is away and there are old ones, and the old topology when the new one can't be read.
         """
         try:
             names = pausing.names_of(self._published_to, pausing.INTAKE)
@@ -244,7 +244,12 @@ class Client:
         self._looked_at = self._monotonic()
         self._paused = pausing.read(self._published_to, pauses)
         if self._topology is None or text != self._text:
-            self._topology, self._text = Topology.from_json(text), text
+            try:
+                self._topology, self._text = Topology.from_json(text), text
+            except BadTopology:
+                # The control server came back empty, or a newer version writes there: what is known was good.
+                if self._topology is None:
+                    raise
 
 
 class Publishing:
