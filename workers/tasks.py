@@ -37,6 +37,7 @@ from workers.steering import enforcing, overrides
 
 hosts.install()
 logger = logging.getLogger(__name__)
+END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 BATCH_PRIORITY = 7  # consumers of most queues go first
 
 
@@ -52,12 +53,25 @@ def consume(queue: str, node: str, worker_id: str) -> None:
     try:
         consumer = consumer_for(reporter)
         consumer.run()
-    except (WeirError, SoftTimeLimitExceeded) as error:
+    except (WeirError, redis.RedisError, SoftTimeLimitExceeded) as error:
         # Nothing is lost: what it held is claimed by another once idle. The reason shows at the queue.
         trouble = str(error) or type(error).__name__
         logger.warning("A worker of %s on %s ended early: %s", queue, node, trouble)
     finally:
-        reporter.end(consumer.report() if consumer else Report(), trouble)
+        _report(reporter, consumer.report() if consumer else Report(), trouble)
+
+
+def _report(reporter: WorkReporter, report: Report, trouble: str) -> None:
+    """The worker's report, said again over a restart or a fail-over: without it the counts of what was done
+    would lack its events for ever.
+    """
+    for pause_seconds in (0.0, *END_PAUSES_SECONDS):
+        time.sleep(pause_seconds)
+        try:
+            reporter.end(report, trouble)
+            return
+        except redis.RedisError as error:
+            logger.warning("A worker of %s on %s can't report: %s", reporter.queue, reporter.node, error)
 
 
 def consumer_for(reporter: WorkReporter) -> Consumer:
@@ -72,9 +86,19 @@ def consumer_for(reporter: WorkReporter) -> Consumer:
         handler,
         reporter.worker_id,
         alive=lambda: reporter.alive(time.time()),
-        paused=lambda: bool(pausing.paused(reporter.control, [reporter.queue], pausing.CONSUMPTION)),
+        paused=lambda: _is_paused(reporter.control, reporter.queue),
         completed=reporter.completed,
     )
+
+
+def _is_paused(control: redis.Redis, queue: str) -> bool:
+    """Whether a person has paused it. Where nobody can be asked the worker goes on, for the little that is
+    left of its time.
+    """
+    try:
+        return bool(pausing.paused(control, [queue], pausing.CONSUMPTION))
+    except redis.RedisError:
+        return False
 
 
 @shared_task(name="workers.tasks.tick", ignore_result=True)

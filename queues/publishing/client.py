@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import redis
 
 from queues import keys, pausing
 from queues.control.connection import connect
-from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
+from queues.errors import BadInput, BadTopology, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import logged_in
 from queues.publishing.gates import Gates
@@ -34,6 +34,7 @@ FLUSH_BLOCKS = 32
 FLUSH_BYTES = 2**20
 CHUNK_BLOCKS = 16
 REFRESH_SECONDS = 1.0
+Events: TypeAlias = pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Client:
         self._control.close()
 
     def topology(self, fresh: bool = False) -> Topology:
-        """The topology, at most a second old. When the control server does not answer, the last one known."""
+        """The topology, at most a second old; the last one known when the control server has none to read."""
         with self._lock:
             due = self._monotonic() - self._looked_at >= REFRESH_SECONDS
             if self._topology is None or due or fresh:
@@ -110,9 +111,7 @@ class Client:
             assert self._topology is not None
             return self._topology
 
-    def publish(
-        self, queue: str, events: pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
-    ) -> Published:
+    def publish(self, queue: str, events: Events) -> Published:
         """Publish events: a batch or table with any of the schema's columns, or mappings; see
         `queues.events.block`.
 
@@ -120,10 +119,7 @@ class Client:
         (`stored` says what was stored before).
         """
         self.admit(queue)
-        now_us = round(self._clock() * 1_000_000)
-        columnar = isinstance(events, pa.RecordBatch | pa.Table)
-        batch = from_columns(events, now_us) if columnar else from_events(events, now_us)
-        return self.publish_batches(queue, [batch])
+        return self.publish_batches(queue, [self._batch(events)])
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
         """Publish batches already under `SCHEMA`: the next is made while the servers take the last."""
@@ -132,6 +128,12 @@ class Client:
     def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> Published:
         """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
         return Publishing(self, self.admit(queue).name).run_blocks(blocks)
+
+    def blocks_of(self, events: Events) -> list[EncodedBlock]:
+        """Events as blocks, for who publishes them until they are stored: they keep their ids meanwhile.
+        Raises `MalformedEvent`.
+        """
+        return cut(self._batch(events), self.ids)
 
     def admit(self, queue: str) -> QueueSpec:
         """The queue, if it takes events now. Raises `UnknownQueue`, and `QueuePaused`, at most a second after
@@ -186,6 +188,11 @@ class Client:
         """Count what was stored in the producer's figures."""
         self._report.add(queue, published.events, published.blocks, rerouted=published.rerouted)
 
+    def _batch(self, events: Events) -> pa.RecordBatch:
+        now_us = round(self._clock() * 1_000_000)
+        columnar = isinstance(events, pa.RecordBatch | pa.Table)
+        return from_columns(events, now_us) if columnar else from_events(events, now_us)
+
     def _align(self, splitter: Splitter, refused: frozenset[str]) -> None:
         """Exclude nodes behind a closed gate, admit those whose back-off is over."""
         for name in splitter.points:
@@ -222,7 +229,7 @@ class Client:
 
     def _look(self) -> None:
         """Read the topology, and the pauses of the queues published to; keep the old ones when the control
-        server is away and there are old ones.
+        server is away and there are old ones, and the old topology when the new one can't be read.
         """
         try:
             names = pausing.names_of(self._published_to, pausing.INTAKE)
@@ -237,7 +244,12 @@ class Client:
         self._looked_at = self._monotonic()
         self._paused = pausing.read(self._published_to, pauses)
         if self._topology is None or text != self._text:
-            self._topology, self._text = Topology.from_json(text), text
+            try:
+                self._topology, self._text = Topology.from_json(text), text
+            except BadTopology:
+                # The control server came back empty, or a newer version writes there: what is known was good.
+                if self._topology is None:
+                    raise
 
 
 class Publishing:

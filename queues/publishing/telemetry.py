@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -22,7 +22,8 @@ import psutil
 
 from queues import environment as variables
 from queues import logs
-from queues.errors import BadInput, WeirError
+from queues.errors import BadInput, MalformedEvent, WeirError
+from queues.events.block import EncodedBlock
 from queues.nodes.cadence import wait_seconds
 from queues.private_files import keep_private
 from queues.publishing.client import Client
@@ -154,20 +155,27 @@ class HostTelemetry:
 
 
 class UnpublishedEvents:
-    """Events that wait to be published, the oldest first; when full the oldest is dropped and counted."""
+    """Events that wait to be published, the oldest first; when full the oldest are dropped and counted.
+
+    They wait as blocks, so that what is sent again has the same ids: a node that did not answer may have
+    stored it.
+    """
 
     def __init__(self, client: Client, most_events: int = BUFFER_EVENTS) -> None:
         self._client, self._most = client, most_events
-        self._waiting: dict[str, deque[Event]] = {}
+        self._waiting: dict[str, deque[EncodedBlock]] = {}
         self._trouble = False
         self.dropped = 0
 
     def add(self, queue: str, events: list[Event]) -> None:
         waiting = self._waiting.setdefault(queue, deque())
-        waiting.extend(events)
-        while len(waiting) > self._most:
-            waiting.popleft()
-            self.dropped += 1
+        try:
+            waiting.extend(self._client.blocks_of(events))
+        except MalformedEvent as error:
+            self.dropped += len(events)
+            self._say(f"{len(events)} events are dropped ({error}).")
+        while _events(waiting) > self._most:
+            self.dropped += waiting.popleft().events
 
     def flush(self) -> None:
         """Publish what waits. What cannot be published now is kept for the next time."""
@@ -175,9 +183,10 @@ class UnpublishedEvents:
             if not waiting:
                 continue
             try:
-                self._client.publish(queue, list(waiting))
+                self._client.publish_blocks(queue, list(waiting))
             except WeirError as error:
-                self._say(f"publishing fails ({error}); {len(waiting)} events wait, {self.dropped} dropped.")
+                waits = f"{_events(waiting)} events wait, {self.dropped} dropped."
+                self._say(f"publishing fails ({error}); {waits}")
                 return
             waiting.clear()
         if self._trouble:
@@ -188,6 +197,10 @@ class UnpublishedEvents:
         if not self._trouble:
             log.warning(text)
         self._trouble = True
+
+
+def _events(blocks: Iterable[EncodedBlock]) -> int:
+    return sum(block.events for block in blocks)
 
 
 def takes_processes(client: Client) -> bool:

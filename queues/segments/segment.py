@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import redis
+from redis.exceptions import ExecAbortError, MasterDownError
 
 from queues import keys
 from queues.control.refused import know_of_refused_writes
@@ -93,9 +94,14 @@ class Segment:
 
         After `NodeUnavailable` they may be there or not: send them again elsewhere under the same ids.
         """
-        if blocks:
+        if not blocks:
+            return
+        try:
             with self.errors():
                 Flush(self.queue, blocks).send(self.node)
+        except redis.RedisError as error:
+            # Whatever it is that this node refuses, another one may take it.
+            raise NodeUnavailable(f"{_address(self.node)} refuses a flush ({error}).") from error
 
     def claim(self, worker: str, limit_events: int, idle_seconds: float) -> list[Claimed]:
         """Up to `limit_events` for a worker, at least one block if there is one.
@@ -345,12 +351,20 @@ def _errors(node: redis.Redis) -> Iterator[None]:
         yield
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
         raise NodeUnavailable(f"{_address(node)} does not answer ({error}).") from error
-    except redis.OutOfMemoryError as error:
-        raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
     except redis.ResponseError as error:
-        if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "BUSY ")):
+        if _says_full(error):
+            raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
+        # Of those that redis-py has a class for, it cuts the first word off.
+        known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
+        if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):
             raise NodeUnavailable(f"{_address(node)} is not ready ({error}).") from error
         raise
+
+
+def _says_full(error: redis.ResponseError) -> bool:
+    """Also where a transaction's commands were taken, and the limit was passed when it was to be executed."""
+    at_exec = isinstance(error, ExecAbortError) and "OOM" in str(error)
+    return isinstance(error, redis.OutOfMemoryError) or at_exec
 
 
 def _address(node: redis.Redis) -> str:

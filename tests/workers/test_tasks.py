@@ -2,19 +2,22 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
 from celery import current_app
 from django_celery_beat.models import PeriodicTask
 
-from queues import keys
+from queues import keys, pausing
+from queues.control.acknowledged import NotReplicated
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.servers import Server
 from tests.workers.samples import fill
 from workers import tasks
+from workers.consumer.work_report import WorkReporter
 from workers.control.schedule import ensure_schedule
 from workers.coordination.connections import connection
 from workers.models import LedgerEntry, Loop
@@ -77,6 +80,58 @@ def test_a_worker_of_a_node_that_is_away_says_so_and_loses_nothing(
     tasks.consume("alert", "n2", "w2")
     work = control.hgetall("weir:work:alert:n2")
     assert (work[b"events"], work[b"trouble"]) == (b"24", b"")
+
+
+def test_a_worker_goes_on_while_the_control_server_does_not_answer(
+    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(Segment(nodes["n1"].client(), "alert"), 3)
+
+    def away(*_: object) -> None:
+        raise redis.ConnectionError("the control server is away")
+
+    monkeypatch.setattr(pausing, "paused", away)
+    tasks.consume("alert", "n1", "w1")
+    work = control.hgetall("weir:work:alert:n1")
+    assert (work[b"events"], work[b"trouble"]) == (b"24", b"")
+
+
+@pytest.mark.parametrize("reply_is_lost", [False, True])
+def test_a_worker_that_ends_in_a_fail_over_reports_its_work_once(
+    control: redis.Redis,
+    nodes: dict[str, Server],
+    plant_topology: Topology,
+    monkeypatch: pytest.MonkeyPatch,
+    reply_is_lost: bool,
+) -> None:
+    fill(Segment(nodes["n1"].client(), "alert"), 3)
+    failures = iter([True, True, False])
+    end = WorkReporter.end
+
+    def fails_over(*arguments: Any) -> None:
+        fails = next(failures)
+        if reply_is_lost or not fails:
+            end(*arguments)
+        if fails:
+            raise NotReplicated("no replica has it yet")
+
+    monkeypatch.setattr(WorkReporter, "end", fails_over)
+    monkeypatch.setattr(tasks, "END_PAUSES_SECONDS", (0.0, 0.0))
+    tasks.consume("alert", "n1", "w1")
+    work = control.hgetall("weir:work:alert:n1")
+    assert (work[b"finished"], work[b"events"], work[b"effects"]) == (b"1", b"24", b"24")
+    assert sum(map(int, control.hvals("weir:latency:alert"))) == 24
+
+
+def test_a_worker_whose_report_nobody_takes_ends_all_the_same(
+    control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise redis.ConnectionError("the control server is away")
+
+    monkeypatch.setattr(WorkReporter, "end", away)
+    monkeypatch.setattr(tasks, "END_PAUSES_SECONDS", (0.0, 0.0))
+    tasks.consume("alert", "n1", "w1")
 
 
 def test_trouble_is_gone_once_a_worker_ends_well(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import redis
 
 from queues import keys
+from queues.lua.script import script
 from workers.consumer.latency import Latencies
 from workers.pool.completions import Completion, CompletionReporter
 
@@ -14,6 +15,7 @@ RUNNING_EXPIRES_SECONDS = 15.0
 IDENTITY_EXPIRES_SECONDS = 3600
 
 
+END_WORKER = script("control/end_worker")
 NOBODY = CompletionReporter("", 0)  # of a worker that no host runs
 
 
@@ -68,7 +70,9 @@ class WorkReporter:
         self.line.completed(self.control, done)
 
     def end(self, report: Report, last_error: str = "") -> None:
-        """The worker is done; `last_error`: why it ended early. One transaction: the counts always agree."""
+        """The worker is done; `last_error`: why it ended early. One step, so that the counts always agree;
+        said again, since nobody knows whether it was heard, it counts once.
+        """
         counts: Mapping[str, int] = {
             "finished": 1,
             "failed": report.failed,
@@ -78,13 +82,17 @@ class WorkReporter:
             "dead": report.dead,
             "busy_ms": round(report.busy_seconds * 1000),
         }
+        names = (
+            keys.WORKER.of(self.worker_id),
+            keys.RUNNING.of(self.queue, self.node),
+            keys.WORK.of(self.queue, self.node),
+            keys.LATENCY.of(self.queue),
+        )
+        words = (self.worker_id, IDENTITY_EXPIRES_SECONDS, last_error[:500], len(counts))
+        added: list[str | int] = [part for pair in counts.items() for part in pair]
+        added += [part for pair in report.latencies.events.items() for part in pair]
         with self.control.pipeline(transaction=True) as pipe:
-            pipe.zrem(keys.RUNNING.of(self.queue, self.node), self.worker_id)
-            for name, count in counts.items():
-                pipe.hincrby(keys.WORK.of(self.queue, self.node), name, count)
-            pipe.hset(keys.WORK.of(self.queue, self.node), "trouble", last_error[:500])
-            for bucket, events in report.latencies.events.items():
-                pipe.hincrby(keys.LATENCY.of(self.queue), str(bucket), events)
+            pipe.eval(END_WORKER, len(names), *names, *words, *added)
             self.line.ended(pipe)
             pipe.execute()
 

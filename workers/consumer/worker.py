@@ -43,35 +43,42 @@ def time_to_work_seconds(handler_timeout_seconds: float) -> float:
 
 
 class KeepAlive:
-    """A thread that renews claims, and says that the worker lives."""
+    """Two threads: one renews the claims at the node, one says to the control server that the worker lives. A
+    control server that is away, or slow to say so, thus costs no claim.
+    """
 
     def __init__(self, segment: Segment, worker_id: str, alive: Callable[[], None]) -> None:
-        self._segment, self._worker_id, self._alive = segment, worker_id, alive
+        self._segment, self._worker_id = segment, worker_id
         self._entries: frozenset[str] = frozenset()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="keep-alive", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(action,), name="keep-alive", daemon=True)
+            for action in (self._renew, alive)
+        ]
 
     def __enter__(self) -> "KeepAlive":
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def hold(self, entries: Sequence[str]) -> None:
         """Renew these, and no others, from now on."""
         self._entries = frozenset(entries)
 
-    def _run(self) -> None:
+    def _renew(self) -> None:
+        if self._entries:
+            self._segment.keep_alive(self._worker_id, list(self._entries))
+
+    def _repeat(self, action: Callable[[], object]) -> None:
         while not self._stop.wait(KEEP_ALIVE_SECONDS):
-            try:
-                self._alive()
-                if self._entries:
-                    self._segment.keep_alive(self._worker_id, list(self._entries))
-            except Exception:
-                # A missed renewal is made up for by the next; a lasting fault is met by the work itself.
-                continue
+            # What is missed once is made up for by the next; a lasting fault is met by the work itself.
+            with suppress(Exception):
+                action()
 
 
 @dataclass(slots=True)

@@ -3,13 +3,21 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from itertools import count
 
 import pyarrow as pa
 import pytest
 
-from queues import keys
-from queues.errors import MalformedEvent, NoContainerAvailable, NodeUnavailable, UnknownQueue
+from queues import keys, pausing
+from queues.errors import (
+    BadTopology,
+    MalformedEvent,
+    NoContainerAvailable,
+    NodeUnavailable,
+    QueuePaused,
+    UnknownQueue,
+)
 from queues.events.block import decode
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
@@ -113,6 +121,37 @@ def test_publishing_goes_on_while_the_control_server_is_away(client, control_ser
     control_server.kill()
     assert client.publish("alert", batch_of(5, first=5)).events == 5
     assert len(stored_ids(nodes)) == 10
+
+
+@pytest.mark.parametrize("topology", [None, '{"revision": 9, "nodes": {}, "queues": {}, "zones": {}}', "{"])
+def test_publishing_goes_on_while_the_topology_can_not_be_read(
+    client, control, plant_topology, nodes, topology
+):
+    """The control server came back empty, or a newer version writes what this one does not know."""
+    client.publish("alert", batch_of(512))
+    if topology is None:
+        control.delete(keys.TOPOLOGY)
+    else:
+        control.set(keys.TOPOLOGY, topology)
+    client.topology(fresh=True)
+    assert client.publish("alert", batch_of(512)).events == 512
+    pausing.pause(
+        control, "alert", pausing.INTAKE, pausing.Pause(NOW_US / 1e6 + 60, "by hand", "me"), NOW_US / 1e6
+    )
+    client.topology(fresh=True)
+    with pytest.raises(QueuePaused):
+        client.publish("alert", batch_of(512))
+    pausing.resume(control, "alert", pausing.INTAKE)
+    control.set(keys.TOPOLOGY, replace(plant_topology, revision=10).to_json())
+    assert client.topology(fresh=True).revision == 10
+
+
+@pytest.mark.parametrize("topology", [None, "{"])
+def test_a_topology_that_can_not_be_read_is_said_to_who_knows_none(control, control_server, topology):
+    if topology is not None:
+        control.set(keys.TOPOLOGY, topology)
+    with Client(control_server.url) as stranger, pytest.raises(BadTopology):
+        stranger.publish("alert", batch_of(1))
 
 
 def test_without_a_topology_the_first_publish_says_so(control_server):

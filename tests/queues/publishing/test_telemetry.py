@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from queues import keys
+from queues.errors import NodeUnavailable
 from queues.events.block import decode, from_events
 from queues.publishing.client import Client
 from queues.publishing.telemetry import CounterRates, HostTelemetry, UnpublishedEvents, primary_address
@@ -55,6 +56,15 @@ def test_the_address_is_an_ipv4_address():
     assert len([int(part) for part in primary_address().split(".")]) == 4
 
 
+def stored_ids(client: Client) -> list[str]:
+    return [
+        event
+        for name in ("n1", "n2", "n3")
+        for _, block_id, data in client.segment("telemetry", name).read("0-0", "+")
+        for event in decode(block_id, data).ids().to_pylist()
+    ]
+
+
 def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
     client, control, plant_topology, caplog
 ):
@@ -71,10 +81,32 @@ def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
     control.set(keys.TOPOLOGY, plant_topology.to_json())
     client.topology(fresh=True)
     outbox.flush()
-    stored = [
-        event
-        for name in ("n1", "n2", "n3")
-        for _, block_id, data in client.segment("telemetry", name).read("0-0", "+")
-        for event in decode(block_id, data).ids().to_pylist()
-    ]
-    assert stored == ["e2", "e3", "e4"]
+    assert stored_ids(client) == ["e2", "e3", "e4"]
+
+
+def test_what_was_stored_by_nodes_that_did_not_say_so_comes_again_under_its_ids(client, monkeypatch):
+    store = client.send
+
+    def store_and_time_out(queue, node, blocks):
+        store(queue, node, blocks)
+        return NodeUnavailable(f"{node} does not answer in time")
+
+    outbox = UnpublishedEvents(client)
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "send", store_and_time_out)
+        outbox.add("telemetry", [{"type": "cpu", "value": number} for number in range(3)])
+        outbox.flush()
+    outbox.add("telemetry", [{"type": "cpu", "value": 3}])
+    outbox.flush()
+    found = stored_ids(client)
+    assert len(set(found)) == 4 < len(found)
+
+
+def test_an_event_that_is_none_is_dropped_and_the_others_go_out(client, caplog):
+    outbox = UnpublishedEvents(client)
+    with caplog.at_level(logging.WARNING):
+        outbox.add("telemetry", [{"type": "cpu", "value": float("nan")}])
+        outbox.add("telemetry", [{"id": "good", "type": "cpu"}])
+        outbox.flush()
+    assert (outbox.dropped, stored_ids(client)) == (1, ["good"])
+    assert "value" in caplog.text

@@ -1,5 +1,7 @@
 """The segment's protocol on a real server."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pytest
 import redis
@@ -219,6 +221,54 @@ def test_measuring_tells_lengths_and_the_oldest_age(segment):
 def test_a_node_whose_disk_is_full_is_one_that_is_away(segment, node):
     with pytest.raises(NodeUnavailable, match="No space left"), segment.errors():
         node.eval("return redis.error_reply('MISCONF Errors writing to the AOF file: No space left')", 0)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "raised"),
+    [
+        ("READONLY You can't write against a read only replica.", NodeUnavailable),
+        ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", NodeUnavailable),
+        ("LOADING Valkey is loading the dataset in memory", NodeUnavailable),
+        ("BUSY Valkey is busy running a script.", NodeUnavailable),
+        ("NOREPLICAS Not enough good replicas to write.", NodeUnavailable),
+        ("OOM command not allowed when used memory > 'maxmemory'.", NodeFull),
+        ("EXECABORT Transaction discarded because of: OOM command not allowed", NodeFull),
+        ("ERR unknown command", redis.ResponseError),
+    ],
+)
+def test_a_refusal_is_known_whatever_the_client_makes_of_its_text(segment, node, refusal, raised):
+    with pytest.raises(raised), segment.errors():
+        node.eval("return redis.error_reply(ARGV[1])", 0, refusal)
+
+
+def test_a_node_that_is_a_replica_now_is_one_that_is_away(segment, node):
+    segment.publish(blocks_of(8))
+    node.replicaof("127.0.0.1", "1")
+    try:
+        for refused in (lambda: segment.publish(blocks_of(8)), lambda: segment.claim("w1", 4, MINUTE)):
+            with pytest.raises(NodeUnavailable, match="read only replica"):
+                refused()
+    finally:
+        node.replicaof("NO", "ONE")
+    assert segment.counters()["inserted_events"] == 8
+
+
+def test_a_node_that_refuses_a_flush_for_whatever_reason_is_passed_by(segment, node):
+    node.set(segment.stream, "no stream at all")
+    with pytest.raises(NodeUnavailable, match="wrong kind of value"):
+        segment.publish(blocks_of(8))
+
+
+def test_a_node_that_is_almost_full_refuses_a_flush_as_a_whole_or_stores_it(segment, node):
+    """The limit may be passed between the last command of a flush and its EXEC, which then says so."""
+    segment.publish(blocks_of(8))
+    stored, used = 1, node.info("memory")["used_memory"]
+    for more in range(20_000, 70_000, 256):
+        node.config_set("maxmemory", used + more)
+        with suppress(NodeFull):
+            segment.publish(blocks_of(8))
+            stored += 1
+    assert segment.counters()["inserted_events"] == 8 * stored
 
 
 def test_ended_workers_are_forgotten_but_those_that_hold_blocks_are_not(segment):

@@ -247,8 +247,10 @@ def test_a_block_that_kills_each_of_its_workers_is_given_up_whole(segment: Segme
     assert "killed" in DeadLetters(segment).read()[0].error
 
 
-def test_a_living_worker_keeps_its_claims_however_long_its_handler_takes(
-    segment: Segment, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("control", ["answers", "is away", "hangs"])
+def test_a_living_worker_keeps_its_claims_however_long_its_handler_and_the_control_server_take(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch, control: str
 ) -> None:
     monkeypatch.setattr("workers.consumer.worker.KEEP_ALIVE_SECONDS", 0.02)
     fill(segment, 1)
@@ -260,15 +262,24 @@ def test_a_living_worker_keeps_its_claims_however_long_its_handler_takes(
         renewed.append(keep_alive(worker, entries))
         return renewed[-1]
 
+    control_is_back = threading.Event()
+
     class Slow(Recorder):
         def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
             from_now = len(renewed)
             while len(renewed) < from_now + 12:  # the real thread renews meanwhile
                 stolen.extend(segment.claim("thief", 1000, 0.2))
+            control_is_back.set()
             return super().handle(deliveries)
 
+    def alive() -> None:
+        if control == "hangs":
+            control_is_back.wait()
+        if control != "answers":
+            raise redis.ConnectionError("the control server is away")
+
     monkeypatch.setattr(segment, "keep_alive", renew)
-    assert work(segment, Slow()).events == 8
+    assert work(segment, Slow(), alive=alive).events == 8
     assert stolen == []
 
 

@@ -337,6 +337,20 @@ def test_webhook_counts_what_the_receiver_had_before_as_duplicates(place: Place)
     assert webhook(place, lambda r: httpx.Response(409)).handle([delivery_of(3)]) == Outcome(duplicates=3)
 
 
+def test_webhook_posts_an_event_that_a_producer_sent_again_under_another_key_and_the_same_id(
+    place: Place,
+) -> None:
+    """As docs/start/publish.md says: the receiver knows it by its line."""
+    posts: list[tuple[str, str]] = []
+
+    def take(request: httpx.Request) -> httpx.Response:
+        posts.append((request.headers["Idempotency-Key"], json.loads(request.content)["id"]))
+        return httpx.Response(200)
+
+    webhook(place, take).handle([delivery_of(1, name * 16, id=["order-1"]) for name in ("aa", "bb")])
+    assert posts == [("aa" * 16, "order-1"), ("bb" * 16, "order-1")]
+
+
 def test_webhook_fails_one_block_and_delivers_the_other(place: Place) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(500 if request.headers["Idempotency-Key"].startswith("bb") else 200)

@@ -16,7 +16,7 @@ from workers.pipeline.declaration.declaration import application_of_text
 from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.inter_event.combining import Barrier, Combined, combine
 from workers.pipeline.inter_event.operator_counts import OperatorCount
-from workers.pipeline.inter_event.operators import Unit, Work
+from workers.pipeline.inter_event.operators import Unit, Work, ordered
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.intra_event.result_writer import ResultWriter
 from workers.pipeline.matching.matcher import match_all
@@ -292,3 +292,14 @@ def test_every_group_is_on_exactly_one_task(tasks, groups):
 def test_a_key_has_one_group_for_ever(key):
     assert 0 <= key_group(key) < KEY_GROUPS
     assert key_group("host-17") == 41
+
+
+def test_events_are_taken_for_one_where_id_and_time_are_equal_and_only_there() -> None:
+    """As docs/start/publish.md says: who sends again sends the time, too."""
+    rows = pa.table({"time": pa.array([3, 1, 3, 2, 3]), "id": ["a", "a", "a", "b", "b"]})
+    assert ordered(rows).to_pylist() == [
+        {"time": 1, "id": "a"},
+        {"time": 2, "id": "b"},
+        {"time": 3, "id": "a"},
+        {"time": 3, "id": "b"},
+    ]
