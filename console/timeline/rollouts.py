@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from console.accounts.access import Actor
 from console.actions.timeline import marks
 from console.models import Mark
+from queues.checks import storable
 from workers.documents.snapshot import Snapshot
 
 SEEN = "seen"
@@ -21,8 +22,8 @@ class RolloutMarks:
     def follow(self, snapshot: Snapshot) -> None:
         """Raises what the database raises."""
         for plant, row in snapshot.plants.items():
-            for part, revision in row.revisions.items() if row.state == SEEN else ():
-                before = self._before.get((plant, part)) or _marked(plant, part)
+            for part, revision in storable(row.revisions).items() if row.state == SEEN else ():
+                before = self._before.get((plant, part)) or _marked(plant, part, revision)
                 if before not in ("", revision):
                     _mark(plant, part, revision, before, datetime.fromtimestamp(snapshot.at or 0.0, UTC))
                 self._before[plant, part] = revision
@@ -32,21 +33,25 @@ def _mark(plant: str, part: str, revision: str, before: str, now: datetime) -> N
     marks.add(
         Actor(name=_author(plant), role="operator"),
         kind=Mark.Kind.DEPLOY,
-        title=f"{_title(part)}{revision}"[: marks.LONGEST_TITLE],
+        title=_title(part, revision),
         text=f"Rolled out at {plant}; it was revision {before}.",
         now=now,
     )
 
 
-def _marked(plant: str, part: str) -> str:
-    """The revision of the newest mark, "" where there is none."""
-    found = Mark.objects.filter(author=_author(plant), title__startswith=_title(part)).order_by("-at").first()
-    return found.title.removeprefix(_title(part)) if found else ""
+def _marked(plant: str, part: str, revision: str) -> str:
+    """The revision of the newest mark, "" where there is none. Of a long one the mark has the beginning
+    alone: one that would be marked by the same title is the same.
+    """
+    rows = Mark.objects.filter(author=_author(plant), title__startswith=_title(part)).order_by("-at")
+    if (found := rows.first()) is None:
+        return ""
+    return revision if found.title == _title(part, revision) else found.title.removeprefix(_title(part))
 
 
 def _author(plant: str) -> str:
     return f"plant:{plant}"
 
 
-def _title(part: str) -> str:
-    return f"{part}: revision "
+def _title(part: str, revision: str = "") -> str:
+    return f"{part}: revision {revision}"[: marks.LONGEST_TITLE]

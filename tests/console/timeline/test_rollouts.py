@@ -11,8 +11,8 @@ pytestmark = pytest.mark.django_db
 NOW = 1_790_000_000.0
 
 
-def snapshot(revision, at=NOW, state="seen"):
-    status = PlantStatus(kind="kubernetes", state=state, revisions={"worker": revision})
+def snapshot(revision, at=NOW, state="seen", part="worker"):
+    status = PlantStatus(kind="kubernetes", state=state, revisions={part: revision})
     return Snapshot(plant="main", at=at, plants={"shop": status})
 
 
@@ -45,3 +45,21 @@ def test_whoever_follows_next_marks_what_came_meanwhile_and_nothing_twice():
     RolloutMarks().follow(snapshot("7"))
     RolloutMarks().follow(snapshot("8"))
     assert titles() == ["worker: revision 7", "worker: revision 8"]
+
+
+@pytest.mark.parametrize("letters", [20, 35, 50, 69, 75])
+def test_a_long_revision_that_was_marked_is_not_marked_again_by_whoever_follows_next(letters):
+    part = "k" * letters
+    first = RolloutMarks()
+    for revision in (f"{part}-6b7d", f"{part}-7c8e"):
+        first.follow(snapshot(revision, part=part))
+    for _ in range(2):
+        RolloutMarks().follow(snapshot(f"{part}-7c8e", part=part))
+    assert len(titles()) == 1
+
+
+def test_a_revision_with_a_nul_is_marked_like_any_other():
+    followed = RolloutMarks()
+    for revision in ("6", "7\0"):
+        followed.follow(snapshot(revision))
+    assert titles() == ["worker: revision 7\ufffd"]

@@ -9,7 +9,14 @@ from django.apps import apps
 from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, queue, rule, the_alert
-from workers.alerts.conditions.evidence import Ended, Failing, LedgerTick, LoopFacts, facts_of_loops
+from workers.alerts.conditions.evidence import (
+    Ended,
+    Failing,
+    Gatherer,
+    LedgerTick,
+    LoopFacts,
+    facts_of_loops,
+)
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, notifying
 from workers.alerts.evaluation.evaluator import EvaluatorOvertaken
@@ -17,7 +24,7 @@ from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Message,
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.alerts.rules import rules
 from workers.alerts.rules.shipped import ensure_rules
-from workers.models import Loop
+from workers.models import LedgerEntry, Loop
 from workers.steering.overrides import set_override
 
 pytestmark = pytest.mark.django_db
@@ -559,3 +566,27 @@ def test_an_alert_that_quotes_a_nul_keeps_no_other_from_firing(looks):
     silent = the_alert(rule_name="sensor-silent")
     assert silent.state == "firing" and "shop answers 400: a\ufffdb." in silent.sentence
     assert silent.labels == {"plant": "shop\ufffd", "sensor": "requests"}
+
+
+def test_an_entry_that_is_committed_behind_a_later_one_is_read_all_the_same_and_once(control, looks):
+    loops = [Loop.objects.create(name=name, law="worker_rate", target={}) for name in ("a", "b")]
+
+    def tick(number, loop):
+        given = {"mode": "auto", "parameters": {}, "reason": "", "verdict": "harmful"}
+        LedgerEntry.objects.create(pk=number, loop=loop, at=looks.at, **given)
+
+    def seen(seconds):
+        looks.now += seconds
+        ticks = gatherer.gather(looks.now, looks.now).loops
+        return {each.name: [tick.id for tick in each.ticks] for each in ticks}
+
+    gatherer = Gatherer(control)
+    tick(1_000_001, loops[0])
+    assert seen(2) == {"a": [1_000_001], "b": []}
+    tick(1_000_003, loops[0])
+    assert seen(2) == {"a": [1_000_001, 1_000_003], "b": []}
+    tick(1_000_002, loops[1])
+    for seconds in (2, 2, 20, 2):
+        assert seen(seconds) == {"a": [1_000_001, 1_000_003], "b": [1_000_002]}
+    tick(1_000_004, loops[1])
+    assert seen(2)["b"] == [1_000_002, 1_000_004]

@@ -109,3 +109,16 @@ def transactions_open(url: str) -> int:
     )
     with psycopg.connect(url) as database:
         return int(database.execute(query).fetchone()[0])
+
+
+def test_postgres_takes_attributes_that_no_jsonb_holds(handler: Handler, postgres_url: str) -> None:
+    attributes = ['{"raw": "a\\u0000", "path": "c:\\\\u0000"}', '{"small": 1e-999999}', '{"unit": "%"}', None]
+    assert handler.handle([delivery_of(4, "aa" * 16, attributes=attributes)]) == Outcome(effects=4)
+    with psycopg.connect(postgres_url) as database:
+        rows = database.execute("SELECT attributes FROM handled ORDER BY id").fetchall()
+    assert [row[0] for row in rows] == [
+        {"raw": "a\ufffd", "path": "c:\\u0000"},
+        {"small": 0.0},
+        {"unit": "%"},
+        None,
+    ]

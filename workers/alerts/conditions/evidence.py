@@ -32,6 +32,9 @@ FRESH_SECONDS = 5.0
 # A snapshot that is older when the watch begins is of another run of the plant.
 SAME_RUN_SECONDS = 60.0
 LONGEST_WINDOW_SECONDS = 7_200.0
+# An entry gets its id before its transaction ends, so one with a lower id may be seen later than another, by
+# this much at most.
+LATE_SECONDS = 10.0
 # A producer that has been silent for a day has left.
 LEFT_SECONDS = 86_400.0
 STALE = "stale measurement"
@@ -132,14 +135,15 @@ class Evidence:
 
 
 class Gatherer:
-    """Gathers again and again: what was read of the ledger is kept, and only what is newer is read."""
+    """Gathers again and again: what was read of the ledger is kept, and only what is new is read."""
 
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
         self._freshness = Freshness()
         self._crowding = Crowding()
         self._ticks: dict[int, deque[LedgerTick]] = {}
-        self._last = 0
+        self._settled = 0  # no entry with such an id, or a lower one, will still come
+        self._made: dict[int, float] = {}  # entries with higher ids that are read: monotonic times
         self._began_seconds: float | None = None
         self._checking: set[int] = set()
 
@@ -152,7 +156,7 @@ class Gatherer:
             self._began_seconds = -math.inf if observed else monotonic_seconds
         silent = self._silent_seconds(snapshot, now, monotonic_seconds)
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
-        self._read_ledger(now)
+        self._read_ledger(now, monotonic_seconds)
         since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
         return Evidence(
             now=now,
@@ -188,18 +192,27 @@ class Gatherer:
         mark, lag = (snapshot.seq, snapshot.at), now - snapshot.at
         return self._freshness.age_seconds("snapshot", mark, monotonic_seconds, lag)
 
-    def _read_ledger(self, now: float) -> None:
+    def _read_ledger(self, now: float, monotonic_seconds: float) -> None:
         """What is new, and the verdicts that have come since."""
         since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
-        for loop, tick in ticks_of(LedgerEntry.objects.filter(pk__gt=self._last, at__gte=since)):
+        for loop, tick in ticks_of(LedgerEntry.objects.filter(pk__gt=self._settled, at__gte=since)):
+            if tick.id in self._made:
+                continue
             self._ticks.setdefault(loop, deque()).append(tick)
-            self._last = max(self._last, tick.id)
+            self._made[tick.id] = monotonic_seconds - max(0.0, now - tick.at)
             if tick.verdict == LedgerEntry.Verdict.CHECKING:
                 self._checking.add(tick.id)
+        self._settle(monotonic_seconds - LATE_SECONDS)
         self._read_verdicts()
         for ticks in self._ticks.values():
             while ticks and ticks[0].at < now - LONGEST_WINDOW_SECONDS:
                 self._checking.discard(ticks.popleft().id)
+
+    def _settle(self, until_seconds: float) -> None:
+        """Nothing comes any more before the newest entry that is so old."""
+        old = [entry for entry, made_seconds in self._made.items() if made_seconds <= until_seconds]
+        self._settled = max([self._settled, *old])
+        self._made = {entry: made for entry, made in self._made.items() if entry > self._settled}
 
     def _read_verdicts(self) -> None:
         judged = LedgerEntry.objects.filter(pk__in=self._checking).exclude(verdict="checking")

@@ -7,6 +7,7 @@ created when missing. A worker's blocks go in with one transaction, `INSERT … 
 NOTHING`: the rows inserted are the effects, the others the duplicates.
 """
 
+import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from queues import checks
 from queues import environment as variables
 from queues.errors import BadInput
 from workers.consumer.handlers import sql_address
@@ -85,6 +87,22 @@ class SqliteStore:
         return database
 
 
+# What jsonb refuses in JSON: a NUL, and a number that is so small, or so long, that no numeric holds it.
+REFUSED_BY_JSONB = re.compile(r"\\u0000|e-\d{4}|(?<!\d)\d{9999}", re.IGNORECASE)
+
+
+def _as_jsonb(attributes: str | None) -> str | None:
+    """Attributes as jsonb takes them: U+FFFD for a NUL, and numbers as a float holds them. One event that is
+    refused would hold up all of its block.
+    """
+    if attributes is None or REFUSED_BY_JSONB.search(attributes) is None:
+        return attributes
+    try:
+        return json.dumps(checks.storable(json.loads(attributes)))
+    except ValueError:
+        return attributes  # no JSON: the database says so
+
+
 class PostgresStore:
     """One statement a worker: the columns travel as arrays.
 
@@ -105,7 +123,7 @@ class PostgresStore:
                     "FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::text[], %s::text[], "
                     "%s::float8[], %s::text[]) AS r(id, us, type, source, key, value, attributes) "
                     "ON CONFLICT (queue, id) DO NOTHING",
-                    [queue, *columns],
+                    [queue, *columns[:-1], list(map(_as_jsonb, columns[-1]))],
                 )
                 return cursor.rowcount
 

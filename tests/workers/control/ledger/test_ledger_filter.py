@@ -135,3 +135,34 @@ def test_no_filter_reads_rows_that_it_does_not_show_nor_sorts(wanted, entries):
         assert plan.startswith("SCAN workers_ledgersearch VIRTUAL TABLE")
     else:
         assert plan.endswith("USING COVERING INDEX ledger_filters")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3.3",
+        "arrivals 3.3",
+        "3.3/s",
+        "10.0.0.1",
+        "n1.example",
+        "10.0.0.1:63",
+        "events/s",
+        "worker-ra",
+        "refused",
+    ],
+)
+def test_a_number_an_address_and_a_path_are_found_as_they_are_written(entries, text):
+    entry = LedgerEntry.objects.create(
+        loop=entries[0].loop,
+        mode="auto",
+        parameters={},
+        reason="Start 1 worker-rated. (Arrivals 3.3/s, 5 events/s.)",
+        error="10.0.0.1:6379 and n1.example.org: refused",
+    )
+    assert found(LedgerFilter(text=text)) == [entry.pk]
+    assert found(LedgerFilter(text="3.4")) == found(LedgerFilter(text="10.0.0.2")) == []
+
+
+@pytest.mark.parametrize("text", ["_", "_ _", "'", "a' | b:*", "\\", "\u00b2", "! & |", "<->"])
+def test_a_text_of_signs_is_no_error(entries, text):
+    assert found(LedgerFilter(text=text)) == []
