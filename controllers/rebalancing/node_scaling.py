@@ -137,7 +137,7 @@ class NodeScaling:
     remedy = Remedy("nodes", lasts=False)
 
     def __init__(self, release_at_once: int | None = 1) -> None:
-        """release_at_once: how many nodes a decision releases at most; None: all that can be spared."""
+        """release_at_once: how many nodes a decision releases at most; None: all that are not needed."""
         self.release_at_once = release_at_once
 
     def check(self, parameters: Values) -> None:
