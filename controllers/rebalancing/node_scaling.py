@@ -13,6 +13,9 @@ With the load L_n, the capacity C_n and U the nodes in use (not IDLE, drained or
               that is left with fewer containers than its minimum gets new ones on the least loaded nodes
               (3.5.1.6, which the thesis left undone: 4.1.1.7)
 
+One thing at a time: what was lost, then use, then release, and of nodes to be released the first
+(`release_at_once`), since a plan empties one.
+
 While events are `held_back` from the plant, as by a paused queue, its calm says nothing of its load: nothing
 is released, and the decisions count anew afterwards.
 
@@ -133,6 +136,10 @@ class NodeScaling:
     guard_defaults: Values = {}
     remedy = Remedy("nodes", lasts=False)
 
+    def __init__(self, release_at_once: int | None = 1) -> None:
+        """release_at_once: how many nodes a decision releases at most; None: all that are not needed."""
+        self.release_at_once = release_at_once
+
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` when the thresholds are out of order, or a release would call for a node again."""
         check_thresholds(parameters)
@@ -168,12 +175,15 @@ class NodeScaling:
         gone = [name for name, decisions in lost.items() if decisions >= parameters["lost_decisions"]]
         forecast = float(observation["forecast"])
         declined = {name for name, flag in observation.get("declined", {}).items() if flag}
-        use = _to_use(parameters, plant, forecast)
-        held_back = bool(observation.get("held_back", False))
-        release = [] if use or gone or held_back else _to_release(parameters, plant, forecast, least)
-        quiet = int(state["quiet"]) + 1 if release else 0
-        due = [plant.nodes[node] for node in release] if quiet >= parameters["quiet_decisions"] else []
         restore = restoring_moves(plant, [plant.nodes.index(name) for name in gone])
+        restores = bool(restore) and "restore" not in declined
+        use = [] if restores else _to_use(parameters, plant, forecast)
+        held_back = bool(observation.get("held_back", False))
+        keeps_all = use or gone or restores or held_back
+        release = [] if keeps_all else _to_release(parameters, plant, forecast, least)
+        quiet = int(state["quiet"]) + 1 if release else 0
+        is_due = quiet >= parameters["quiet_decisions"]
+        due = [plant.nodes[node] for node in release[: self.release_at_once]] if is_due else []
         acts = {"use": [plant.nodes[n] for n in use], "release": due, "restore": restore}
         decision = _decision(parameters, plant, forecast, acts, declined, held_back)
         return {"quiet": 0 if due else quiet, "lost": lost}, decision

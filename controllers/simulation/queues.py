@@ -74,7 +74,8 @@ class OurLaws:
     """`node_scaling` and `rebalancing` as they are shipped, one after the other, with their states."""
 
     def __init__(self, busy: float, toobusy: float) -> None:
-        self.rebalancing, self.scaling = Rebalancing(), NodeScaling()
+        # The lab empties nodes within a decision, and so all that are not needed.
+        self.rebalancing, self.scaling = Rebalancing(), NodeScaling(release_at_once=None)
         thresholds = {"busy": busy, "toobusy": toobusy, "minimum_containers": MINIMUM_CONTAINERS}
         self.balance_parameters = {p.name: p.default for p in self.rebalancing.parameters} | thresholds
         # A quarter of an hour is quiet enough: the decisions are that far apart.

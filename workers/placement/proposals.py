@@ -295,10 +295,10 @@ class _Wish:
 
 
 def _wished(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> _Wish:
-    """A loop's decision as moves. Of node scaling one thing at a time: what was lost, then use, then release.
+    """A loop's decision as moves; node scaling decides one thing at a time.
 
-    Nodes to be used get their share by the law of the band, among them and those in use; of the nodes to be
-    released the first is emptied.
+    Nodes to be used get their share by the law of the band, among them and those in use; one to be released
+    is emptied.
     """
     action = entry.action
     if "moves" in action:

@@ -44,7 +44,31 @@ def test_the_least_capable_node_is_released_once_it_was_quiet_long_enough():
     state, first = decide(seen)
     assert first.action is None
     _, second = decide(seen, state)
-    assert second.action["release"] == ["weak", "n1"]
+    assert second.action["release"] == ["weak"]
+
+
+def test_of_several_nodes_that_are_not_needed_a_decision_names_the_one_that_a_plan_empties():
+    seen = plant(200, node("weak", 0.5), node("strong", 2.0))
+    state, _ = decide(seen)
+    _, decision = decide(seen, state)
+    assert (
+        decision.reason.startswith("Release weak: ") and "the rest suffices without weak." in decision.reason
+    )
+    values = catalog.read_parameters(LAW, {"busy": 350, "toobusy": 450})
+    two = NodeScaling(release_at_once=2).decide(values, state, catalog.read_observation(LAW, seen))[1]
+    assert two.action["release"] == ["weak", "n1"], "where more can be emptied at once"
+
+
+def test_what_was_lost_is_restored_before_a_node_is_used():
+    seen = plant(720, node("n3", state="IDLE"), node("n4", state="OFFLINE"))
+    seen["queues"][0]["containers"] = {"n1": 400, "n2": 400, "n4": 200}
+    state, first = decide(seen)
+    assert first.action["use"] == ["n3"]
+    _, second = decide(seen, state)
+    assert second.action["restore"] and (second.action["use"], second.action["release"]) == ([], [])
+    assert second.reason.startswith("Restore 200 points of lost nodes: ")
+    declined = {**seen, "declined": {"restore": True}}
+    assert decide(declined, state)[1].action["use"] == ["n3"]
 
 
 def test_the_calm_while_events_are_held_back_releases_nothing_and_counts_anew_afterwards():
@@ -55,7 +79,7 @@ def test_the_calm_while_events_are_held_back_releases_nothing_and_counts_anew_af
     state, first = decide(seen, state)
     assert first.action is None
     _, second = decide(seen, state)
-    assert second.action["release"] == ["weak", "n1"]
+    assert second.action["release"] == ["weak"]
 
 
 def test_among_equals_the_node_whose_containers_find_room_most_easily_is_released():
