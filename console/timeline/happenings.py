@@ -1,6 +1,6 @@
 """What happened in a window, as lanes of signs: what loops did, people overrode and marked, what alerted."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,13 +88,17 @@ def _of(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
 
 
 def loops_about(queue: str = "", node: str = "") -> list[int]:
-    """The loops that steer a queue or a node, and those that steer the whole plant."""
-    found = []
-    for number, target in Loop.objects.values_list("pk", "target"):
-        others = (queue and target.get("queue", queue) != queue, node and target.get("node", node) != node)
-        if not any(others):
-            found.append(number)
-    return found
+    """The loops that steer a queue or a node, and those that steer the whole plant; without either, all."""
+    wanted = {key: name for key, name in (("queue", queue), ("node", node)) if name}
+    rows = Loop.objects.values_list("pk", "target")
+    return [number for number, target in rows if not wanted or _steers(target, wanted)]
+
+
+def _steers(target: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    """Whether it is a target of what is wanted, or the whole plant (which has no part)."""
+    parts = target.keys() - {"retired_at"}
+    matches = all(target.get(key, name) == name for key, name in wanted.items())
+    return not parts or (matches and bool(parts & wanted.keys()))
 
 
 def _triangle(

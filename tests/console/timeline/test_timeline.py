@@ -335,6 +335,8 @@ def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):
     assert shown() == set(entries)
     assert shown(node="n1") == {loop.name, whole.name}
     assert shown(queue="process") == {whole.name}
+    Loop.objects.filter(pk=loop.pk).update(target={"host": "jobs@here"})
+    assert shown(queue="alert") == {whole.name, other.name}, "a pool's loop steers no queue"
     assert shown(loop=other.pk) == {other.name}
     refused = browsers["viewer"].get("/api/v1/decisions", {"from": 1, "to": 1e18})
     assert (refused.status_code, list(refused.json()["errors"])) == (422, ["to"])
