@@ -1,6 +1,6 @@
 """What happened in a window, as lanes of signs: what loops did, people overrode and marked, what alerted."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from console.actions.timeline import marks
@@ -88,13 +89,17 @@ def _of(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
 
 
 def loops_about(queue: str = "", node: str = "") -> list[int]:
-    """The loops that steer a queue or a node, and those that steer the whole plant."""
-    found = []
-    for number, target in Loop.objects.values_list("pk", "target"):
-        others = (queue and target.get("queue", queue) != queue, node and target.get("node", node) != node)
-        if not any(others):
-            found.append(number)
-    return found
+    """The loops that steer a queue or a node, and those that steer the whole plant; without either, all."""
+    wanted = {key: name for key, name in (("queue", queue), ("node", node)) if name}
+    rows = Loop.objects.values_list("pk", "target")
+    return [number for number, target in rows if not wanted or _steers(target, wanted)]
+
+
+def _steers(target: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    """Whether it is a target of what is wanted, or the whole plant (which has no part)."""
+    parts = target.keys() - {"retired_at"}
+    matches = all(target.get(key, name) == name for key, name in wanted.items())
+    return not parts or (matches and bool(parts & wanted.keys()))
 
 
 def _triangle(
@@ -148,9 +153,24 @@ def _guarded(loop: int, row: dict[str, Any], width: int) -> GuardedStretch:
     return GuardedStretch(row["newest_at"].timestamp(), limit, count, url, title)
 
 
-def marks_of(window: Window) -> list[Bar]:
-    found = marks.between(window.since, window.until)[:MOST_BARS]
-    return in_rows([_mark(window, mark) for mark in found])
+@dataclass(frozen=True)
+class NewestBars:
+    """The MOST_BARS of a kind that reach furthest towards the window's end, by their begin; count: of all."""
+
+    bars: list[Bar]
+    count: int
+
+
+def _newest(found: QuerySet[Any], end: str, show: Callable[[Any], Bar]) -> NewestBars:
+    """end: the field that says when it ended; what has none goes on."""
+    rows = list(found.order_by(F(end).desc(nulls_first=True), "-pk")[:MOST_BARS])
+    count = len(rows) if len(rows) < MOST_BARS else found.count()
+    return NewestBars(in_rows(sorted(map(show, rows), key=lambda bar: bar.at)), count)
+
+
+def marks_of(window: Window) -> NewestBars:
+    found = marks.between(window.since, window.until).annotate(end=Coalesce("until", "at"))
+    return _newest(found, "end", lambda mark: _mark(window, mark))
 
 
 def _mark(window: Window, mark: Mark) -> Bar:
@@ -159,10 +179,10 @@ def _mark(window: Window, mark: Mark) -> Bar:
     return Bar(begin, end, mark.kind, mark.title, title, mark.at, mark.until)
 
 
-def restarts_of(window: Window, data: Path) -> list[Bar]:
+def restarts_of(window: Window, data: Path) -> NewestBars:
     """Processes that started again."""
-    found = restarts(data, window.since, window.until)[-MOST_BARS:]
-    return in_rows([_restart(window, each) for each in found])
+    found = restarts(data, window.since, window.until)
+    return NewestBars(in_rows([_restart(window, each) for each in found[-MOST_BARS:]]), len(found))
 
 
 def _restart(window: Window, restart: Restart) -> Bar:
@@ -173,9 +193,9 @@ def _restart(window: Window, restart: Restart) -> Bar:
     return Bar(share, share, "restart", label, title, restart.at, None)
 
 
-def overrides_of(window: Window) -> list[Bar]:
+def overrides_of(window: Window) -> NewestBars:
     """Overrides that were in force in the window, as long as they were."""
-    return in_rows([_override(window, each) for each in overrides_in(window)[:MOST_BARS]])
+    return _newest(overrides_in(window), "ended_at", lambda override: _override(window, override))
 
 
 def overrides_in(window: Window) -> QuerySet[Override]:
@@ -210,9 +230,10 @@ def _address(override: Override) -> str:
     return reverse("overrides") if node is None else reverse("node", args=[node.name])
 
 
-def alerts_of(window: Window) -> list[Bar]:
+def alerts_of(window: Window) -> NewestBars:
     """Alerts that fired and were open in the window; one that another explains is part of it."""
-    return in_rows([_alert(window, each) for each in alerts_in(window).filter(under=None)[:MOST_BARS]])
+    found = alerts_in(window).filter(under=None)
+    return _newest(found, "resolved_at", lambda alert: _alert(window, alert))
 
 
 def alerts_in(window: Window) -> QuerySet[Alert]:

@@ -10,7 +10,7 @@ import redis
 from console.timeline import happenings
 from console.timeline.axis import AxisTick, time_ticks
 from console.timeline.bars import Bar, height
-from console.timeline.happenings import TimelineLane
+from console.timeline.happenings import NewestBars, TimelineLane
 from console.timeline.restarts import has_log
 from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
@@ -26,11 +26,12 @@ UTC_NAME = "UTC"
 
 @dataclass(frozen=True)
 class BarLane:
-    """A lane of bars, in one row or several."""
+    """A lane of bars, in one row or several. count: of all, also of those for which there is no room."""
 
     name: str
     title: str
     bars: list[Bar]
+    count: int
 
     @property
     def rows(self) -> int:
@@ -84,13 +85,17 @@ def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo
     since, until = window.since.timestamp(), window.until.timestamp()
     figures = figures_of(window, metric_history.columns(control, data, since, until, series), nodes)
     bars = [
-        BarLane("marks", "Deploys and notes", happenings.marks_of(window)),
-        BarLane("alerts", "Alerts", happenings.alerts_of(window)),
-        BarLane("overrides", "Overrides", happenings.overrides_of(window)),
+        _lane("marks", "Deploys and notes", happenings.marks_of(window)),
+        _lane("alerts", "Alerts", happenings.alerts_of(window)),
+        _lane("overrides", "Overrides", happenings.overrides_of(window)),
     ]
     if has_log(data):
-        bars.insert(1, BarLane("restarts", "Restarts", happenings.restarts_of(window, data)))
+        bars.insert(1, _lane("restarts", "Restarts", happenings.restarts_of(window, data)))
     return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window))
+
+
+def _lane(name: str, title: str, found: NewestBars) -> BarLane:
+    return BarLane(name, title, found.bars, found.count)
 
 
 def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:

@@ -33,6 +33,7 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, ReportedAlert
 from workers.alerts.lifecycle.open_alerts import suppression_of
 from workers.alerts.rules import runbook
 from workers.documents.snapshot import Snapshot
+from workers.models import Loop
 
 MOST_EVENTS, MOST_CHANGES = 60, 5
 MOST_ALIKE, MOST_FOLDED = 4, 200
@@ -104,6 +105,7 @@ class AlertDetails:
     unit: str
     above: bool  # it fires above its threshold, not below
     chart: AlertChart | None
+    about: str | None  # whose decisions the chart shows, as /api/v1/decisions is asked; None: nobody's
     impact: str
     first_steps: str
     response: history.Response
@@ -166,6 +168,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         unit=condition.unit if condition else "",
         above=condition.above if condition else True,
         chart=_chart(alert),
+        about=_about(alert, loop),
         impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
         first_steps=impact.first_step(alert.condition, alert.touches.get("kind", "")),
         response=history.response(alert),
@@ -190,6 +193,14 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
 def _next_step(alert: Alert) -> str:
     steps = alert.rule.escalation if alert.rule else []
     return " and ".join(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else ""
+
+
+def _about(alert: Alert, loop: Loop | None) -> str | None:
+    """The loops that steer what it is about, as `history.loops_of` finds them for what was done."""
+    if "loop" in alert.labels:
+        return None if loop is None else urlencode({"loop": loop.pk})
+    label = next((each for each in ("queue", "node") if each in alert.labels), None)
+    return "" if label is None else urlencode({label: alert.labels[label]})
 
 
 def _chart(alert: Alert) -> AlertChart | None:

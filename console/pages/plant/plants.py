@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import redis
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -84,7 +85,7 @@ class PlantPage(FormPage):
     loops: list[PlantLoop]
     hand_minutes: int
     interventions: Sequence[InterventionKind]  # what else may be done
-    in_force: Sequence[Intervention]
+    in_force: Sequence[Intervention] | None  # None while the control server is away
 
 
 @require_safe
@@ -153,11 +154,18 @@ def plant_page(
         interventions=adapters.kinds()[row.kind].interventions
         if row and row.kind in adapters.kinds()
         else (),
-        in_force=interventions.in_force(control(), name) if row else (),
+        in_force=_in_force(name) if row else (),
         errors=errors or {},
         submitted=submitted or {},
     )
     return render_page(request, page, "plants")
+
+
+def _in_force(name: str) -> Sequence[Intervention] | None:
+    try:
+        return interventions.in_force(control(), name)
+    except redis.RedisError:
+        return None
 
 
 def _title(row: RegisteredPlant | None) -> str:

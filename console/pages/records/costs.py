@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 
+import redis
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -24,7 +25,9 @@ FIRST_HOURS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class CostsPage(ConsolePage):
-    """plant, found: None where the address can't be read, or no loop is replayed."""
+    """plant, found: None where the address can't be read, the control server does not answer, or no loop is
+    replayed.
+    """
 
     TEMPLATE, NAME = "records/costs.html", "loops"
 
@@ -42,18 +45,21 @@ class CostsPage(ConsolePage):
 def page(request: HttpRequest) -> HttpResponse:
     """`?loop=ID&hours=…`; without a loop, of the plant alone."""
     errors: dict[str, list[str]] = {}
-    plant, found, hours, now = None, None, FIRST_HOURS, timezone.now()
+    plant, found, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
     rivals = [name for name, kind in KINDS.items() if kind.replay is not None]
     loops = list(active_loops().filter(law__in=rivals).order_by("name"))
     loop = next((each for each in loops if str(each.pk) == request.GET.get("loop", "")), None)
     try:
         text = request.GET.get("hours", "").strip()
         hours = float(number_of(text, "hours")) if text else FIRST_HOURS
-        plant = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, now)
         if loop is not None:
             found = costs.loop_costs(loop, hours, now, time.monotonic)
+        plant = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, now)
     except BadInput as error:
-        errors = {error.field: [error.message]}
+        errors, status = {error.field: [error.message]}, 422
+    except redis.RedisError as error:
+        said = f"does not answer ({error}): what the plant used is not known; try again shortly."
+        errors, status = {"control": [said]}, 503
     shown = CostsPage(
         hours=hours,
         prices=CostPrices.in_force(),
@@ -63,4 +69,4 @@ def page(request: HttpRequest) -> HttpResponse:
         found=found,
         errors=errors,
     )
-    return render_page(request, shown, "frame", 422 if errors else 200)
+    return render_page(request, shown, "frame", status)

@@ -283,6 +283,27 @@ def test_a_part_that_is_gone_is_linked_to_the_list_of_its_kind(db):
     assert shown.url == "/workers/"
 
 
+@pytest.mark.parametrize(
+    ("condition", "labels", "asked"),
+    [
+        ("queue_wait", {"queue": "alert"}, "queue=alert"),
+        ("node_toobusy", {"node": "n1"}, "node=n1"),
+        ("loop_stale", {"loop": "rebalancing"}, "loop={}"),
+        ("loop_stale", {"loop": "gone"}, None),
+        ("workers_saturated", {}, ""),
+    ],
+)
+def test_the_chart_of_an_alert_shows_what_the_loops_did_that_steer_what_it_is_about(
+    condition, labels, asked, operator, alert
+):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    found = opened(condition, **labels)
+    page = operator.get(f"/alerts/{found.pk}/")
+    assert page.context["alert"].about == (asked and asked.format(loop.pk))
+    if page.context["alert"].chart:
+        assert (f'data-decisions="{asked}"' in page.content.decode()) == (asked is not None)
+
+
 def test_what_is_done_already_is_offered_no_more(operator, alert, control):
     loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
     blind, late = opened("loop_stale", loop=loop.name), opened("queue_wait", queue="alert")

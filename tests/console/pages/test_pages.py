@@ -22,6 +22,7 @@ from tests.console.page_text import source_of
 from tests.workers.snapshots import snapshot_of
 from workers.documents.states import SEVERITIES
 from workers.models import LedgerEntry, Loop, Override
+from workers.plants.models import RegisteredPlant
 from workers.snapshot.local import LocalPlant
 
 pytestmark = pytest.mark.django_db
@@ -80,6 +81,19 @@ def test_a_page_is_shown_while_the_control_server_is_away(page, viewer, settings
     text = source_of(answer)
     assert "The control server does not answer" in text and "Alerts are not known" in text
     assert not any(words in text for words in ("The plant is starting", "No alerts", "No overrides"))
+
+
+def test_the_page_of_another_plant_is_shown_while_the_control_server_is_away(viewer, settings):
+    RegisteredPlant.objects.create(name="shop", kind="flink", url="http://shop.example")
+    settings.REDIS_URL = AWAY
+    answer = viewer.get("/plants/shop/")
+    assert answer.status_code == 200 and "what is in force is not known" in answer.content.decode()
+
+
+def test_costs_say_that_the_control_server_is_away(viewer, settings):
+    settings.REDIS_URL = AWAY
+    answer = viewer.get("/costs/")
+    assert answer.status_code == 503 and list(answer.context["errors"]) == ["control"]
 
 
 @pytest.mark.parametrize(

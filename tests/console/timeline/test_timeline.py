@@ -279,7 +279,7 @@ def test_restarts_are_marks_with_how_the_run_before_ended(tmp_path, monkeypatch)
     (tmp_path / "logs" / "supervisor.log").write_text(LOG)
     local = datetime(2026, 11, 20, 2, 0, 0).astimezone(UTC)
     window = Window(local - MINUTE, local + 30 * MINUTE)
-    marks = happenings.restarts_of(window, tmp_path)
+    marks = happenings.restarts_of(window, tmp_path).bars
     assert [(bar.label, bar.title) for bar in marks] == [
         ("Weir started", "Weir started"),
         ("pipeline", "pipeline started again after terminated by SIGKILL"),
@@ -288,7 +288,7 @@ def test_restarts_are_marks_with_how_the_run_before_ended(tmp_path, monkeypatch)
 
 
 def test_without_a_supervisor_s_log_there_are_no_restarts(tmp_path):
-    assert happenings.restarts_of(HOUR, tmp_path) == []
+    assert happenings.restarts_of(HOUR, tmp_path).bars == []
 
 
 def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
@@ -309,11 +309,34 @@ def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
         fingerprint="b", severity="warning", title="its queue", under=whole, **fields, **fired
     )
     Alert.objects.create(fingerprint="c", severity="warning", title="pending", began_at=NOW, **fields)
-    (override,) = happenings.overrides_of(HOUR)
-    (alert,) = happenings.alerts_of(HOUR)
+    (override,) = happenings.overrides_of(HOUR).bars
+    (alert,) = happenings.alerts_of(HOUR).bars
     assert (override.begin, override.end) == (0.5, 0.75)
     assert "upper limit 500" in override.label and "a burst" in override.title
     assert (alert.label, alert.begin, alert.end, alert.state) == ("n2 lost", 0.0, 1.0, "TOOBUSY")
+
+
+def test_of_more_than_there_is_room_for_the_newest_are_shown_and_how_many_there_are(
+    loop, people, browsers, settings, control, tmp_path, monkeypatch
+):
+    settings.WEIR_DATA = tmp_path
+    monkeypatch.setattr(happenings, "MOST_BARS", 3)
+    fields = {"rule_name": "r", "condition": "c", "labels": {}, "threshold": 1.0, "severity": "warning"}
+    held = {"loop": loop, "name": "upper_limit", "value": 1, "owner": people["operator"], "reason": "r"}
+    for place in range(6):
+        at = NOW - (50 - place) * MINUTE
+        ended = None if place == 0 else at + MINUTE  # the oldest goes on
+        times = {"began_at": at, "fired_at": at, "resolved_at": ended}
+        Alert.objects.create(fingerprint=str(place), title=f"a{place}", **fields, **times)
+        Override.objects.create(**held, created_at=at, ended_at=ended, expires_at=NOW + MINUTE)
+        Mark.objects.create(title=f"m{place}", at=at, author="a", kind=Mark.Kind.NOTE)
+    alerts, found = happenings.alerts_of(HOUR), happenings.marks_of(HOUR)
+    assert ([bar.label for bar in alerts.bars], alerts.count) == (["a0", "a4", "a5"], 6)
+    assert ([bar.label for bar in found.bars], found.count) == (["m3", "m4", "m5"], 6)
+    overrides = happenings.overrides_of(HOUR)
+    assert [bar.at for bar in overrides.bars] == [NOW - (50 - place) * MINUTE for place in (0, 4, 5)]
+    page = browsers["viewer"].get("/timeline/", FIXED)
+    assert " ".join(page.content.decode().split()).count("the newest 3 of 6") == 3
 
 
 def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):
@@ -335,6 +358,8 @@ def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):
     assert shown() == set(entries)
     assert shown(node="n1") == {loop.name, whole.name}
     assert shown(queue="process") == {whole.name}
+    Loop.objects.filter(pk=loop.pk).update(target={"host": "jobs@here"})
+    assert shown(queue="alert") == {whole.name, other.name}, "a pool's loop steers no queue"
     assert shown(loop=other.pk) == {other.name}
     refused = browsers["viewer"].get("/api/v1/decisions", {"from": 1, "to": 1e18})
     assert (refused.status_code, list(refused.json()["errors"])) == (422, ["to"])
