@@ -30,6 +30,7 @@ from console.input.row_id import Id, id_of
 from console.pages.loops.loop_view import DescribedLoop, describe, described, parameter_rows
 from console.pages.loops.overrides import law_and_name, scope_of
 from controllers import catalog
+from queues.errors import BadInput
 from queues.stored_document import plain
 from workers.control.desired import NothingDesired, desired
 from workers.models import Loop, Override
@@ -150,6 +151,7 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
     now = timezone.now()
     if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
         actor = actor_for(request, "node.thresholds")
+        _refuse_beside_a_node(body)
         wanted = {body.name.removesuffix("_threshold"): body.value}
         made = loops.override_thresholds(
             actor,
@@ -168,6 +170,13 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
         values = {name: body.value}
         made = loops.override(actor, scope, values, reason=body.reason, now=now, expiry=body.expiry())
     return Status(201, described_override(made[0]))
+
+
+def _refuse_beside_a_node(body: NewOverride) -> None:
+    """What is on the node itself has no other scope: ignored, it would change what was not meant."""
+    for field in ("loop", "law", "queue"):
+        if getattr(body, field) not in (None, ""):
+            raise BadInput(field, f"is not for {body.name}, which is of the whole node; leave it out.")
 
 
 @router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")

@@ -369,3 +369,11 @@ def test_a_queue_or_node_that_is_not_there_is_404(operator, control):
     for address in ("/queues/ghost/points", "/nodes/n9/thresholds", "/loops/99/mode", "/overrides/99/end"):
         assert fetch(operator, address, {"action": "requeue", "mode": "auto"}).status_code == 404
     assert not Queue.objects.exists() and not Node.objects.exists()
+
+
+@pytest.mark.parametrize("beside", [{"loop": 1}, {"law": "worker_rate"}, {"queue": "alert"}])
+def test_a_nodes_threshold_over_the_api_takes_no_other_scope(beside, operator, seeded):
+    body = {"node": "n1", "name": "busy", "value": 0.5, "reason": "x", "minutes": 5, **beside}
+    answer = operator.post("/api/v1/overrides", body, content_type="application/json")
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, list(beside))
+    assert not Override.objects.exists()

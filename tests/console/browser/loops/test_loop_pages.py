@@ -47,6 +47,21 @@ def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop)
     expect(page.locator("[data-override]")).to_have_count(0)
 
 
+def test_what_was_asked_for_with_one_mode_is_not_sent_with_another(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
+    live(page, observer)
+    line = page.locator("#why")
+    page.get_by_role("button", name="Manual", exact=True).click()
+    line.locator("input[name=value]").fill("3")
+    line.locator("select[name=minutes]").select_option("until")
+    expect(line.locator("input[name=expires_at]")).to_be_enabled()
+    line.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Advise", exact=True).click()
+    expect(line.locator("[data-do]")).to_have_text("Set to advise")
+    expect(line.locator("input[name=expires_at]")).to_be_disabled()
+    expect(line.locator("input[name=value]")).to_be_disabled()
+
+
 def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, worker_loop):
     """What comes over the wire, headers included, into a browser that has nothing of it yet."""
     weights: dict[str, int] = {}
