@@ -46,12 +46,15 @@ def test_a_form_that_asks_for_an_end_is_sent_with_the_zone_of_who_types_it(path)
 
 
 class Parts(HTMLParser):
-    """The charts and the included templates of a template, each with whether a refreshed part encloses it."""
+    """The charts, what unfolds, and the included templates of a template, each with whether a refreshed part
+    encloses it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[tuple[str, bool]] = []
         self.charts: list[bool] = []
+        self.details: list[tuple[str, bool]] = []
         self.included: list[tuple[str, bool]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -62,6 +65,8 @@ class Parts(HTMLParser):
         # Small multiples are drawn again where their part is new.
         elif tag == "figure" and "chart" in str(given.get("class")).split() and "data-multiple" not in given:
             self.charts.append(inside)
+        elif tag == "details":
+            self.details.append((given.get("id") or "", inside))
         if tag not in VOID | {"weir-include"}:
             self.open.append((tag, "data-refresh" in given))
 
@@ -91,6 +96,12 @@ def charts(name: str, refreshed: bool = False) -> Iterator[bool]:
 def test_no_chart_stands_where_the_page_is_written_anew(path):
     """A chart is drawn into the element that was there first: of another nothing would be seen."""
     assert True not in list(charts(named(path)))
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
+def test_what_somebody_unfolds_where_the_page_is_written_anew_has_an_id_by_which_it_stays_open(path):
+    parts = read(named(path))
+    assert [found for found in parts.details if found == ("", True)] == []
 
 
 def test_the_charts_of_pages_are_found():

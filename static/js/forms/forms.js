@@ -11,7 +11,7 @@ export function start() {
   document.querySelectorAll("form.steer").forEach(differ);
   document.addEventListener("submit", submit);
   document.addEventListener("input", ({ target }) => { const form = target.closest("form.steer"); if (form) differ(form); });
-  document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); differ(target); }); });
+  document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); prepare(target); }); });
   document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); if (target.matches("[data-expiry]")) expire(target); });
   document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
   document.addEventListener("weir:restored", () => toast("You are logged in again. What you typed is here again; nothing was sent."));
@@ -20,6 +20,7 @@ export function start() {
 }
 
 function prepare(part) {
+  part.querySelectorAll("[data-expiry]").forEach(expire);
   if (part.matches("form.steer")) differ(part);
   if (part.matches("form[data-selection]")) select(part);
 }
@@ -165,7 +166,7 @@ function refuse(form, errors, pressed) {
   for (const [name, messages] of Object.entries(errors)) {
     // A button that is refused has no place of its own for words: they stand at the form's end. One that says what
     // it does needs no name before them.
-    const field = [...form.elements].find((element) => element.name === name && !["hidden", "submit"].includes(element.type));
+    const field = [...form.elements].find((element) => element.name === name && element.type !== "submit" && element.checkVisibility());
     const beside = field?.closest("label, td, .pair, .field");
     const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${beside || pressed?.value ? "" : `${words(name)}: `}${messages.join(" ")}` });
     note.setAttribute("role", "alert");
@@ -197,8 +198,9 @@ function done(form, answer) {
   form.closest("#why")?.setAttribute("hidden", "");
   if (form.elements.reason) form.elements.reason.value = "";
   // The values in force have changed: the server writes the form again with them, once no hand is on it.
-  if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-  refreshAll();
+  const focus = document.activeElement;
+  if (focus instanceof HTMLElement && form.contains(focus)) focus.blur();
+  refreshAll(form);
 }
 
 /** Takes back what was set with one submission: the server sets again what that has ended. */

@@ -9,7 +9,7 @@ export async function send(url, body, key = newKey()) {
   try {
     const headers = { Accept: "application/json", "Idempotency-Key": key, "X-CSRFToken": csrfToken() };
     const response = await fetch(url, { method: "POST", body, headers });
-    if (response.redirected && response.url.includes("/login/")) return logIn();
+    if (isLogin(response)) return logIn();
     if (!(response.headers.get("Content-Type") ?? "").includes("json")) {
       // The console answers in JSON: of a proxy's own page nobody knows what the console did before it.
       if (response.status >= 500) return unknown(`A proxy answered ${response.status} for the console.`);
@@ -38,6 +38,8 @@ export function valuesOf(form, submitter = null) {
   }
   return values;
 }
+
+export const isLogin = (response) => response.redirected && response.url.includes("/login/");
 
 /** The session has ended: what is typed is kept, and stands in its form again after the login. */
 export function logIn() {

@@ -1,5 +1,6 @@
 // Before an override reverts by itself it is said once, with a way to give it more time.
 import { countdown, words } from "../values/format.js";
+import { isPast } from "./past.js";
 import { send } from "../forms/sending.js";
 import { store, subscribe } from "../values/store.js";
 import { toast } from "../forms/toast.js";
@@ -8,7 +9,7 @@ const MORE_MINUTES = 30;
 const said = new Set();
 
 export function start() {
-  subscribe((snapshot) => (snapshot.overrides ?? []).filter((row) => due(row, snapshot.at)).forEach(say));
+  if (!isPast()) subscribe((snapshot) => (snapshot.overrides ?? []).filter((row) => due(row, snapshot.at)).forEach(say));
 }
 
 /** Whether it is about to revert; said again when its end was moved. */

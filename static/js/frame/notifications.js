@@ -1,6 +1,7 @@
 // Alerts as notifications of the browser: each step of each alert once, whatever the number of open pages. What is to be
 // shown stands in the snapshot until somebody acts, so a page that was away shows it when it is back.
 import { calling } from "../values/derived.js";
+import { isPast } from "./past.js";
 import { subscribe } from "../values/store.js";
 
 const KEPT = "weir-announced", LOCK = "weir-announce";
@@ -13,6 +14,7 @@ export function start() {
     if (target.closest("[data-notify-test]")) test();
   });
   offer();
+  if (isPast()) return; // what called then calls nobody now
   subscribe((snapshot) => {
     const count = calling(snapshot).filter((alert) => alert.quiet == null).length;
     const shown = count ? `(${count}) ${title}` : title;

@@ -1,4 +1,5 @@
 // Tables: worst first, sort and filter in the URL. A row never moves under the pointer: re-sorting waits until it leaves.
+import { isPointed, isWorkedOn } from "../values/hand.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const STATES = { OFFLINE: 5, TOOBUSY: 4, BUSY: 3, NORMAL: 2, IDLE: 1 };
@@ -63,7 +64,7 @@ function sort(table, forced = false) {
     if (head.dataset.key === key) head.setAttribute("aria-sort", table.dataset.order ?? "ascending");
     else head.removeAttribute("aria-sort");
   }
-  if (!key || (!forced && (table.matches(":hover") || table.contains(document.activeElement)))) return;
+  if (!key || (!forced && (isPointed(table) || isWorkedOn(table)))) return;
   const body = table.tBodies[0];
   const column = [...table.querySelectorAll("thead th")].findIndex((head) => head.dataset.key === key);
   const sign = table.dataset.order === "descending" ? -1 : 1;

@@ -1,16 +1,20 @@
 // Parts whose rows come and go are written by the server alone: when what they list has changed, the page is fetched
 // again and only those parts are put in place. So there is one template for every row, and values stay live between.
+import { isLogin, logIn } from "../forms/sending.js";
 import { localise, update } from "./bind.js";
+import { isPointed, isTypedIn, isWorkedOn } from "./hand.js";
 import { resolve, store, subscribe } from "./store.js";
 
-const PAUSE_SECONDS = 4;
+const PAUSE_SECONDS = 4, LONGEST_PAUSE_SECONDS = 32;
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5;
 
 const FIELDS = "input[name]:not([type=file], [type=hidden]), textarea[name], select[name]";
 const CHECKED = new Set(["radio", "checkbox"]);
 
 const signatures = new WeakMap(); // part → what it shows
-let due = new Set(), running = false, askedMeanwhile = false, last = -Infinity;
+let due = new Set(), running = false, last = -Infinity;
+let asked = null; // by a hand, and not fetched since: the actions whose forms are emptied, for they were carried out
+let refusals = 0; // one after the other
 
 /** What a part shows, as a text that changes when the part must be written again. */
 const SIGNATURES = {
@@ -53,10 +57,12 @@ export function start() {
   subscribe(look);
 }
 
-/** Refreshes every part that depends on what was just changed by hand. */
-export function refreshAll() {
+/** Refreshes every part that depends on what was just changed by hand: by this form, if any. */
+export function refreshAll(form = null) {
   for (const element of document.querySelectorAll("[data-refresh][id]")) due.add(element.id);
-  run(true);
+  asked ??= new Set();
+  if (form) asked.add(form.getAttribute("action"));
+  run();
 }
 
 function look(snapshot) {
@@ -70,7 +76,8 @@ function look(snapshot) {
       due.add(element.id);
     }
   }
-  if (due.size && !running && performance.now() - last > PAUSE_SECONDS * 1000) run();
+  const pause = Math.min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** refusals);
+  if (due.size && performance.now() - last > pause * 1000) run();
 }
 
 function split(text) {
@@ -78,31 +85,31 @@ function split(text) {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-async function run(asked = false) {
-  // What is on its way was written before the hand's change: it is fetched once more.
-  askedMeanwhile ||= running && asked;
-  if (running) return;
+async function run() {
+  if (running) return; // what is on its way was written before a hand's change: it is fetched once more
   running = true;
-  const ids = [...due];
+  const ids = [...due], emptied = asked;
   due = new Set();
+  asked = null;
   try {
     // A page that chose what it shows stays with it, whatever its address would choose by now.
     const address = document.body.dataset.parts ? document.body.dataset.parts + location.search : location.href;
     const response = await fetch(address, { headers: { Accept: "text/html", "X-Weir-Parts": "1" } });
-    if (response.ok && !response.redirected) replaceParts(ids, await response.text(), asked);
+    if (isLogin(response)) return logIn();
+    if (response.status >= 500 || response.status === 429) throw new Error(String(response.status));
+    refusals = 0;
+    if (response.ok && !response.redirected) replaceParts(ids, await response.text(), emptied);
   } catch {
-    ids.forEach((id) => due.add(id)); // disconnected: said in the strip, tried again with the next snapshot
+    refusals += 1;
+    ids.forEach((id) => due.add(id)); // too busy, or disconnected, as the strip says: tried again, less and less often
   } finally {
     running = false;
     last = performance.now();
-    if (askedMeanwhile) {
-      askedMeanwhile = false;
-      run(true);
-    }
+    if (asked) run();
   }
 }
 
-function replaceParts(ids, text, asked) {
+function replaceParts(ids, text, emptied) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   // What a part said instead of the page is over: this page has none of the fresh one's parts, so take the whole.
   if (ids.some((id) => isInstead(id) && !fresh.getElementById(id))) return location.reload();
@@ -110,35 +117,55 @@ function replaceParts(ids, text, asked) {
     const old = document.getElementById(id), part = fresh.getElementById(id);
     if (!old) continue;
     // The page may be written by a server that has not seen the snapshot yet.
-    if (isInstead(id) && part && !asked) { due.add(id); continue; }
-    // Nothing is taken from under a hand: a part with the focus, a selection, or the pointer on its rows waits, unless the
-    // hand itself asked for the change. A part without rows, which offers what can be done now, minds no pointer.
-    const pointed = old.matches(":hover") && !("eager" in old.dataset), chosen = old.querySelector("[data-choice]:checked, [data-all]:checked");
-    if ("paused" in old.dataset) continue;
-    if (!asked && (pointed || chosen || old.contains(document.activeElement))) due.add(id);
-    else swap(old, part, asked);
+    if (isInstead(id) && part && !emptied) { due.add(id); continue; }
+    if ("paused" in old.dataset) signatures.set(old, null); // as soon as it follows again
+    else if (isHeld(old, emptied)) due.add(id);
+    else swap(old, part, emptied);
   }
+}
+
+/** Nothing is taken from under a hand: a part that is worked on, or with the pointer on its rows, waits, unless the hand
+ * itself asked for the change. A part without rows, which offers what can be done now, minds no pointer. */
+function isHeld(part, emptied) {
+  if (emptied) return isTypedIn(part);
+  return isWorkedOn(part) || (isPointed(part) && !("eager" in part.dataset)) || part.querySelector("[data-choice]:checked, [data-all]:checked") !== null;
 }
 
 /** Whether a part stands there instead of a page that can't be shown yet. */
 const isInstead = (id) => document.getElementById(id)?.matches("[data-instead]") ?? false;
 
-function swap(old, part, asked) {
+function swap(old, part, emptied) {
   if (!part) return old.replaceChildren();
-  if (!asked) keepTyped(old, part);
+  keepTyped(old, part, emptied);
   if (signatures.has(old)) signatures.set(part, signatures.get(old));
   for (const { id } of old.querySelectorAll("details[open][id]")) part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+  if (old.matches("details[open]")) part.setAttribute("open", "");
+  const focused = focusIn(old, part), scrolled = [old, ...old.querySelectorAll(".scroll")].map(({ scrollTop, scrollLeft }) => [scrollTop, scrollLeft]);
   old.replaceWith(part);
+  [part, ...part.querySelectorAll(".scroll")].forEach((each, place) => { if (place in scrolled) [each.scrollTop, each.scrollLeft] = scrolled[place]; });
   localise(part);
   if (store.snapshot) update(store.snapshot, part);
   document.dispatchEvent(new CustomEvent("weir:part", { detail: part }));
+  focused?.focus({ preventScroll: true });
 }
 
-/** What somebody has typed or chosen stays, where the new part has the same field: only their own action empties it. */
-function keepTyped(old, part) {
+/** What of the new part stands for what has the focus in the old one. */
+function focusIn(old, part) {
+  const focus = document.activeElement;
+  if (focus === old) return part;
+  if (!old.contains(focus)) return null;
+  const name = ["id", "href"].find((each) => focus.hasAttribute(each));
+  return name ? part.querySelector(`[${name}="${CSS.escape(focus.getAttribute(name))}"]`) : null;
+}
+
+const actionOf = (field) => field.form?.getAttribute("action") ?? "";
+
+/** What somebody has typed or chosen stays, where the new part has the same field: only its own form's action empties it. */
+function keepTyped(old, part, emptied) {
   const fields = [...part.querySelectorAll(FIELDS)];
   for (const field of old.querySelectorAll(FIELDS)) {
-    const same = fields.find((each) => each.name === field.name && each.type === field.type && each.form?.action === field.form?.action
+    if (emptied?.has(actionOf(field))) continue;
+    const same = fields.find((each) => each.name === field.name && each.type === field.type && actionOf(each) === actionOf(field)
       && (!CHECKED.has(field.type) || each.value === field.value));
     if (!same) continue;
     if (CHECKED.has(field.type)) {

@@ -143,6 +143,18 @@ def test_another_button_after_a_lost_answer_is_another_change(open_page, observe
     assert first == again != other
 
 
+def test_what_is_wrong_with_a_field_that_is_not_shown_is_said_all_the_same(open_page, observer):
+    page = open_page("/overrides/")
+    live(page, observer)
+    choose_scope(page, "a hidden field")
+    body = '{"errors": {"expires_at": ["takes a time from now on."]}}'
+    answer = {"status": 422, "content_type": "application/json", "body": body}
+    page.route("**/overrides/create", lambda route: route.fulfill(**answer))
+    page.locator("form[data-scope] .primary").click()
+    expect(page.locator("form[data-scope] .error")).to_have_text("expires at: takes a time from now on.")
+    expect(page.locator("form[data-scope] .error")).to_be_visible()
+
+
 def test_a_time_is_typed_in_the_readers_zone(open_page, observer, ended):
     page = open_page("/overrides/", timezone_id="America/New_York")
     live(page, observer)

@@ -3,6 +3,8 @@
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, live
+from tests.console.browser.test_forms import reverting
+from tests.waiting import until
 
 pytestmark = BROWSER
 MOST_COLD_BYTES = 600_000
@@ -25,6 +27,65 @@ def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observ
     expect(page.locator("#parameters tr", has_text="Upper limit").locator("td").first).to_have_text("500")
     page.get_by_role("button", name="Undo").click()
     expect(banner).to_have_count(0)
+
+
+def test_an_action_of_one_form_leaves_what_is_typed_in_another(open_page, observer, worker_loop):
+    """The override above is about to end: more time for it, while the next value is being typed."""
+    page = open_page(worker_loop)
+    live(page, observer)
+    steer, held = page.locator("#steer"), page.locator("#loop-overrides")
+    page.get_by_label("Upper limit").fill("600")
+    steer.get_by_label("Reason").fill("the first")
+    steer.locator("button.primary").click()
+    expect(held).to_contain_text("Upper limit 600")
+    expect(page.get_by_label("Upper limit")).to_have_attribute("data-is", "600")
+    expect(steer.get_by_label("Reason")).to_have_value("")
+    page.get_by_label("Upper limit").fill("700")
+    steer.get_by_label("Reason").fill("the next")
+    page.evaluate("document.getElementById('steer').dataset.before = 'more time'")
+    held.get_by_role("button", name="Extend by 30 min").click()
+    expect(page.locator("#steer:not([data-before])")).to_be_attached()
+    expect(page.get_by_label("Upper limit")).to_have_value("700")
+    expect(steer.get_by_label("Reason")).to_have_value("the next")
+    expect(steer.locator("button.primary")).to_have_text("Override upper limit to 700 for 30 min")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("[data-override]")).to_have_count(0)
+    expect(steer.get_by_label("Reason")).to_have_value("the next")
+
+
+def test_an_end_at_a_time_stays_chosen_where_the_form_is_written_anew(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
+    live(page, observer)
+    steer = page.locator("#steer")
+    page.get_by_label("Upper limit").fill("650")
+    steer.get_by_label("Reason").fill("until a time")
+    steer.get_by_label("Expires").select_option("until")
+    end = page.evaluate("new Date(Date.now() + 5400e3 - new Date().getTimezoneOffset() * 60e3).toISOString()")
+    steer.get_by_label("Until").fill(end[:16])
+    page.evaluate("document.activeElement.blur(); document.getElementById('steer').dataset.before = 'anew'")
+
+    def is_written_anew() -> bool:
+        observer.publish(lambda snapshot: snapshot.update(overrides=[]))
+        return page.locator("#steer:not([data-before])").count() == 1
+
+    observer.publish(reverting(observer, 300))
+    until(is_written_anew, 20, every_seconds=0.5)
+    expect(steer.get_by_label("Until")).to_have_value(end[:16])
+    steer.locator("button.primary").click()
+    expect(page.locator("[data-override]")).to_contain_text("until a time")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("[data-override]")).to_have_count(0)
+
+
+def test_what_is_discarded_takes_its_time_with_it(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
+    live(page, observer)
+    steer = page.locator("#steer")
+    steer.get_by_label("Expires").select_option("until")
+    expect(steer.get_by_label("Until")).to_be_visible()
+    steer.get_by_role("button", name="Discard").click()
+    expect(steer.get_by_label("Until")).to_be_hidden()
+    expect(steer.get_by_label("Until")).to_be_disabled()
 
 
 def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, worker_loop):

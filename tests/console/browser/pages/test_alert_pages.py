@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -13,8 +14,10 @@ import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Observer, live, overhang, violations
+from tests.console.browser.test_forms import reverting
 from tests.console.served import ROOT, Served
 from tests.waiting import until
+from workers.history.snapshot_archive import Recorder
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 # Notifications, counted. Where the browser permits none, these stand in for its own.
@@ -220,6 +223,27 @@ def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connect
     sockets[-1].close()
     announced(observer, alert, "2.0")
     until(lambda: observer.publish() or shown(page) == [note], 30, every_seconds=0.5)
+
+
+def test_a_page_of_the_past_notifies_nobody_of_what_called_then(open_page, observer, alert, served):
+    """Neither of the alert, in the step that it was in, nor of an override that was about to end."""
+
+    def prepared(page: Page) -> None:
+        page.context.grant_permissions(["notifications"])
+        page.add_init_script(COUNTED)
+
+    then = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
+    was = {**observer.snapshot, "at": then.timestamp(), "alerts": [{**alert, "announce": "1.0"}]}
+    reverting(observer, 60)(was)
+    was["overrides"][0] |= {"notice_at": was["at"] - 1, "expires_at": was["at"] + 60}
+    Recorder(served.log.parent).add(was["at"], orjson.dumps(was))
+    page = open_page(f"/nodes/?at={then:%Y-%m-%dT%H:%M:%SZ}", before=prepared)
+    expect(page.locator("#connection")).to_have_attribute("data-connection", "past")
+    expect(page.locator("#strip-alerts b")).to_have_text("1")
+    page.evaluate("new Promise((done) => navigator.locks.request('weir-announce', done))")
+    assert shown(page) == []
+    assert page.locator(".toast").count() == 0
+    expect(page).to_have_title(re.compile("^Nodes"))
 
 
 RECEIVERS = """

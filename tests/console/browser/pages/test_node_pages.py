@@ -1,8 +1,12 @@
 """The nodes: worst first, taken out of use and back."""
 
-from playwright.sync_api import expect
+import re
 
-from tests.console.browser.screen import BROWSER, live
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.console.browser.screen import BROWSER, Observer, live
+from tests.waiting import until
 
 pytestmark = BROWSER
 
@@ -29,6 +33,57 @@ def test_a_node_that_joins_gets_its_row(open_page, observer):
     live(page, observer)
     observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
     expect(page.locator('[data-row="nodes.n4"]')).to_be_visible(timeout=8_000)
+
+
+@pytest.mark.parametrize("screen", [{}, {"has_touch": True, "is_mobile": True}], ids=["mouse", "finger"])
+def test_a_list_that_was_sorted_by_hand_goes_on_with_the_plant(screen, open_page, observer):
+    """A click leaves the focus on the column's head, a finger the pointer over it: nobody works there."""
+    page = open_page("/nodes/", **screen)
+    live(page, observer)
+    head = page.locator("#nodes-table").get_by_role("button", name="In, /s")
+    if screen:
+        head.tap()
+    else:
+        head.click()
+        page.mouse.move(5, 5)
+    n1 = observer.snapshot["nodes"]["n1"]
+    observer.publish(
+        lambda snapshot: snapshot["nodes"].update(n0={**n1, "in_per_second": 70_000.0, "state": "BUSY"})
+    )
+    follow(page, observer, page.locator('[data-row="nodes.n0"]'))
+    names = page.locator("#nodes-table tbody tr th")
+    expect(names.first).to_have_text("n0")
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=80_000.0))
+    expect(names.first).to_have_text("n1")
+
+
+def follow(page: Page, observer: Observer, place: Locator) -> None:
+    """Publish until it is there: parts are fetched at a snapshot, seconds after each other."""
+
+    def is_there() -> bool:
+        observer.publish()
+        return place.is_visible()
+
+    until(is_there, 20, every_seconds=0.5)
+
+
+def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, observer):
+    """A console with a full line answers 503; a proxy does while the console starts."""
+    page = open_page("/nodes/")
+    live(page, observer)
+    refused = []
+
+    def refuse(route: Route) -> None:
+        if "x-weir-parts" in route.request.headers and not refused:
+            refused.append(route.request.url)
+            route.fulfill(status=503, content_type="text/plain", body="busy")
+        else:
+            route.continue_()
+
+    page.route(re.compile("/nodes/$"), refuse)
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
+    follow(page, observer, page.locator('[data-row="nodes.n4"]'))
+    assert refused
 
 
 def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nodes):
