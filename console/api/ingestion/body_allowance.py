@@ -24,7 +24,8 @@ UPLOADS = "/lab/begin"
 async def allowance_of(scope: dict[str, Any]) -> Allowance:
     """What the sender of a request may send to its address. Raises RequestRefused where nobody knows."""
     # It comes before Django, which closes connections of its own threads alone: one that broke would stay.
-    return await database_sync_to_async(_allowance)(scope)
+    allowance: Allowance = await database_sync_to_async(_allowance)(scope)
+    return allowance
 
 
 def _allowance(scope: dict[str, Any]) -> Allowance:
