@@ -21,7 +21,7 @@ def flow(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Docum
 
 
 def balance(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
-    """Three replicas."""
+    """Three replicas, which at times can't be compared."""
     shares = {"a": 0.3, "b": 0.4, "c": 0.3} if action is None else action["shares"]
     times = {name: float(chance.uniform(0.5, 3)) for name in shares}
     return {
@@ -29,6 +29,7 @@ def balance(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Do
         "shares": shares,
         "events_per_second": 900.0,
         "utilisation": None,
+        "incomparable": "replica a is silent" if chance.random() < 0.2 else None,
     }
 
 
@@ -93,7 +94,7 @@ def queueing(chance: np.random.Generator, action: Mapping[str, Any] | None) -> D
 def forecast(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
     """Five windows, with one task to six."""
     missed = np.sort(chance.uniform(0, 900, (5, 6)))[:, ::-1]
-    return {"missed": missed.tolist(), "current": int(chance.integers(1, 7))}
+    return {"missed": missed.tolist(), "current": int(chance.integers(1, 7)), "first": 1}
 
 
 def joint(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
@@ -130,6 +131,7 @@ def ladder(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Doc
     """A demand around the capacity."""
     return {
         "demand_per_second": float(chance.uniform(500, 2_000)),
+        "came_per_second": float(chance.uniform(500, 2_000)),
         "capacity_per_second": 1_000.0,
         "backlog_seconds": float(chance.uniform(0, 30)),
         "saturated": {"rebalance": bool(chance.random() < 0.7), "workers": True, "nodes": True},
