@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from queues import checks
 from workers.models import Override
 from workers.steering.expiry import time_words
 
@@ -40,6 +41,6 @@ def over_words(ended: Override, again: Override | None = None) -> str:
 def short(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {short(each)}" for name, each in value.items()) or "nothing"
-    if isinstance(value, bool):
+    if checks.FLAG.accepts(value):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, int | float) and abs(value) < 1e6 else str(value)

@@ -1,4 +1,4 @@
-"""What a form was filled from, in a few letters: a change that was made from something older is refused, so
+"""What a form was filled from, as a digest: a change that was made from something older is refused, so
 that nobody overwrites what another has changed meanwhile.
 """
 

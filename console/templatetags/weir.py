@@ -192,7 +192,7 @@ def typed(value: Any) -> str:
     """
     if value is None:
         return ""
-    if isinstance(value, bool):
+    if checks.FLAG.accepts(value):
         return str(value).lower()
     return str(value).removesuffix(".0") if known(value) else str(value)
 
