@@ -31,7 +31,7 @@ class Transferred:
     last_error: str | None = None
 
     def and_letters(self, moved: "Transferred") -> "Transferred":
-        """The letters that were moved behind these blocks, too."""
+        """The dead letters that were moved behind these blocks, too."""
         return replace(
             self, letters=moved.letters, bytes=self.bytes + moved.bytes, last_error=moved.last_error
         )
