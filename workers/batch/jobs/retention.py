@@ -1,6 +1,6 @@
 """Retention: archived events, metrics, snapshots, ledger entries, alerts and runs older than so many days go,
-and the oldest of what takes more room than it may; but nothing that an incident or an experiment refers to
-(`Keep`: a time range, a reason), and never the newest day.
+and the oldest of what takes more room than it may; but nothing that an incident refers to
+(`Keep`: a time range, a reason; people ask for it on the incident's page), and never the newest day.
 
 A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts, or
 the runs. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
@@ -80,7 +80,7 @@ PARAMETERS = (
 def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: Any = None) -> Keep:
     """Spare a time range. Raises BadInput when it has no reason or ends before it begins."""
     if not reason.strip():
-        raise BadInput("reason", "is missing: say which incident or experiment refers to it.")
+        raise BadInput("reason", "is missing: say which incident refers to it.")
     if until < since:
         raise BadInput("until", "is before since; a range ends after it begins.")
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
