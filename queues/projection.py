@@ -34,7 +34,7 @@ def read_database(thresholds: Overriding | None = None) -> Topology:
     return Topology(number, nodes, {queue.name: _queue(queue) for queue in queues}).checked()
 
 
-def take_turn() -> TopologyRevision:
+def lock_revision() -> TopologyRevision:
     """The revision's row, which nobody else projects with until the transaction ends. Whoever also takes the
     audit's turn takes this one before, as its entry is the last thing that a transaction locks.
     """
@@ -50,7 +50,7 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
     events, of any queue, would stop.
     """
     with transaction.atomic():
-        row = take_turn()
+        row = lock_revision()
         row.number += 1
         row.save(update_fields=["number"])
         topology = read_database(thresholds)
@@ -76,7 +76,7 @@ def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> boo
         return False
     with transaction.atomic():
         # Whoever was just projecting has ended now, and it may be well.
-        take_turn()
+        lock_revision()
         if _is_projected(control, thresholds):
             return False
         project(control, thresholds)

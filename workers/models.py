@@ -362,7 +362,7 @@ class Chunk(models.Model):
 
 
 class Keep(models.Model):
-    """A time range that retention deletes nothing of, since an incident or an experiment refers to it."""
+    """A time range that retention deletes nothing of, since an incident refers to it."""
 
     since = models.DateTimeField()
     until = models.DateTimeField()

@@ -14,6 +14,8 @@ from console.audit import audit_log
 from queues.errors import BadInput
 from workers.alerts import incidents
 from workers.alerts.lifecycle.models import FollowUp, Incident
+from workers.batch.jobs import retention
+from workers.models import Keep
 
 CHANGE = "incident.change"
 
@@ -26,9 +28,10 @@ def change(
     severity: str | None = None,
     roles: Mapping[str, str] | None = None,
     mitigated: bool = False,
+    retained: bool | None = None,
     now: datetime,
 ) -> Incident:
-    """What is given of it; the rest stays."""
+    """What is given of it; the rest stays. retained: whether retention leaves its data."""
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made: Incident | None = None
     after: dict[str, object] = {}
@@ -38,10 +41,33 @@ def change(
         made, after["roles"] = incidents.assign(alert_id, actor.user, roles, now), dict(roles)
     if mitigated:
         made, after["mitigated"] = incidents.mitigate(alert_id, actor.user, now), True
+    if retained is not None:
+        made, after["retained"] = _retain(actor, alert_id, retained, now), retained
     if made is None:
-        raise BadInput("severity", "is missing; give severity, roles or mitigated.")
+        raise BadInput("severity", "is missing; give severity, roles, mitigated or retained.")
     _noted(actor, alert_id, after)
     return made
+
+
+def retained_data(alert_id: int) -> Keep | None:
+    """The time range of which retention deletes nothing; None: it deletes all."""
+    return Keep.objects.filter(reason=_reason(alert_id)).first()
+
+
+def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incident:
+    """Said again of one that was open, it reaches to its end, or to now."""
+    incident = incidents.locked(alert_id)
+    gone, _ = Keep.objects.filter(reason=_reason(alert_id)).delete()
+    if retained:
+        since, until = incidents.span(incident.alert, now)
+        retention.keep(since, until, _reason(alert_id), owner=actor.user)
+    elif not gone:
+        raise BadInput("retained", "is false already: retention deletes its data as all others.")
+    return incident
+
+
+def _reason(alert_id: int) -> str:
+    return f"Incident {alert_id}"
 
 
 @transaction.atomic

@@ -70,7 +70,7 @@ def override_thresholds(
     put = functools.partial(_put, actor, "node.thresholds", reason=reason, now=now)
     # As whoever ends one locks them: the overrides, the projection's turn, and the audit's last.
     list(overrides.in_force(now).filter(node=node).select_for_update(of=("self",)))
-    projection.take_turn()
+    projection.lock_revision()
     made = []
     for key in order:
         try:

@@ -21,14 +21,13 @@ from console.timeline.restarts import restarts
 from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, ranked
 from controllers.diagnosis.influence import distances
 from queues.stored_document import BadDocument
-from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.lifecycle.models import Alert, AlertEvent, Incident
+from workers.alerts.incidents import REACH, came_back_at, onset_of
+from workers.alerts.lifecycle.models import Alert, Incident
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import influences_of, parts_of_labels
 
-REACH = timedelta(hours=3)
 MOST_STORED = 25
 RECORD_DAYS = timedelta(days=30)
 LOOPS_RECORD = timedelta(days=1)  # loops act so often that a day says how often
@@ -99,27 +98,6 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     plain = [PlantChange(each.kind, each.at.timestamp(), each.parts) for each in found]
     rows = ranked(plain, onset.timestamp(), steps, records)
     return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
-
-
-def onset_of(alert: Alert) -> datetime:
-    """When it really began, the last time if it came back: of a silence a threshold before its condition was
-    true.
-    """
-    began = alert.began_at
-    if (again := _came_back_at(alert)) is not None:
-        began = max(began, again - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
-    condition = CONDITIONS.get(alert.condition)
-    if condition is None or not condition.elapses:
-        return began
-    return began - timedelta(seconds=alert.threshold)
-
-
-def _came_back_at(alert: Alert) -> datetime | None:
-    if not alert.came_back:
-        return None
-    returns = alert.events.filter(kind=AlertEvent.Kind.CAME_BACK).order_by("-at")
-    found: datetime | None = returns.values_list("at", flat=True).first()
-    return found
 
 
 def is_the_incident(change: FoundChange, alert: Alert) -> bool:
@@ -257,6 +235,6 @@ def is_due(alert: Alert, now: datetime) -> bool:
         return True
     if alert.resolved_at is not None:
         return searched_at < alert.resolved_at
-    fired_at = _came_back_at(alert) or alert.fired_at
+    fired_at = came_back_at(alert) or alert.fired_at
     young = fired_at is not None and now - fired_at < YOUNG
     return young and now - searched_at >= SEARCH_EVERY

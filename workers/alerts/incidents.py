@@ -4,7 +4,7 @@ is to be done after it. Each raises BadInput where it can't be done, and then no
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F
 
 from queues.errors import BadInput
+from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident
 
 Kind = AlertEvent.Kind
@@ -21,6 +22,7 @@ ROLES = {
     "communication": "keeps everybody else informed",
     "scribe": "keeps the notes",
 }
+REACH = timedelta(hours=3)  # what may have led to an incident is searched so long before its onset
 LONGEST_REVIEW, LONGEST_FOLLOW_UP = 50_000, 500
 MOST_FOLLOW_UPS = 50
 
@@ -58,12 +60,39 @@ def times(alert: Alert) -> IncidentTimes:
     )
 
 
+def onset_of(alert: Alert) -> datetime:
+    """When it really began, the last time if it came back: of a silence a threshold before its condition was
+    true.
+    """
+    began = alert.began_at
+    if (again := came_back_at(alert)) is not None:
+        began = max(began, again - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
+    condition = CONDITIONS.get(alert.condition)
+    if condition is None or not condition.elapses:
+        return began
+    return began - timedelta(seconds=alert.threshold)
+
+
+def came_back_at(alert: Alert) -> datetime | None:
+    """The last time."""
+    if not alert.came_back:
+        return None
+    returns = alert.events.filter(kind=AlertEvent.Kind.CAME_BACK).order_by("-at")
+    found: datetime | None = returns.values_list("at", flat=True).first()
+    return found
+
+
+def span(alert: Alert, now: datetime) -> tuple[datetime, datetime]:
+    """From what may have led to it to its end, or until now while it is open."""
+    return min(alert.began_at, onset_of(alert)) - REACH, alert.resolved_at or now
+
+
 @transaction.atomic
 def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incident:
     """How severe it is; "" for what its rule says."""
     if severity not in ("", *AlertRule.Severity.values):
         raise BadInput("severity", f"takes {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}.")
-    incident = _locked(alert_id)
+    incident = locked(alert_id)
     if incident.severity != severity:
         incident.severity = severity
         incident.save(update_fields=["severity"])
@@ -76,7 +105,7 @@ def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: dateti
     """Who has which role; "" for nobody. Those that are not named stay."""
     for role, who in roles.items():
         _check_role(role, who)
-    incident = _locked(alert_id)
+    incident = locked(alert_id)
     for role, who in roles.items():
         if incident.roles.get(role, "") != who:
             incident.roles = {**incident.roles, role: who}
@@ -88,7 +117,7 @@ def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: dateti
 @transaction.atomic
 def mitigate(alert_id: int, by: User | None, now: datetime) -> Incident:
     """Nobody is harmed any more, though the cause may still be there; the first time stands."""
-    incident = _locked(alert_id)
+    incident = locked(alert_id)
     if incident.mitigated_at is not None:
         raise BadInput("mitigated", f"was said at {incident.mitigated_at:%H:%M:%S} UTC already.")
     incident.mitigated_at = now
@@ -104,7 +133,7 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
     """
     if len(text) > LONGEST_REVIEW:
         raise BadInput("text", f"takes {LONGEST_REVIEW:,} characters at most.")
-    incident = _locked(alert_id)
+    incident = locked(alert_id)
     if incident.review_revision != revision:
         raise BadInput("revision", "is not the newest: somebody has changed it meanwhile; load it again.")
     incident.review, incident.review_revision = text, revision + 1
@@ -123,7 +152,7 @@ def add_follow_up(
     if not 0 < len(what) <= LONGEST_FOLLOW_UP:
         raise BadInput("text", f"takes 1 to {LONGEST_FOLLOW_UP} characters.")
     _check_person("owner", owner)
-    incident = _locked(alert_id)
+    incident = locked(alert_id)
     if incident.follow_ups.count() >= MOST_FOLLOW_UPS:
         raise BadInput("text", f"is one too many: an incident has {MOST_FOLLOW_UPS} follow-ups at most.")
     made = incident.follow_ups.create(text=what, owner=owner, due_on=due_on, created_at=now)
@@ -134,7 +163,7 @@ def add_follow_up(
 @transaction.atomic
 def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: datetime) -> FollowUp:
     """Done, or open again."""
-    incident = _locked(alert_id)
+    incident = locked(alert_id)
     found = incident.follow_ups.select_for_update(of=("self",)).filter(pk=number).first()
     if found is None:
         raise BadInput("follow_up", f"{number} is not one of this incident.")
@@ -152,7 +181,7 @@ def open_follow_ups() -> Any:
     return rows.order_by(F("due_on").asc(nulls_last=True), "pk")
 
 
-def _locked(alert_id: int) -> Incident:
+def locked(alert_id: int) -> Incident:
     """Its alert is locked, so that two who write the first word of it write one row."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:

@@ -136,7 +136,7 @@ def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.R
     # Noted first: the change ends with the projection, after which it can't be taken back. The node's row and
     # the projection's turn are locked before, as everybody does who takes them: the audit's turn is the last.
     Node.objects.select_for_update().filter(name=node).first()
-    projection.take_turn()
+    projection.lock_revision()
     audit_log.record(actor, "node.use", node, reason=reason.strip(), after={"cordoned": True})
     node_use.cordon(node, True, actor.user, reason, control=control, now=now)
 
@@ -148,7 +148,7 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
         raise BadInput("node", f"{node} is in use already: neither drained nor cordoned.")
-    projection.take_turn()
+    projection.lock_revision()
     audit_log.record(
         actor, "node.use", node, reason=reason.strip(), before=held, after=dict.fromkeys(held or (), False)
     )

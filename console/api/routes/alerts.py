@@ -98,6 +98,7 @@ class IncidentFields(Given):
     severity: str | None = None
     roles: dict[str, str] | None = None
     mitigated: bool = False
+    retained: bool | None = None
 
 
 class NewFollowUp(Given):
@@ -276,10 +277,12 @@ def get_incident(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
 @router.post(
     "/alerts/{alert_id}/incident",
     response=IncidentDetail,
-    summary="Severity and roles of an incident, and that it is mitigated",
+    summary="Severity and roles of an incident, that it is mitigated, and whether its data stay",
 )
 def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> dict[str, Any]:
-    """What is left out stays; a severity of "" is that of the rule, a role of "" is nobody's."""
+    """What is left out stays; a severity of "" is that of the rule, a role of "" is nobody's. retained:
+    whether retention leaves what is recorded of its time.
+    """
     actor = actor_for(request, "incident.change")
     acting.change(actor, alert_id, now=timezone.now(), **body.dict())
     return _incident(_one(alert_id))
@@ -471,11 +474,14 @@ def _one(alert_id: int) -> Alert:
 def _incident(alert: Alert) -> dict[str, Any]:
     kept = incidents.incident_of(alert)
     rows = FollowUp.objects.filter(incident=alert.pk).order_by("pk")
+    retained = acting.retained_data(alert.pk)
     return {
         "alert": alert.pk,
         "severity": incidents.severity_of(alert),
         "roles": kept.roles,
         "mitigated_at": kept.mitigated_at,
+        "retained_since": retained and retained.since,
+        "retained_until": retained and retained.until,
         **vars(incidents.times(alert)),
         "timeline": [vars(each) for each in timeline_of(alert, settings.WEIR_DATA)],
         "follow_ups": [_follow_up(each) for each in rows],

@@ -201,6 +201,10 @@ class IncidentDetail(ApiAnswer):
     severity: Severity = Field(description="As a person says, else as its rule says.")
     roles: dict[str, str] = Field(description="Role → user name.")
     mitigated_at: datetime | None
+    retained_since: datetime | None = Field(
+        description="What is recorded from then on stays; null: as usual."
+    )
+    retained_until: datetime | None
     detect_seconds: Seconds | None = Field(description="From the onset to the alert.")
     acknowledge_seconds: Seconds | None = Field(description="From the alert on, as the others.")
     mitigate_seconds: Seconds | None

@@ -25,6 +25,7 @@ from queues.errors import BadInput
 from workers.alerts import incidents
 from workers.alerts.delivery.notification import Notification, notification_of
 from workers.alerts.lifecycle.models import Alert, AlertRule, FollowUp, Incident
+from workers.models import Keep
 
 MARKDOWN = "text/markdown; charset=utf-8"
 
@@ -54,6 +55,7 @@ class IncidentPage(FormPage):
     review: str
     follow_ups: QuerySet[FollowUp]
     notification: Notification
+    retained: Keep | None
 
 
 @require_safe
@@ -80,6 +82,7 @@ def incident_page(
         review=review_of(alert, settings.WEIR_DATA),
         follow_ups=FollowUp.objects.filter(incident=alert.pk).order_by("done_at", "pk"),
         notification=notification_of(alert),
+        retained=acting.retained_data(alert.pk),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -112,22 +115,28 @@ def _done(alert_id: int, message: str) -> Done:
 
 @action(acting.CHANGE, incident_page)
 def change(request: HttpRequest, alert_id: int) -> Done:
-    """Posted: severity, role-NAME for each role (empty: nobody); or mitigated."""
+    """Posted: severity, role-NAME for each role (empty: nobody); or mitigated; or retained (1 or 0)."""
     posted = request.POST
+    if "retained" in posted:
+        return _retained(request, alert_id, posted["retained"] == "1")
     prefix = "role-"
     roles = {
         name.removeprefix(prefix): posted.get(name, "").strip() for name in posted if name.startswith(prefix)
     }
-    given = {"severity": posted["severity"]} if "severity" in posted and "mitigated" not in posted else {}
     acting.change(
         actor_of(request),
         alert_id,
+        severity=None if "mitigated" in posted else posted.get("severity"),
         roles={} if "mitigated" in posted else roles,
         mitigated="mitigated" in posted,
         now=timezone.now(),
-        **given,
     )
     return _done(alert_id, "Mitigated." if "mitigated" in posted else "Severity and roles are kept.")
+
+
+def _retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
+    acting.change(actor_of(request), alert_id, retained=retained, now=timezone.now())
+    return _done(alert_id, "Its data stay." if retained else "Retention deletes its data as all others.")
 
 
 @action(acting.CHANGE, incident_page)

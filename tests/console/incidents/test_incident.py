@@ -1,20 +1,24 @@
 """An incident: its timeline, roles and severity, a review drafted from what is recorded, and follow-ups."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from console.accounts.access import Actor
+from console.actions import incidents as acting
 from console.incidents.incident_timeline import timeline_of
 from console.incidents.review_draft import draft
 from console.models import AuditEntry
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
 from workers.alerts import actions, incidents
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
-from workers.models import LedgerEntry, Loop
+from workers.batch.jobs import retention
+from workers.models import Keep, LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
+HOUR = 60 * MINUTE
 HEADINGS = [
     "## Impact",
     "## Times",
@@ -163,6 +167,38 @@ def test_mitigated_is_said_once(browsers, night):
     answers = [post(browsers["operator"], address, mitigated="1").status_code for _ in range(2)]
     assert answers == [200, 422]
     assert AlertEvent.objects.filter(kind="mitigated").count() == 1
+
+
+def test_retention_leaves_its_data_until_somebody_lets_them_go(browsers, night, stored_snapshot):
+    def due() -> int:
+        later = retention.due_entries(NOW + timedelta(days=400))
+        return later.filter(at__gte=night.began_at - 3 * HOUR, at__lte=night.resolved_at).count()
+
+    before = LedgerEntry.objects.create(
+        loop=Loop.objects.get(), at=night.began_at - 2 * HOUR, mode="auto", parameters={}, reason="Before"
+    )
+    assert due() == 2
+    address = f"/alerts/{night.pk}/incident/change"
+    assert post(browsers["viewer"], address, retained="1").status_code == 403
+    assert post(browsers["operator"], address, retained="0").status_code == 422
+    assert post(browsers["operator"], address, retained="1").status_code == 200
+    assert due() == 0 and retention.is_retained(before.at.date().isoformat(), "alert")
+    page = " ".join(browsers["operator"].get(f"/alerts/{night.pk}/incident/").content.decode().split())
+    assert "Let its data go" in page and "Keep its data" not in page
+    detail = browsers["viewer"].get(f"/api/v1/alerts/{night.pk}/incident").json()
+    assert detail["retained_since"] and datetime.fromisoformat(detail["retained_until"]) == night.resolved_at
+    assert AuditEntry.objects.get(action="incident.change").after == {"retained": True}
+    assert post(browsers["operator"], address, retained="0").status_code == 200
+    assert due() == 2 and not Keep.objects.exists()
+
+
+def test_the_data_of_an_open_incident_stay_as_far_as_it_has_come_and_further_when_it_is_said_again(people):
+    alert = an_alert(began_at=NOW - 10 * MINUTE, labels={"queue": "alert"})
+    person = Actor("operator", "operator", people["operator"])
+    for now in (NOW, NOW + HOUR):
+        acting.change(person, alert.pk, retained=True, now=now)
+        [row] = Keep.objects.all()
+        assert (row.since, row.until) == (alert.began_at - 3 * HOUR, now)
 
 
 def test_a_review_that_somebody_changed_meanwhile_is_not_overwritten(browsers, night):

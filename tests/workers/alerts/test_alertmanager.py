@@ -192,6 +192,8 @@ def changed(**more):
         (changed(fingerprint=""), "alerts[0].fingerprint"),
         (changed(fingerprint="x" * 65), "alerts[0].fingerprint"),
         (changed(startsAt="yesterday"), "alerts[0].startsAt"),
+        (changed(startsAt="0001-01-01T00:00:00+01:00"), "alerts[0].startsAt"),
+        (changed(status="resolved", endsAt="9999-12-31T23:59:59-01:00"), "alerts[0].endsAt"),
         (changed(status="resolved", endsAt="soon"), "alerts[0].endsAt"),
     ],
 )
@@ -216,6 +218,17 @@ def test_only_so_many_are_kept_the_newest(monkeypatch):
     assert [row.fingerprint for row in ReportedAlert.objects.order_by("pk")] == ["7", "8", "9", "10", "11"]
     reported.take(changed(fingerprint="new"), "token:am", NOW + timedelta(days=40))
     assert ReportedAlert.objects.count() == 1
+
+
+def test_what_an_older_release_kept_of_times_outside_of_the_calendar_breaks_no_page(looks):
+    rule()
+    fire(looks)
+    for number, (began, ended) in enumerate([((1, 1, 1), None), ((2026, 1, 1), (9999, 12, 31))]):
+        ends = ended and datetime(*ended, tzinfo=UTC)
+        given = {"source": "am", "fingerprint": str(number), "labels": {}, "reported_at": looks.at}
+        ReportedAlert.objects.create(began_at=datetime(*began, tzinfo=UTC), ended_at=ends, **given)
+    hour = timedelta(hours=1)
+    assert reported.beside(the_alert(), looks.at - hour, looks.at, looks.at) == []
 
 
 def test_what_is_about_the_same_stands_first_beside_an_alert(looks):

@@ -25,7 +25,7 @@ from workers.consumer.handlers.parquet import Parquet
 from workers.consumer.handlers.sql import Sql, SqliteStore
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
-from workers.models import Chunk, LedgerEntry, Loop, Run, Task
+from workers.models import Chunk, LedgerEntry, Loop, Plan, Run, Task
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -205,6 +205,20 @@ def test_the_ledger_is_deleted_in_small_batches_and_spares_what_is_referred_to(
     run = keeper.run(ledger_days=90)
     assert run.progress["rows"] == len(old)
     assert set(LedgerEntry.objects.values_list("pk", flat=True)) == {kept.pk, checking.pk, young.pk}
+
+
+@pytest.mark.parametrize("days", [{"ledger_days": 90}, {"ledger_entries": 1}])
+def test_what_is_left_of_a_year_ago_makes_no_work_each_night(keeper: Keeper, days: dict[str, int]) -> None:
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
+    planned = entry(loop, 400)
+    Plan.objects.create(
+        entry=planned, title="A test", kind="rebalance", moves=[], base={}, base_revision=1, expires_at=NOW
+    )
+    old = [entry(loop, 100, pk=planned.pk + 1_000_000 + number) for number in range(2)]
+    young = entry(loop, 1, pk=planned.pk + 2_000_000)
+    run = keeper.run(**days)
+    assert (run.chunks_total, run.progress["rows"]) == (1, len(old))
+    assert set(LedgerEntry.objects.values_list("pk", flat=True)) == {planned.pk, young.pk}
 
 
 def test_a_keep_without_reason_or_with_its_ends_crossed_is_refused() -> None:

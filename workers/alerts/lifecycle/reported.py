@@ -7,7 +7,7 @@ back.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +24,8 @@ LONGEST_LABEL, LONGEST_NAME, LONGEST_SEVERITY, LONGEST_SUMMARY, LONGEST_TEXT = 2
 LONGEST_FINGERPRINT, LONGEST_LINK = 64, 500
 MOST_KEPT, KEPT_DAYS = 5_000, 30
 MOST_SHOWN = 12
+# A zone may put the years 1 and 9999 outside of the calendar, and then no page could be made with them.
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 NEVER = "0001-01-01"  # how Alertmanager writes that an alert has not ended
 OWN = "weir_alert"
 # An alert that was reported as firing and never again is over for all we know.
@@ -68,8 +70,9 @@ def beside(alert: Alert, since: datetime, until: datetime, now: datetime) -> lis
     """Those that were firing in this time, the ones that share a label's value with ours first, then the
     oldest.
     """
-    firing = Q(ended_at__gte=since) | Q(ended_at=None, reported_at__gte=min(since, now - HEARD))
-    found = ReportedAlert.objects.filter(firing, began_at__lte=until).order_by("-began_at")[: MOST_KEPT // 10]
+    firing = Q(ended_at__range=(since, LATEST)) | Q(ended_at=None, reported_at__gte=min(since, now - HEARD))
+    rows = ReportedAlert.objects.filter(firing, began_at__range=(EARLIEST, until))
+    found = rows.order_by("-began_at")[: MOST_KEPT // 10]
     about = set(alert.labels.values()) - {alert.severity, alert.rule_name}
     return sorted(found, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MOST_SHOWN]
 
@@ -114,9 +117,12 @@ def _texts(given: Any, where: str) -> dict[str, str]:
 
 def _instant(text: Any, where: str) -> datetime:
     try:
-        return checks.timestamp(text)
+        read = checks.timestamp(text)
     except (TypeError, ValueError):
         raise BadInput(where, "takes a time as 2026-11-20T06:00:00Z.") from None
+    if not EARLIEST <= read < LATEST:
+        raise BadInput(where, "takes a time from 1970 to 2199, as 2026-11-20T06:00:00Z.")
+    return read
 
 
 def _link(text: Any) -> str:

@@ -1,6 +1,6 @@
 """Retention: archived events, metrics, snapshots, ledger entries, alerts and runs older than so many days go,
-and the oldest of what takes more room than it may; but nothing that an incident or an experiment refers to
-(`Keep`: a time range, a reason), and never the newest day.
+and the oldest of what takes more room than it may; but nothing that an incident refers to
+(`Keep`: a time range, a reason; people ask for it on the incident's page), and never the newest day.
 
 A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts, or
 the runs. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from django.db.models import Max, Min, QuerySet
+from django.db.models import Max, QuerySet
 
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Message
@@ -80,7 +80,7 @@ PARAMETERS = (
 def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: Any = None) -> Keep:
     """Spare a time range. Raises BadInput when it has no reason or ends before it begins."""
     if not reason.strip():
-        raise BadInput("reason", "is missing: say which incident or experiment refers to it.")
+        raise BadInput("reason", "is missing: say which incident refers to it.")
     if until < since:
         raise BadInput("until", "is before since; a range ends after it begins.")
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
@@ -150,9 +150,8 @@ def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
     if most == FOREVER:
         return
     newest = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)[most : most + 1].first()
-    first = LedgerEntry.objects.aggregate(first=Min("pk"))["first"]
     if newest is not None:
-        yield from _ledger_ranges(first, newest, where.now)
+        yield from _ledger_ranges(newest, where.now)
 
 
 def work(lease: Any) -> Made:
@@ -226,14 +225,18 @@ def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
     if days == FOREVER:
         return
     before = cutoff(days, where.now)
-    ends = LedgerEntry.objects.filter(at__lt=before).aggregate(first=Min("pk"), last=Max("pk"))
-    if ends["first"] is None:
+    last = LedgerEntry.objects.filter(at__lt=before).aggregate(last=Max("pk"))["last"]
+    if last is not None:
+        yield from _ledger_ranges(last, before)
+
+
+def _ledger_ranges(last: int, before: datetime) -> Iterator[Piece]:
+    """Of the entries up to this id those that are older than that. From the first one that is due: those with
+    a plan stay, and the first of them may lie a year of ids before.
+    """
+    first = due_entries(before).filter(pk__lte=last).order_by("pk").values_list("pk", flat=True).first()
+    if first is None:
         return
-    yield from _ledger_ranges(ends["first"], ends["last"], before)
-
-
-def _ledger_ranges(first: int, last: int, before: datetime) -> Iterator[Piece]:
-    """Of the entries with these ids those that are older than that."""
     for begin in range(first, last + 1, LEDGER_RANGE_IDS):
         end = min(begin + LEDGER_RANGE_IDS - 1, last)
         content = {"kind": "ledger", "first": begin, "last": end, "before": before.isoformat()}
