@@ -11,8 +11,11 @@ def page_of(kind: str, name: str) -> str:
     """Its page; the list of its kind where nothing is shown of it any more."""
     if kind == "host":
         return reverse("worker-host", args=[name]) if is_known_host(name) else reverse("workers")
-    named = Node.objects.filter(name=name) if kind == "node" else Queue.objects.filter(name=name)
-    return reverse(kind, args=[name]) if named.exists() else reverse(f"{kind}s")
+    if kind == "node":
+        is_there = Node.objects.filter(name=name).exists()
+    else:
+        is_there = Queue.objects.filter(name=name).exists()
+    return reverse(kind, args=[name]) if is_there else reverse(f"{kind}s")
 
 
 def is_known_host(name: str) -> bool:

@@ -153,9 +153,9 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     if not getattr(request, "user", None) or not request.user.is_authenticated:
         return {"frame": None}
     actor = actor_of(request)
-    may_view = actor.may("plant.view")
-    snapshot = snapshot_of(request) if may_view else None
-    absence = absence_of(request) if may_view else Absence.NO_ROLE
+    may_see = actor.may("plant.view")
+    snapshot = snapshot_of(request) if may_see else None
+    absence = absence_of(request) if may_see else Absence.NO_ROLE
     was, known = past.past_of(request), plants(snapshot)
     unreached, match = past.unreached(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query

@@ -18,7 +18,7 @@ from console.input.form_values import iso
 from console.pages.frame.frame import RAIL
 from tests.console.accounts.doors import DOORS
 from tests.console.browser.furnished import clear, furnish, recorded, with_objective
-from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, live, overhang, violations
+from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Snapshot, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import Served
 from workers.history.snapshot_archive import Recorder
@@ -231,6 +231,34 @@ def test_a_phone_shows_the_most_important_columns_without_scrolling(path, heads,
     for head in heads:
         box = page.locator("table[data-table] thead th", has_text=head).first.bounding_box()
         assert box is not None and box["x"] + box["width"] <= PHONE["width"], head
+
+
+def long_names(snapshot: Snapshot) -> None:
+    """Names as long as they may be, of a node that nobody ever heard of, too."""
+    nodes, queues = snapshot["nodes"], snapshot["queues"]
+    nodes["node-" + "a" * 35] = nodes["n2"]
+    never = {"state": None, "last_state": None, "utilisation": None, "raw": None, "stale": True}
+    nodes["node-of-the-machine-room-beneath-the-dam"] = {**nodes["n1"], **never}
+    late = {**queues["alert"], "wait_seconds": 4_000.0, "oldest_seconds": 4_000.0}
+    queues["queue-" + "b" * 34] = queues["telemetry-of-all-the-weirs-of-the-river-"] = late
+    for node in list(nodes):
+        queues["alert"]["containers"].setdefault(node, queues["alert"]["containers"]["n1"])
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/queues/alert/", "/workers/", "/plans/"])
+def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer, tmp_path):
+    page = open_page(path, viewport=PHONE)
+    live(page, observer)
+    observer.publish(long_names)
+    page.reload()
+    live(page, observer)
+    for label in page.locator("#hand-rows label").all():  # of the nodes of the database
+        label.evaluate("(label) => { label.textContent = 'n'.repeat(40); }")
+    picture = f"long-names{path.replace('/', '-')}.png"
+    page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / picture, full_page=True)
+    assert overhang(page) <= 0
+    for table in page.locator("#phone-nodes table, #hand-rows table").all():
+        assert table.evaluate("(table) => table.offsetWidth <= table.parentElement.clientWidth")
 
 
 @pytest.mark.slow
