@@ -5,6 +5,7 @@ import { isPast } from "./past.js";
 import { subscribe } from "../values/store.js";
 
 const KEPT = "weir-announced", LOCK = "weir-announce";
+const AGAIN_MILLISECONDS = 10_000; // after a notification could not be shown
 const ASKED = "Alerts can show as notifications of this browser, also while you work elsewhere.";
 const title = document.title;
 
@@ -53,17 +54,21 @@ function announce(alerts) {
   const signature = alerts.map((alert) => `${alert.id}@${alert.announce}`).join();
   if (pending === signature) return;
   pending = signature;
-  if (navigator.locks) navigator.locks.request(LOCK, () => showNew(alerts));
-  else showNew(alerts);
+  const showing = navigator.locks ? navigator.locks.request(LOCK, () => showNew(alerts)) : showNew(alerts);
+  showing.catch(() => setTimeout(() => { pending = null; }, AGAIN_MILLISECONDS));
 }
 
 async function showNew(alerts) {
   const known = read();
   for (const alert of alerts) {
     if (known[alert.id] === alert.announce) continue;
-    known[alert.id] = alert.announce;
     await show(alert);
+    known[alert.id] = alert.announce; // only now: one that could not be shown is tried again
+    remember(known, alerts);
   }
+}
+
+function remember(known, alerts) {
   const open = new Set(alerts.map((alert) => String(alert.id)));
   const kept = Object.entries(known).filter(([id]) => open.has(id)).concat(Object.entries(known).slice(-50));
   localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(kept)));
@@ -85,8 +90,15 @@ async function show(alert) {
     note.onclick = () => { window.focus(); location.assign(options.data.url); };
   } catch {
     // A phone's browser shows them through a worker only.
-    const { href } = /** @type {HTMLLinkElement} */ (document.getElementById("notifier"));
-    const worker = await navigator.serviceWorker.register(href);
-    await worker.showNotification(words, options);
+    await (await worker()).showNotification(words, options);
   }
+}
+
+/** The worker's registration, once it works: of one that has only just been fetched a browser shows nothing. */
+async function worker() {
+  const { href } = /** @type {HTMLLinkElement} */ (document.getElementById("notifier"));
+  const registration = await navigator.serviceWorker.register(href), coming = registration.installing ?? registration.waiting;
+  if (registration.active || !coming) return registration;
+  await new Promise((done) => coming.addEventListener("statechange", () => { if (registration.active || coming.state === "redundant") done(null); }));
+  return registration;
 }

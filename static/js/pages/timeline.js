@@ -21,6 +21,7 @@ function start() {
   main.addEventListener("pointermove", move);
   main.addEventListener("pointerleave", restore);
   addEventListener("pointerup", end);
+  addEventListener("pointercancel", leave);
   main.addEventListener("keydown", step);
   main.addEventListener("click", fill);
   addEventListener("popstate", () => location.reload());
@@ -54,7 +55,7 @@ function begin(event) {
   if (event.button !== 0 || event.target.closest("a, button, input")) return;
   const share = shareUnder(event);
   if (share === null) return;
-  drag = { from: share, x: event.clientX, touch: event.pointerType === "touch" };
+  drag = { pointer: event.pointerId, from: share, x: event.clientX, touch: event.pointerType === "touch" };
   if (!drag.touch) event.preventDefault(); // no text is selected by a drag over the strips
 }
 
@@ -63,6 +64,7 @@ function move(event) {
     const share = shareUnder(event);
     return share === null ? restore() : read(share);
   }
+  if (event.pointerId !== drag.pointer) return;
   const share = shareUnder(event, true);
   if (drag.touch) return read(share); // a finger reads as it moves, and sets the moment where it leaves
   if (Math.abs(event.clientX - drag.x) < DRAG_PIXELS) return;
@@ -72,12 +74,23 @@ function move(event) {
   band.style.width = `${100 * (right - left)}%`;
 }
 
-function end(event) {
-  if (!drag) return;
-  const { from, x, touch } = drag, share = shareUnder(event, true);
+/** The browser took the pointer for something else: a finger scrolls the page. */
+function leave(event) {
+  if (event.pointerId !== drag?.pointer) return;
+  letGo();
+  restore();
+}
+
+function letGo() {
   drag = null;
   const band = document.querySelector("[data-select]");
   if (band) band.hidden = true;
+}
+
+function end(event) {
+  if (event.pointerId !== drag?.pointer) return;
+  const { from, x, touch } = drag, share = shareUnder(event, true);
+  letGo();
   if (touch || Math.abs(event.clientX - x) < DRAG_PIXELS) return look(share);
   const [since, until] = [from, share].sort((one, other) => one - other).map(secondsAt);
   if (until - since >= LEAST_ZOOM_SECONDS) go({ from: iso(since), to: iso(until) }, true);

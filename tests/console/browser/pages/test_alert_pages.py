@@ -225,6 +225,35 @@ def test_each_step_is_a_notification_once_also_after_a_reload_and_a_lost_connect
     until(lambda: observer.publish() or shown(page) == [note], 30, every_seconds=0.5)
 
 
+# As on a phone: through a worker only, which must be active by the standard; the first `failures` are lost.
+ON_A_PHONE = """
+window.shown = [];
+window.Notification = class {
+  static permission = "granted";
+  constructor() { throw new TypeError("Illegal constructor"); }
+};
+let failures = FAILURES;
+ServiceWorkerRegistration.prototype.showNotification = async function (title, options) {
+  if (!this.active || failures-- > 0) throw new TypeError("No active registration available");
+  window.shown.push(`${title} ${options.tag}`);
+};
+"""
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_the_first_alert_that_a_phone_is_open_for_is_shown_there(failures, open_page, observer, alert):
+    def prepared(page: Page) -> None:
+        page.add_init_script(ON_A_PHONE.replace("FAILURES", str(failures)))
+
+    page = open_page("/nodes/", before=prepared, viewport=PHONE)
+    live(page, observer)
+    announced(observer, alert, "1.0")
+    note = f"Critical: {alert['title']} weir-alert-{alert['id']}"
+    until(lambda: observer.publish() or shown(page), 30, every_seconds=0.5)
+    observer.publish()
+    assert shown(page) == [note]
+
+
 def test_a_page_of_the_past_notifies_nobody_of_what_called_then(open_page, observer, alert, served):
     """Neither of the alert, in the step that it was in, nor of an override that was about to end."""
 

@@ -94,6 +94,19 @@ def test_a_drag_zooms_and_pauses_and_one_click_goes_live_again(open_page, observ
     expect(page.locator("#strips")).to_have_attribute("data-live", re.compile("."))
 
 
+def test_a_finger_that_scrolls_over_the_strips_sets_no_moment(open_page, observer, measured):
+    """The browser takes the pointer to scroll with; the next tap, anywhere, is another."""
+    page = open_page("/timeline/?minutes=10", viewport=PHONE, has_touch=True)
+    live(page, observer)
+    x, y = at_share(page, 0.5)
+    finger = {"pointerId": 7, "pointerType": "touch", "clientX": x, "clientY": y, "button": 0}
+    for kind in ("pointerdown", "pointercancel"):
+        page.locator(".plots").first.dispatch_event(kind, finger)
+    page.get_by_label("What", exact=True).tap()
+    page.wait_for_function("new Promise((done) => requestAnimationFrame(() => done(true)))")
+    assert page.url.endswith("/timeline/?minutes=10")
+
+
 def test_keys_move_the_cursor_and_it_keeps_the_focus(open_page, observer, measured):
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
