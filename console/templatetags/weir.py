@@ -23,9 +23,10 @@ from django.utils.safestring import SafeString
 
 from console.display.dumbbell import Dumbbell
 from console.display.severity_states import SEVERITY_STATES
-from console.input.form_values import iso
+from console.input.form_values import iso, time_of
 from controllers.patterns.expression import Expression, render
 from queues import checks
+from queues.errors import BadInput
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 from queues.stored_document import StoredDocument, value_at
 from workers.alerts.conditions.loop_words import loop_words
@@ -195,6 +196,15 @@ def typed(value: Any) -> str:
     if checks.FLAG.accepts(value):
         return str(value).lower()
     return str(value).removesuffix(".0") if known(value) else str(value)
+
+
+@register.filter
+def field_time(text: str) -> str:
+    """A time of an address as a field for a time takes it: in UTC, without saying so. What is none stays."""
+    try:
+        return time_of(text, "at").astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    except BadInput:
+        return text
 
 
 @register.filter

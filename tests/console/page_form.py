@@ -6,11 +6,11 @@ from typing import Any
 NEVER_SENT = ("submit", "button", "file", "checkbox", "radio")
 
 
-def form_of(answer: Any, action: str) -> dict[str, str]:
-    """The fields of the form that posts to `action`, or asks with `id=action`."""
-    reader = _FormReader(action)
+def form_of(answer: Any, wanted: str) -> dict[str, str]:
+    """The fields of a form, which is named by its action, its id or its label."""
+    reader = _FormReader(wanted)
     reader.feed(answer.content.decode())
-    assert reader.fields, f"no form {action} on the page"
+    assert reader.fields, f"no form {wanted} on the page"
     return reader.fields
 
 
@@ -23,7 +23,7 @@ class _FormReader(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         values = dict(attributes)
         if tag == "form":
-            self._inside = self.wanted in (values.get("action"), values.get("id"))
+            self._inside = self.wanted in (values.get("action"), values.get("id"), values.get("aria-label"))
         elif self._inside and "disabled" not in values:
             self._take(tag, values)
 

@@ -14,7 +14,7 @@ from console.actions import dead_letters
 from console.actions.dead_letters import Letter
 from console.pages.frame.frame import seen_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
-from console.pages.frame.past import time_shown
+from console.pages.frame.past import past_of, time_shown
 from console.pages.queues.ladder_view import LadderSteps, ladder_of
 from controllers.shedding.ladder import LEVELS
 from queues.models import Node, Queue
@@ -89,7 +89,7 @@ def queue_page(
         division=division_of(found, seen_of(request)),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
-        ladder=ladder_of(name),
+        ladder=ladder_of(name) if past_of(request) is None else None,  # as of now
         levels=LEVELS,
         errors=errors or {},
         submitted=submitted or {},

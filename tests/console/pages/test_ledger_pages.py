@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from console.actions.exports import newest_first, streamed
 from console.templatetags.weir import ticks_of
+from tests.console.page_form import form_of
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -106,6 +107,26 @@ def test_a_filter_that_can_not_be_read_shows_nothing_and_says_where(query, viewe
     assert (list(context["errors"]), context["listed"].rows) == ([WRONG[query]], [])
     answer = viewer.get(f"/api/v1/ledger?{query}")
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [WRONG[query]])
+
+
+@pytest.mark.parametrize(
+    ("page", "label"), [("/ledger/", "ledger"), ("/audit/", "audit"), ("/dead-letters/", "dead letters")]
+)
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("2026-05-01T10:00:00Z", "2026-05-01T10:00:00"),
+        ("2026-05-01T10:00:00.123+02:00", "2026-05-01T08:00:00"),
+        ("2026-05-01T10:00:00", "2026-05-01T10:00:00"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_the_form_of_a_filter_keeps_the_time_range_that_a_link_brought(
+    page, label, text, field, browsers, stored_snapshot
+):
+    answer = browsers["administrator"].get(page, {"from": text, "to": text})
+    form = form_of(answer, f"Filter the {label}")
+    assert (form["from"], form["to"]) == (field, field)
 
 
 def test_pages_keep_the_filter_and_lead_both_ways_without_a_gap(viewer, loop):

@@ -14,10 +14,12 @@ from queues import keys
 from queues.models import Node, Queue
 from queues.stored_document import encoded
 from tests.console.conftest import sample_snapshot
+from tests.console.pipeline_sample import DECLARATION
 from tests.workers.snapshots import snapshot_of
 from workers.documents.pipeline import LogLine, PipelineLog
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop
+from workers.pipeline.declaration.declared import Declarations, Declared
 
 pytestmark = pytest.mark.django_db
 THEN = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -97,6 +99,20 @@ def test_the_pipeline_of_the_past_shows_nothing_of_the_present(browsers, past, c
     then = browsers["operator"].get(APPLICATION, {"at": AT})
     assert (then.context["log"], then.context["recent"], then.context["version"]) == ([], [], None)
     assert b"today" in browsers["operator"].get(APPLICATION).content
+
+
+def test_a_queue_of_the_past_shows_no_remedy_ladder_of_the_present(viewer, past):
+    Loop.objects.create(name="ladder/alert", law="ladder", target={"queue": "alert"})
+    assert viewer.get("/queues/alert/").context["ladder"] is not None
+    then = viewer.get("/queues/alert/", {"at": AT})
+    assert then.context["ladder"] is None and b"Remedy ladder" not in then.content
+
+
+def test_an_operator_of_the_past_shows_no_declaration_of_the_present(viewer, past, control):
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    now, then = viewer.get(OPERATOR), viewer.get(OPERATOR, {"at": AT})
+    assert all(each.declared for each in now.context["operator"].patterns)
+    assert not any(each.declared for each in then.context["operator"].patterns)
 
 
 def test_the_latest_decisions_are_those_of_the_moment(viewer, past):

@@ -104,15 +104,31 @@ def page(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> TickRunPage:
     """The newest lines; or those older than the id `before`; or those that end above the id `after`."""
-    if after is not None:
-        above = list(chosen.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:MOST_READ])
-        before = above[-1] + 1 if len(above) == MOST_READ else None
+    if after is not None and (above := _above(chosen, lines, after)) is not None:
+        return above
     older = chosen if before is None else chosen.filter(pk__lt=before)
     read = [Tick(*row) for row in older.order_by("-pk").values_list(*COLUMNS)[: MOST_READ + 1]]
     rows, last = _folded(read[:MOST_READ], lines)
     left = bool(read) and last != read[-1].pk
     newest = read[0].pk if read and before is not None else None
     return TickRunPage(entries_of(rows), last if left else None, newest)
+
+
+def _above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage | None:
+    """The lines that end above an id, as who came down saw them; None where the newest page has them all."""
+    found = chosen.filter(pk__gt=after).order_by("pk").values_list(*COLUMNS)
+    read = [Tick(*row) for row in found[: MOST_READ + 1]]
+    ticks, left = read[:MOST_READ][::-1], len(read) > MOST_READ
+    # What a tick has changed is seen beside the one before, which may be on the older page.
+    below = chosen.filter(pk__lte=after).order_by("-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
+    earlier = [Tick(*row) for row in below]
+    rows, _ = _folded(ticks, len(ticks), earlier)
+    if len(rows) <= lines and not left:
+        return None
+    first = rows[-lines:][0]
+    newest = first.newest if isinstance(first, TickRun) else first
+    newer = newest if left or newest != ticks[0].pk else None
+    return TickRunPage(entries_of(rows[-lines:]), ticks[-1].pk if earlier else None, newer)
 
 
 def latest(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
@@ -156,11 +172,16 @@ def lateness_of(entry: LedgerEntry) -> float:
     return late_by(entry.loop.interval_seconds, entry.at, getattr(entry, "before_at", None))
 
 
-def _folded(ticks: Sequence[Tick], lines: int) -> tuple[list[int | TickRun], int | None]:
-    """The first so many lines of ticks, newest first: entries' ids and runs; and the last id in them."""
+def _folded(
+    ticks: Sequence[Tick], lines: int, earlier: Sequence[Tick] = ()
+) -> tuple[list[int | TickRun], int | None]:
+    """The first so many lines of ticks, newest first: entries' ids and runs; and the last id in them.
+    earlier: ticks that came before these.
+    """
     rows: list[int | TickRun] = []
     last, loops = None, _loops()
-    for tick, before in zip(ticks, _ticks_before(ticks), strict=True):
+    befores = _ticks_before([*ticks, *earlier])[: len(ticks)]
+    for tick, before in zip(ticks, befores, strict=True):
         news = _is_news(tick, before, loops)
         run = rows[-1] if rows and isinstance(rows[-1], TickRun) and not news else None
         if run is None and len(rows) == lines:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from workers.control.ledger import runs
-from workers.control.ledger.runs import TickRun
+from workers.control.ledger.runs import TickRun, TickRunPage
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -102,6 +102,37 @@ def test_pages_go_on_where_the_last_one_ended_and_lose_nothing(loop):
             break
         before = page.older
     assert sum(seen) == len(acts)
+
+
+def shown(page: TickRunPage) -> list[int]:
+    return [row.newest if isinstance(row, TickRun) else row.pk for row in page.rows]
+
+
+def test_who_went_down_comes_back_up_by_the_same_pages(loop):
+    other = loop_of("rebalancing")
+    for place in range(20):
+        tick(loop, 4 * place, action={"start": 1})
+        tick(other, 4 * place + 1, mode="hold" if place % 5 == 0 else "auto")
+    chosen = LedgerEntry.objects.all()
+    down = [runs.page(chosen, 4)]
+    while down[-1].older is not None:
+        down.append(runs.page(chosen, 4, before=down[-1].older))
+    assert len(down) > 5
+    page = down[-1]
+    for expected in reversed(down[:-1]):
+        page = runs.page(chosen, 4, after=page.newer)
+        assert shown(page) == shown(expected)
+    assert page.newer is None
+
+
+def test_up_leaves_nothing_out_where_more_lies_above_than_is_read(loop, monkeypatch):
+    for place in range(30):
+        tick(loop, 4 * place, action={"start": 1})
+    chosen = LedgerEntry.objects.all()
+    second = runs.page(chosen, 4, before=runs.page(chosen, 24).older)
+    monkeypatch.setattr(runs, "MOST_READ", 10)
+    up = runs.page(chosen, 4, after=second.newer)
+    assert up.rows[-1].pk == second.rows[0].pk + 1
 
 
 def test_what_is_read_for_a_page_is_bounded(loop, monkeypatch):
