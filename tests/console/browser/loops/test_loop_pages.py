@@ -47,6 +47,20 @@ def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop)
     expect(page.locator("[data-override]")).to_have_count(0)
 
 
+def test_a_mode_that_somebody_else_sets_for_good_is_shown(open_page, observer, worker_loop, ask):
+    page = open_page(worker_loop)
+    live(page, observer)
+    advise = page.get_by_role("button", name="Advise", exact=True)
+    expect(advise).to_have_attribute("aria-pressed", "false")
+    number, loop = worker_loop.strip("/").rpartition("/")[2], "worker_rate/alert/n1"
+    ask("POST", f"loops/{number}/mode", {"mode": "advise", "reason": "a test"})
+    try:
+        observer.publish(lambda snapshot: snapshot["loops"][loop].update(mode="advise"))
+        expect(advise).to_have_attribute("aria-pressed", "true")
+    finally:
+        ask("POST", f"loops/{number}/mode", {"mode": "auto", "reason": "a test"})
+
+
 def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, worker_loop):
     """What comes over the wire, headers included, into a browser that has nothing of it yet."""
     weights: dict[str, int] = {}
