@@ -35,18 +35,6 @@ def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, wor
     expect(page.locator("#steer button.primary")).to_be_disabled()
 
 
-def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop):
-    page = open_page(worker_loop)
-    live(page, observer)
-    page.get_by_role("button", name="Hold loop for 30 min").click()
-    page.locator("#why").get_by_label("Reason").fill("look at the queue first")
-    page.locator("#why").get_by_role("button", name="Hold loop for 30 min").click()
-    expect(page.locator("[data-override]")).to_contain_text("Mode hold instead of auto")
-    expect(page.get_by_role("button", name="Hold", exact=True)).to_have_attribute("aria-pressed", "true")
-    page.get_by_role("button", name="End now").click()
-    expect(page.locator("[data-override]")).to_have_count(0)
-
-
 def test_a_mode_that_somebody_else_sets_for_good_is_shown(open_page, observer, worker_loop, ask):
     page = open_page(worker_loop)
     live(page, observer)
@@ -59,6 +47,18 @@ def test_a_mode_that_somebody_else_sets_for_good_is_shown(open_page, observer, w
         expect(advise).to_have_attribute("aria-pressed", "true")
     finally:
         ask("POST", f"loops/{number}/mode", {"mode": "auto", "reason": "a test"})
+
+
+def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop):
+    page = open_page(worker_loop)
+    live(page, observer)
+    page.get_by_role("button", name="Hold loop for 30 min").click()
+    page.locator("#why").get_by_label("Reason").fill("look at the queue first")
+    page.locator("#why").get_by_role("button", name="Hold loop for 30 min").click()
+    expect(page.locator("[data-override]")).to_contain_text("Mode hold instead of auto")
+    expect(page.get_by_role("button", name="Hold", exact=True)).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="End now").click()
+    expect(page.locator("[data-override]")).to_have_count(0)
 
 
 def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, worker_loop):
