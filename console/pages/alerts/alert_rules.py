@@ -1,6 +1,7 @@
 """Alert rules: what is watched, when it fires, who is notified; a change is previewed on the last day."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -104,7 +105,8 @@ def alert_rule(request: HttpRequest, name: str) -> HttpResponse:
 def rules_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, name: str = ""
 ) -> HttpResponse:
-    name = name or (submitted or QueryDict()).get("name", "")
+    typed = submitted or QueryDict()
+    name = name or typed.get("name", "")
     fired = Q(alerts__fired_at__gte=timezone.now() - timedelta(days=7))
     counted = AlertRule.objects.annotate(
         open=Count("alerts", filter=Q(alerts__state__in=OPEN)),
@@ -114,10 +116,9 @@ def rules_page(
         counted, key=lambda rule: (list(AlertRule.Severity.values).index(rule.severity), rule.name)
     )
     opened = None
-    if name == "new":
-        opened = AlertRule(
-            name="", **rules.checked({"condition": "queue_wait", "title": "Queue {queue} waits"})
-        )
+    if name == "new" or (errors and not typed.get("revision", "").strip()):
+        blank = rules.checked({"condition": "queue_wait", "title": "Queue {queue} waits"})
+        opened = AlertRule(name="", **{**blank, **(_readable(request) if errors else {})})
     elif name:
         opened = get_object_or_404(AlertRule, name=name)
     page = AlertRulesPage(
@@ -187,6 +188,25 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
         "escalation": _steps(request),
         **numbers,
     }
+
+
+def _readable(request: HttpRequest) -> dict[str, Any]:
+    """What can be read of a posted rule that is refused: nobody types it again."""
+    posted = request.POST
+    found: dict[str, Any] = {
+        "enabled": "enabled" in posted,
+        "matchers": matchers_of(posted),
+        "group_by": posted.getlist("group_by"),
+        **{name: posted[name] for name in ("title", "runbook", "severity") if name in posted},
+    }
+    if posted.get("condition") in CONDITIONS:
+        found["condition"] = posted["condition"]
+    for each in rules.NUMBERS:
+        with suppress(BadInput):
+            found[each.name] = number_of(posted.get(each.name, ""), each.name)
+    with suppress(BadInput):
+        found["escalation"] = _steps(request)
+    return found
 
 
 def _steps(request: HttpRequest) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ const SIGNATURES = {
   value: (snapshot, path) => String(resolve(snapshot, path) ?? ""),
   decisions: (snapshot) => acted(snapshot).join(),
   overrides: (snapshot) => (snapshot.overrides ?? []).map((row) => `${row.id}@${row.expires_at}`).join(),
+  mode: (snapshot, loop) => SIGNATURES.overrides(snapshot) + String(snapshot.loops?.[loop]?.mode),
   hands: (snapshot) => (snapshot.hands ?? []).map((hand) => `${hand.kind}${hand.of}${hand.value}${hand.until}`).join(),
   places: (snapshot) => Object.keys(snapshot.nodes).sort().join() + Object.entries(snapshot.queues)
     .map(([name, queue]) => name + Object.keys(queue.containers).sort().join()).sort().join(),

@@ -127,3 +127,29 @@ def worker_loop(served: Served) -> str:
         connection.request("GET", "/api/v1/loops", headers={"Cookie": served.log_in()})
         loops = orjson.loads(connection.getresponse().read())["loops"]
     return next(f"/loops/{loop['id']}/" for loop in loops if loop["name"] == "worker_rate/alert/n1")
+
+
+@pytest.fixture
+def ask(served: Served) -> Callable[..., Any]:
+    """The API, as the administrator asks it."""
+    cookie = served.log_in()
+    token = next(part.split("=")[1] for part in cookie.split("; ") if part.startswith("csrftoken="))
+
+    def asked(method: str, path: str, body: Any = None) -> Any:
+        headers = {"Cookie": cookie, "X-CSRFToken": token, "Content-Type": "application/json"}
+        with closing(served.connection()) as connection:
+            connection.request(method, f"/api/v1/{path}", orjson.dumps(body), headers)
+            answer = connection.getresponse()
+            document = orjson.loads(answer.read())
+            assert answer.status < 300, document
+            return document
+
+    return asked
+
+
+@pytest.fixture
+def ended(ask) -> Any:
+    """After the test nothing of it is in force."""
+    yield
+    for row in ask("GET", "overrides")["overrides"]:
+        ask("POST", f"overrides/{row['id']}/end")

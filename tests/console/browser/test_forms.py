@@ -3,45 +3,17 @@
 import re
 import time
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
-import orjson
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, PHONE, Observer, live, overhang
-from tests.console.served import PASSWORD, Served
+from tests.console.served import PASSWORD
 
 pytestmark = BROWSER
 BREAKS = "document.body.dataset.broken = 1"
 SCRIPT = f"<script>{BREAKS}</script><img src=x onerror='{BREAKS}'>"
-
-
-@pytest.fixture
-def ask(served: Served) -> Callable[..., Any]:
-    """The API, as the administrator asks it."""
-    cookie = served.log_in()
-    token = next(part.split("=")[1] for part in cookie.split("; ") if part.startswith("csrftoken="))
-
-    def asked(method: str, path: str, body: Any = None) -> Any:
-        headers = {"Cookie": cookie, "X-CSRFToken": token, "Content-Type": "application/json"}
-        with closing(served.connection()) as connection:
-            connection.request(method, f"/api/v1/{path}", orjson.dumps(body), headers)
-            answer = connection.getresponse()
-            document = orjson.loads(answer.read())
-            assert answer.status < 300, document
-            return document
-
-    return asked
-
-
-@pytest.fixture
-def ended(ask) -> Any:
-    """After the test nothing of it is in force."""
-    yield
-    for row in ask("GET", "overrides")["overrides"]:
-        ask("POST", f"overrides/{row['id']}/end")
 
 
 def choose_scope(page: Page, reason: str) -> None:

@@ -483,6 +483,29 @@ def test_a_rule_that_cannot_be_is_refused_at_its_field(change, field, operator, 
     assert AlertRule.objects.get().revision == 1 and audited() == []
 
 
+@pytest.mark.parametrize("name", ["mine", "node-lost", ""])
+def test_a_new_rule_that_is_refused_without_scripts_is_typed_once(name, operator, alert):
+    typed = {"title": "Orders behind", "threshold": "20", "clear_threshold": "many", "severity": "critical"}
+    form = rule_form(name=name, revision="", **typed, **{"receivers-0": ["desk"]})
+    answer = operator.post("/alerts/rules/change", form)
+    assert answer.status_code == 422
+    again = form_of(answer, "rule-form")
+    assert (again["name"], again["title"], again["severity"]) == (name, "Orders behind", "critical")
+    assert (again["threshold"], again.get("revision")) == ("20", None)
+    assert answer.context["form"].steps[0].receivers == ["desk"]
+    assert AlertRule.objects.count() == 1
+
+
+@pytest.mark.parametrize("page", [1, 2])
+def test_only_the_first_page_names_the_alert_that_was_resolved_last(page, operator, alert, monkeypatch):
+    monkeypatch.setattr("console.pages.alerts.alerts.PER_PAGE", 1)
+    Alert.objects.filter(pk=alert.pk).update(state=Alert.State.RESOLVED, resolved_at=timezone.now())
+    other = opened("queue_wait", queue="alert")
+    Alert.objects.filter(pk=other.pk).update(resolved_at=timezone.now() - timedelta(hours=3))
+    text = operator.get(f"/alerts/?page={page}").content.decode()
+    assert "No alert is open." in text and ("The latest was resolved" in text) == (page == 1)
+
+
 def test_a_new_rule_is_opened_and_a_preview_changes_nothing(operator, alert, plant_topology):
     said = fetch(operator, "/alerts/rules/preview", rule_form(name="mine", revision="")).json()
     assert "node lost ≥ 20 s; clear below 3" in said["sentence"] and AlertRule.objects.count() == 1

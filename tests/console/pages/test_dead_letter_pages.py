@@ -186,7 +186,7 @@ def test_a_bad_choice_of_letters_is_refused(posted, field, operator, poisoned, c
 
 
 def test_letters_of_a_node_that_is_away_stay_and_the_try_is_noted(
-    operator, poisoned: dict[str, Server], control
+    operator, poisoned: dict[str, Server], stored_snapshot
 ):
     chosen = listed(operator)
     counted = all_of(operator, "queue=alert")
@@ -197,6 +197,10 @@ def test_letters_of_a_node_that_is_away_stay_and_the_try_is_noted(
     assert audited() == [("operator", "dead_letters.requeue", "alert")]
     page = operator.get("/dead-letters/")
     assert page.context["found"].unreachable == ["n2"] and not page.context["found"].letters
+    for address in ("/dead-letters/", "/queues/alert/"):
+        text = operator.get(address).content.decode()
+        assert "None on the nodes that answer." in text
+        assert "No event has failed" not in text and "No dead letters." not in text
 
 
 def mend(browser: Client, name: str, digest: str | None = None, **fields: str) -> Any:

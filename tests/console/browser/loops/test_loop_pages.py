@@ -96,6 +96,20 @@ def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, wor
     expect(page.locator("#steer button.primary")).to_be_disabled()
 
 
+def test_a_mode_that_somebody_else_sets_for_good_is_shown(open_page, observer, worker_loop, ask):
+    page = open_page(worker_loop)
+    live(page, observer)
+    advise = page.get_by_role("button", name="Advise", exact=True)
+    expect(advise).to_have_attribute("aria-pressed", "false")
+    number, loop = worker_loop.strip("/").rpartition("/")[2], "worker_rate/alert/n1"
+    ask("POST", f"loops/{number}/mode", {"mode": "advise", "reason": "a test"})
+    try:
+        observer.publish(lambda snapshot: snapshot["loops"][loop].update(mode="advise"))
+        expect(advise).to_have_attribute("aria-pressed", "true")
+    finally:
+        ask("POST", f"loops/{number}/mode", {"mode": "auto", "reason": "a test"})
+
+
 def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)
