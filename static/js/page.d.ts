@@ -49,5 +49,8 @@ interface WindowEventMap {
 
 interface Window {
   readonly clients: { openWindow(url: string): Promise<unknown> };
-  Plotly?: { react(plot: Element, data: object[], layout: object, options: object): Promise<Element> };
+  Plotly?: {
+    react(plot: Element, data: object[], layout: object, options: object): Promise<Element>;
+    purge(plot: Element): void;
+  };
 }

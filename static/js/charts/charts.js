@@ -3,14 +3,15 @@
 import { decisions, watch } from "./decisions.js";
 import { banded, changesOf, edgesOf, marked } from "./expected.js";
 import { VERDICT_WORDS } from "../values/format.js";
-import { history } from "../values/history.js";
+import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
+import { kept } from "../frame/past.js";
 import { BOTTOM, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
 import * as ranges from "./range.js";
+import { write } from "../values/bind.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, HEADING_LANE = 22;
-const LEAST_GAP_SECONDS = 10;
 const KEPT_SECONDS = 7200; // as long the live snapshots continue a line; a longer one is asked for anew, pixel by pixel
 const MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
@@ -31,6 +32,8 @@ class Chart {
     this.own = figure.dataset.minutes ? Number(figure.dataset.minutes) * 60 : null;
     this.end = figure.dataset.end ? Number(figure.dataset.end) : null;
     this.ranged();
+    this.question = 0; // the newest: an answer to an older one is dropped
+    this.failed = false;
     this.time = [];
     this.before = null; // the same a day or a week earlier, moved to the times of this one
     this.columns = new Map(this.paths.map((path) => [path, []]));
@@ -51,58 +54,75 @@ class Chart {
     this.compared = this.own === null ? before : null;
   }
 
+  /** Another range, or another comparison: a zoom into the one before is over. */
+  show() {
+    this.ranged();
+    if (this.paused) this.resume();
+    this.load();
+  }
+
   async load() {
+    const question = this.question += 1;
     this.decided();
     const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
     this.asked = to;
-    this.compare(to);
+    this.compare(to, question);
     const found = await history(this.paths, { from: to - this.seconds, to, points: POINTS });
-    const first = this.loaded ? Infinity : this.time[0] ?? Infinity;
-    const keep = found.time.map((at) => at < first);
-    const past = found.time.filter((_, index) => keep[index]);
-    if (this.loaded) this.clear();
-    for (const path of this.paths) {
-      const before = (found.series[path] ?? past.map(() => null)).filter((_, index) => keep[index]);
-      this.columns.set(path, [...before, ...this.columns.get(path)]);
-    }
-    this.time = [...past, ...this.time];
-    this.loaded = true;
+    if (question !== this.question) return;
+    this.failed = found === null;
+    if (found) this.take(found);
+    else setTimeout(() => { if (question === this.question) this.load(); }, AGAIN_MILLISECONDS);
     this.draw();
   }
 
-  async compare(to) {
-    this.before = null;
+  /** What was goes before what has come live: at first up to the beginning of that, later in place of it, gaps and all. */
+  take({ time, series }) {
+    const first = this.loaded ? Infinity : this.time[0] ?? Infinity, last = this.loaded ? time.at(-1) ?? -Infinity : -Infinity;
+    const before = time.filter((at) => at < first), after = this.continues() ? this.time.filter((at) => at > last) : [];
+    for (const path of this.paths) {
+      const past = (series[path] ?? before.map(() => null)).slice(0, before.length), live = this.columns.get(path);
+      this.columns.set(path, [...past, ...live.slice(live.length - after.length)]);
+    }
+    this.time = [...before, ...after];
+    this.loaded = true;
+  }
+
+  /** Whether live snapshots continue its lines, one by one. */
+  continues() {
+    return this.until === null && this.seconds <= KEPT_SECONDS;
+  }
+
+  async compare(to, question) {
+    if (this.before?.words !== this.compared?.words) this.before = null;
     if (!this.compared) return;
     const { seconds: shift, words } = this.compared, from = to - shift - this.seconds;
     const found = await history(this.series.map((series) => series.path), { from, to: to - shift, points: POINTS });
+    if (question !== this.question || !found) return;
     this.before = { words, time: found.time.map((at) => at + shift), series: found.series };
     this.draw();
-  }
-
-  clear() {
-    this.time = [];
-    for (const path of this.columns.keys()) this.columns.set(path, []);
   }
 
   add(snapshot) {
     if (this.until === null && this.acted(snapshot)) this.decided();
     if (this.until !== null || (this.time.length && snapshot.at <= this.time.at(-1))) return;
-    if (this.seconds > KEPT_SECONDS) {
+    if (!this.continues()) {
       if (snapshot.at - this.asked > this.seconds / POINTS) this.load();
       return;
     }
+    const missed = snapshot.at - this.time.at(-1) > GAP_SECONDS;
     this.time.push(snapshot.at);
     for (const [path, column] of this.columns) column.push(resolve(snapshot, path));
     while (this.time[0] < snapshot.at - KEPT_SECONDS) {
       this.time.shift();
       for (const column of this.columns.values()) column.shift();
     }
+    if (missed) this.load();
     this.draw();
   }
 
   draw() {
     if (!this.seen || document.hidden || this.paused || !window.Plotly || !this.figure.offsetWidth) return;
-    if (!this.known()) return this.say(this.seconds > KEPT_SECONDS || this.until !== null ? "Nothing is kept of this time." : "No measurement yet. The line begins with the next snapshot.");
+    if (!this.known()) return this.say(this.why());
     this.plot.querySelector(".nothing")?.remove();
     const { data, layout } = this.compose();
     window.Plotly.react(this.plot, data, layout, { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] });
@@ -113,8 +133,17 @@ class Chart {
     return series.some(({ path, constant }) => constant !== null || this.columns.get(path).some((value) => typeof value === "number"));
   }
 
+  /** Why nothing is drawn. */
+  why() {
+    if (this.failed) return "The console does not answer.";
+    return this.continues() ? "No measurement yet. The line begins with the next snapshot." : "Nothing is kept of this time.";
+  }
+
   say(text) {
-    if (this.plot.querySelector(".nothing")) return;
+    const said = this.plot.querySelector(".nothing");
+    if (said) return write(said, text);
+    if (this.listening) window.Plotly.purge(this.plot); // or it would draw on into what is taken away here
+    this.listening = false;
     this.plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: text }));
   }
 
@@ -122,10 +151,10 @@ class Chart {
     this.listening = true;
     // A zoom is a question about one stretch of time: live waits until it is answered.
     this.plot.on("plotly_relayout", (change) => {
-      if (change["xaxis.autorange"]) this.resume();
+      if (change["xaxis.autorange"] || change["xaxis.range"]) this.resume(); // a double click, or the button that resets
       else if (change["xaxis.range[0]"]) this.pause(change["xaxis.range[0]"], change["xaxis.range[1]"]);
     });
-    this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(link); });
+    this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(kept(link)); });
   }
 
   /** From and to: as the axis has them, local times without a zone, which Date reads as such. */
@@ -239,8 +268,10 @@ class Chart {
   async decided() {
     const about = this.figure.dataset.decisions;
     if (about === undefined) return;
-    const to = this.until ?? store.snapshot?.at ?? Date.now() / 1000;
-    this.signs = await decisions(about, { from: to - this.seconds, to });
+    const { seconds, until } = this, to = until ?? store.snapshot?.at ?? Date.now() / 1000;
+    const found = await decisions(about, { from: to - seconds, to });
+    if (seconds !== this.seconds || until !== this.until) return; // the range is another by now
+    this.signs = found;
     this.draw();
   }
 
@@ -265,7 +296,7 @@ const date = (seconds) => new Date(seconds * 1000);
 function gaps(time) {
   const steps = time.slice(1).map((at, index) => at - time[index]);
   const usual = [...steps].sort((one, other) => one - other)[Math.floor(steps.length / 2)] ?? 0;
-  const longest = Math.max(LEAST_GAP_SECONDS, 4 * usual);
+  const longest = Math.max(GAP_SECONDS, 4 * usual);
   return new Set(steps.flatMap((step, index) => (step > longest ? [index] : [])));
 }
 
@@ -323,7 +354,7 @@ function overrideBar(bar, row, colours, layout, plotted) {
 }
 
 function start() {
-  ranges.start(() => { for (const chart of charts) if (chart.own === null) { chart.ranged(); chart.load(); } });
+  ranges.start(() => { for (const chart of charts) if (chart.own === null) chart.show(); });
   document.querySelectorAll("figure.chart").forEach((figure) => {
     figure.setAttribute("role", "figure");
     figure.setAttribute("aria-label", figure.dataset.chart);

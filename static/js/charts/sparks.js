@@ -1,9 +1,10 @@
 // Spark lines: the last 15 minutes of a value, drawn anew every few seconds and only where they are seen.
-import { history } from "../values/history.js";
+import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const SECONDS = 900, POINTS = 90, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2, LEAST_SPAN = 0.4;
 const kept = new Map(); // path → [[at, value]]
+let newest = null; // the time of the last snapshot
 
 export function start() {
   const now = store.snapshot?.at ?? Date.now() / 1000;
@@ -21,11 +22,11 @@ const paths = () => [...new Set([...document.querySelectorAll("[data-spark]")].m
 async function load(names, now) {
   if (!names.length) return;
   names.forEach((name) => kept.set(name, kept.get(name) ?? []));
-  const { time, series } = await history(names, { from: now - SECONDS, to: now, points: POINTS });
+  const found = await history(names, { from: now - SECONDS, to: now, points: POINTS });
+  if (!found) return setTimeout(() => load(names, store.snapshot?.at ?? now), AGAIN_MILLISECONDS);
   for (const name of names) {
-    const before = evened(series[name] ?? [], time);
-    const first = kept.get(name)[0]?.[0] ?? Infinity;
-    kept.set(name, [...before.filter(([at]) => at < first), ...kept.get(name)]);
+    const before = evened(found.series[name] ?? [], found.time), last = before.at(-1)?.[0] ?? -Infinity;
+    kept.set(name, [...before, ...kept.get(name).filter(([at]) => at > last)]);
   }
   drawAll();
 }
@@ -42,6 +43,8 @@ function evened(values, time) {
 
 function extend(snapshot) {
   let changed = false;
+  if (newest !== null && snapshot.at - newest > GAP_SECONDS) load([...kept.keys()], snapshot.at);
+  newest = snapshot.at;
   for (const [path, points] of kept) {
     if (points.length && snapshot.at - points.at(-1)[0] < STEP_SECONDS) continue;
     points.push([snapshot.at, resolve(snapshot, path)]);

@@ -1,15 +1,24 @@
-"""Charts beyond what is live: days from the archive, beside the same a week before."""
+"""Charts beyond what is live: days from the archive, the same a week before, and what a page has missed."""
 
+import re
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route, expect
 
-from tests.console.browser.screen import BROWSER, live
+from queues import keys
+from tests.console.browser import screen
+from tests.console.browser.screen import BROWSER, Observer, live, whole_snapshot
 from tests.console.served import Served
+from tests.waiting import until
+from tests.workers.snapshots import snapshot_of
+from workers.history import metrics
 from workers.history.metric_files import rollup_file
 
 pytestmark = BROWSER
@@ -82,3 +91,105 @@ def test_any_stretch_stands_still_in_an_address(open_page, observer, archive, wo
     live(page, observer)
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest === 3 || trace.highest === 2)")
     assert page.locator("[data-range] [aria-pressed=true]").count() == 0
+
+
+HISTORY = re.compile("/api/v1/history")
+STEPS = """() => {
+  const data = document.querySelector("figure.chart .js-plotly-plot")?.data;
+  const shown = data?.find(({ name }) => name === "measured");
+  const times = (shown?.x ?? []).filter((_, at) => shown.y[at] !== null).map((at) => at / 1000);
+  return times.slice(1).map((at, place) => at - times[place]);
+}"""
+
+
+@pytest.fixture
+def shift(monkeypatch) -> Callable[[float], None]:
+    """Sets the observer's clock: so many seconds from now."""
+    return lambda seconds: monkeypatch.setattr(
+        screen, "time", SimpleNamespace(time=lambda: time.time() + seconds)
+    )
+
+
+def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(open_page, control, shift, worker_loop):
+    """Away for ten minutes: what was measured meanwhile, the server has kept."""
+    shift(-600)
+    observer = Observer(control, whole_snapshot())
+    page = open_page(worker_loop)
+    live(page, observer)
+    expect(page.locator("figure.chart .js-plotly-plot").first).to_be_visible()
+    now = time.time()
+    for second in range(-600, 1):
+        row = metrics.row(snapshot_of({**observer.snapshot, "at": now + second}))
+        control.xadd(keys.METRICS, row, id=f"{round((now + second) * 1000)}-0")
+    shift(0)
+
+    def is_whole() -> bool:
+        observer.publish()
+        steps = page.evaluate(STEPS)
+        return bool(steps) and sum(steps) > 590 and max(steps) < 60
+
+    until(is_whole, 20, every_seconds=0.5)
+
+
+def test_a_line_stays_when_the_server_does_not_answer_and_what_is_missing_is_asked_for_again(
+    open_page, observer, archive, shift, worker_loop
+):
+    page = open_page(f"{worker_loop}?minutes=1440")
+    live(page, observer)
+    traces(page, "measured")
+    page.route(HISTORY, lambda route: route.fulfill(status=503, body="busy"))
+    shift(300)  # so that it is time for the next pixel
+    with page.expect_response(HISTORY) as refused:
+        observer.publish()
+    assert refused.value.status == 503
+    page.wait_for_function("new Promise((done) => requestAnimationFrame(() => done(true)))")
+    assert page.get_by_text("Nothing is kept of this time.").count() == 0
+    assert any(trace["name"] == "measured" and trace["points"] > 100 for trace in page.evaluate(TRACES))
+    page.goto(f"{worker_loop}?minutes=2880")
+    expect(page.locator("figure.chart").first).to_contain_text("The console does not answer.")
+    page.unroute(HISTORY)
+    traces(page, "measured")
+
+
+def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(
+    open_page, observer, archive, worker_loop
+):
+    page = open_page(worker_loop)
+    live(page, observer)
+    late: list[Route] = []
+    page.route(HISTORY, lambda route: late.append(route), times=1)
+    page.get_by_role("button", name="1 d").click()
+    until(lambda: page.evaluate("1") and late, 10)
+    page.get_by_role("button", name="7 d").click()
+    page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
+    with page.expect_response(HISTORY):
+        late[0].continue_()
+    page.wait_for_function("new Promise((done) => requestAnimationFrame(() => done(true)))")
+    assert max(trace["highest"] for trace in page.evaluate(TRACES) if trace["name"] == "measured") >= 6
+
+
+PLOT = "figure.chart .js-plotly-plot"
+ZOOM = """(from) => {
+  const plot = document.querySelector("figure.chart .js-plotly-plot");
+  const [, end] = plot._fullLayout.xaxis.range;
+  const begin = new Date(Date.parse(end) - from);
+  return window.Plotly.relayout(plot, { "xaxis.range[0]": begin, "xaxis.range[1]": end });
+}"""
+
+
+@pytest.mark.parametrize("way", ["double click", "range"])
+def test_a_zoomed_chart_goes_on_by_a_double_click_or_another_range(
+    way, open_page, observer, archive, worker_loop
+):
+    page = open_page(f"{worker_loop}?minutes=1440")
+    live(page, observer)
+    traces(page, "measured")
+    page.evaluate(ZOOM, 3_600_000)
+    expect(page.get_by_role("link", name="What is different here?")).to_be_visible()
+    if way == "range":
+        page.get_by_role("button", name="7 d").click()
+        page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
+    else:
+        page.locator(f"{PLOT} .nsewdrag").first.dblclick()
+    expect(page.get_by_role("button", name="Resume live")).to_have_count(0)
+    expect(page.get_by_role("link", name="What is different here?")).to_have_count(0)

@@ -38,14 +38,16 @@ def pass_seconds(control, subject: str, seconds: float) -> None:
 
 def test_a_token_over_its_events_is_refused_and_told_when_to_send_again(producer, control):
     token = limit(events=10)
-    assert producer(EVENTS * (10 * BURST_SECONDS + 50)).status_code == 202
+    assert producer(EVENTS * (10 * BURST_SECONDS + 500)).status_code == 202
     refused = producer(EVENTS)
     assert refused.status_code == 429
-    assert int(refused["Retry-After"]) in (5, 6)  # 50 events over, at 10/s
+    assert (
+        25 < int(refused["Retry-After"]) <= 51
+    )  # 500 events over, at 10/s, less what the host took meanwhile
     assert "10 events/s" in str(refused.json())
-    pass_seconds(control, f"token:{token.pk}", 3)
+    pass_seconds(control, f"token:{token.pk}", 20)
     assert producer(EVENTS).status_code == 429
-    pass_seconds(control, f"token:{token.pk}", 3)
+    pass_seconds(control, f"token:{token.pk}", 31)
     assert producer(EVENTS).status_code == 202
 
 

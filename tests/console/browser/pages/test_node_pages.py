@@ -3,10 +3,9 @@
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Request, Route, expect
 
-from tests.console.browser.screen import BROWSER, Observer, live
-from tests.waiting import until
+from tests.console.browser.screen import BROWSER, comes, live
 
 pytestmark = BROWSER
 
@@ -50,21 +49,11 @@ def test_a_list_that_was_sorted_by_hand_goes_on_with_the_plant(screen, open_page
     observer.publish(
         lambda snapshot: snapshot["nodes"].update(n0={**n1, "in_per_second": 70_000.0, "state": "BUSY"})
     )
-    follow(page, observer, page.locator('[data-row="nodes.n0"]'))
+    comes(observer, page.locator('[data-row="nodes.n0"]'))
     names = page.locator("#nodes-table tbody tr th")
     expect(names.first).to_have_text("n0")
     observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=80_000.0))
     expect(names.first).to_have_text("n1")
-
-
-def follow(page: Page, observer: Observer, place: Locator) -> None:
-    """Publish until it is there: parts are fetched at a snapshot, seconds after each other."""
-
-    def is_there() -> bool:
-        observer.publish()
-        return place.is_visible()
-
-    until(is_there, 20, every_seconds=0.5)
 
 
 def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, observer):
@@ -81,9 +70,58 @@ def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, obse
             route.continue_()
 
     page.route(re.compile("/nodes/$"), refuse)
-    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
-    follow(page, observer, page.locator('[data-row="nodes.n4"]'))
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n5={**snapshot["nodes"]["n1"]}))
+    comes(observer, page.locator('[data-row="nodes.n5"]'))
     assert refused
+
+
+def test_a_filter_is_about_what_the_rows_say_now(open_page, observer):
+    page = open_page("/nodes/?filter=offline")
+    live(page, observer)
+    n1 = page.locator('[data-row="nodes.n1"]')
+    expect(n1).to_be_hidden()
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(state="OFFLINE", stale=True))
+    expect(n1).to_be_visible()
+
+
+def test_a_filter_that_is_being_typed_is_left_as_it_is_typed(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    field = page.get_by_label("Filter nodes")
+    field.press_sequentially("N1 ")
+    page.evaluate("document.getElementById('nodes-rows').dataset.before = 'n4'")
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
+    comes(observer, page.locator("#nodes-rows:not([data-before])"))
+    expect(field).to_have_value("N1 ")
+    expect(page.locator('[data-row="nodes.n4"]')).to_be_hidden()
+
+
+def test_a_page_that_nobody_sees_fetches_its_lists_when_somebody_does(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    fetched: list[str] = []
+
+    def note(request: Request) -> None:
+        if "x-weir-parts" in request.headers:
+            fetched.append(request.url)
+
+    def hide(hidden: str) -> None:
+        page.evaluate(
+            f"""() => {{
+              Object.defineProperty(document, "hidden", {{ value: {hidden}, configurable: true }});
+              document.dispatchEvent(new Event("visibilitychange"));
+            }}"""
+        )
+
+    page.on("request", note)
+    hide("true")
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=4_321.0))
+    expect(page.locator('[data-bind="nodes.n1.in_per_second"]')).to_have_text("4,321")
+    assert fetched == []
+    hide("false")
+    comes(observer, page.locator('[data-row="nodes.n4"]'))
+    assert fetched
 
 
 def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nodes):
