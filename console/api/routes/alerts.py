@@ -51,6 +51,7 @@ from queues.errors import BadInput
 from workers.alerts import history, incidents, review
 from workers.alerts.delivery.notification import notification_of
 from workers.alerts.evaluation import preview
+from workers.alerts.incidents import REACH, onset_of
 from workers.alerts.lifecycle import on_call, reported
 from workers.alerts.lifecycle.models import (
     Alert,
@@ -253,8 +254,8 @@ def get_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)
     return {
         "alert": found.pk,
-        "onset": changes.onset_of(found),
-        "reach_seconds": changes.REACH.total_seconds(),
+        "onset": onset_of(found),
+        "reach_seconds": REACH.total_seconds(),
         "changes": [
             {**each.change.document(), "url": each.url, "undo": each.undo.words if each.undo else ""}
             for each in shown_changes(kept[: changes.MOST_STORED], actor)
