@@ -1,5 +1,6 @@
 """What the other tests hold on SQLite holds on a real PostgreSQL, too: rights, sessions, lockout, the audit,
-the doctor. (The fuzz does so in `test_fuzz`.) Each in a process of its own, with a database of its own.
+the doctor, two who act at once, and texts that it can't store as they are. (The fuzz does so in `test_fuzz`.)
+Each in a process of its own, with a database of its own.
 """
 
 import os
@@ -28,6 +29,18 @@ HELD = {
         "tests/security/people/test_refusals_in_the_audit.py",
     ),
     "doctor": ("tests/console/upkeep/test_doctor.py",),
+    "two transactions at once": (
+        "tests/console/actions/test_turns.py",
+        "tests/queues/test_projection.py",
+        "tests/workers/batch/test_task_managers.py",
+        "tests/workers/placement/test_rebalancing_loop.py",
+    ),
+    "what others say": (
+        "tests/console/audit/test_audit.py",
+        "tests/workers/alerts/test_alertmanager.py",
+        "tests/workers/alerts/test_evaluator.py",
+        "tests/workers/control/ledger/test_ledger_filter.py",
+    ),
 }
 
 
