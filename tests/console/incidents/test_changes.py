@@ -263,8 +263,9 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     before = plant_settings.value(name)
     posted = {"value": "1000000", "reason": "a test"}
     assert administrator.post(f"/settings/plant/{name}", posted).status_code == 302
-    alert = an_alert(ago=-MINUTE)
-    changes.keep_changes(alert, tmp_path, NOW + MINUTE)
+    onset = timezone.now() + MINUTE  # the change has the clock's time
+    alert = an_alert(ago=NOW - onset)
+    changes.keep_changes(alert, tmp_path, onset)
     page = administrator.get(f"/alerts/{alert.pk}/").content.decode()
     assert "Set it back to 33,554,432" in page
     (value,) = re.findall(r'name="value"\s+value="([^"]+)">Set it back', page)
