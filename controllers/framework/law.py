@@ -101,6 +101,16 @@ class Lasting(Protocol):
 
 
 @runtime_checkable
+class Lapsing(Protocol):
+    """A law whose lasting value ends as soon as its loop does not act: on hold, in advise."""
+
+    @property
+    def lapsed(self) -> float:
+        """The value then, and before there was any."""
+        ...
+
+
+@runtime_checkable
 class Counting(Protocol):
     """A law whose actuator counts: workers, processes; by hand only whole numbers are set."""
 

@@ -134,7 +134,7 @@ class Ladder:
     observation: Sequence[Parameter] = OBSERVATION
     state: Sequence[Parameter] = STATE
     actuator: str | None = "rung"
-    lasting = True
+    lasting, lapsed = True, 0.0
     guard_defaults: Values = {"maximum": float(len(LEVELS))}
 
     def check(self, parameters: Values) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import Guarded
-from controllers.framework.law import Law, Supposing, resumed
+from controllers.framework.law import Lapsing, Law, Supposing, resumed
 from controllers.framework.sensed import Sensed
 from queues.errors import BadInput
 from workers.control.ledger import ledger
@@ -40,14 +40,21 @@ def resumes(last: str, mode: str) -> bool:
 def before(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) -> State:
     """{"law", "guard", "sensor"} as stored, or the first; in another mode as the law resumes from it."""
     stored = loop.state or {}
-    state = _law_state(loop, law, parameters, stored.get("law"))
+    law_state = _law_state(loop, law, parameters, stored.get("law"))
+    guard_state = guard.read_state(stored.get("guard"))
     if resumes(last_mode(stored), mode):
-        state = resumed(law, parameters, state)
-    return {
-        "law": state,
-        "guard": guard.read_state(stored.get("guard")),
-        "sensor": stored.get("sensor"),
-    }
+        law_state, guard_state = taken_over(law, parameters, law_state, guard_state)
+    elif isinstance(law, Lapsing) and guard_state["value"] is None:
+        guard_state = {**guard_state, "value": law.lapsed}
+    return {"law": law_state, "guard": guard_state, "sensor": stored.get("sensor")}
+
+
+def taken_over(
+    law: Law, parameters: Mapping[str, Any], law_state: State, guard_state: State
+) -> tuple[State, State]:
+    """What law and guard remember when the law decides again, without what has lapsed meanwhile."""
+    value = law.lapsed if isinstance(law, Lapsing) else guard_state["value"]
+    return resumed(law, parameters, law_state), {**guard_state, "value": value}
 
 
 def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any) -> State:

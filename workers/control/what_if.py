@@ -18,7 +18,7 @@ from typing import Any
 from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import Guarded
-from controllers.framework.law import Law, resumed
+from controllers.framework.law import Law
 from queues.errors import BadInput
 from workers.control import loop_memory
 from workers.control.kinds.registry import display_of
@@ -195,15 +195,11 @@ class _Run:
         document["parameters"] = {**document["parameters"], **self.own}
         document["guard"]["settings"] = {**(document["guard"]["settings"] or {}), **self.of_guard}
         if self._state is not None:
-            document["state"] = self._resumed(entry, document["parameters"])
-            document["guard"]["state"] = self._state["guard"]
+            states = self._state["law"], self._state["guard"]
+            if loop_memory.resumes(self._mode, entry.mode):
+                states = loop_memory.taken_over(self.law, document["parameters"], *states)
+            document["state"], document["guard"]["state"] = states
         return document
-
-    def _resumed(self, entry: LedgerEntry, parameters: Mapping[str, Any]) -> Any:
-        assert self._state is not None
-        if loop_memory.resumes(self._mode, entry.mode):
-            return resumed(self.law, parameters, self._state["law"])
-        return self._state["law"]
 
     def _go_on(self, entry: LedgerEntry, guarded: Guarded) -> None:
         """As a tick does: in hold law and guard stand still."""

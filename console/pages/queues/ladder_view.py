@@ -61,6 +61,8 @@ def ladder_of(queue: str) -> LadderSteps | None:
     entry = loop.entries.order_by("-at", "-id").first()
     rung = int(_terms(entry).get("rung", 0))
     saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
+    # What was decided in another mode is not in force: the next decision is.
+    is_done = mode in Loop.ACTING and entry is not None and entry.mode == mode
     return LadderSteps(
         queue=queue,
         loop=loop.pk,
@@ -71,7 +73,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
         never_shed=cap != LEVELS[-1],
         reason=entry.reason if entry else None,
         at=entry.at if entry else None,
-        steps=[_step(place, rung, saturated, cap, mode in Loop.ACTING) for place in range(len(LEVELS))],
+        steps=[_step(place, rung, saturated, cap, is_done) for place in range(len(LEVELS))],
     )
 
 

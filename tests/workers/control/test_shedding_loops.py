@@ -266,6 +266,19 @@ def test_a_ladder_begins_anew_after_it_did_not_act(plant, mode):
     assert plant.tick("ladder").action["rung"] == 3
 
 
+def test_of_a_ladder_that_has_not_acted_no_level_is_enabled_whatever_its_guard_counts_from(plant):
+    ladders_in(Loop.Mode.AUTO)
+    plant.load(2.0)
+    Loop.objects.filter(law="ladder").update(guard={"direction": "down only"})
+    assert plant.tick("ladder").terms["rung"] == 0, "it may not go up"
+    Loop.objects.filter(law="ladder").update(guard={"direction": "up only"})
+    assert [plant.tick("ladder").terms["rung"] for _ in range(3)] == [3, 5, 5]
+    ladders_in(Loop.Mode.HOLD)
+    plant.tick("ladder")
+    ladders_in(Loop.Mode.AUTO)
+    assert plant.tick("ladder").action["rung"] == 3, "up from none"
+
+
 @pytest.mark.parametrize("mode", [Loop.Mode.ADVISE, Loop.Mode.HOLD])
 def test_while_nobody_is_asked_to_wait_what_comes_is_all_that_is_offered(plant, mode):
     ladders_in(mode)
