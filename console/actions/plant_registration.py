@@ -75,27 +75,29 @@ def register(
         _refuse_while_in_force(name)
     with transaction.atomic():
         row.save()
+        # Before the audit: its turn is the last lock, for everybody.
+        begun = _begin_anew(actor, name) if is_another else []
         was = _document(before) if before else None
         audit_log.record(actor, "plant.register", name, reason=why, before=was, after=_document(row))
-        advising = _begin_anew(actor, name, why) if is_another else []
-    return Registration(row, adapters.let_go(before) if before and is_another else "", advising)
+        for loop in begun:
+            if loop.mode != Loop.Mode.ADVISE:
+                modes = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
+                audit_log.record(actor, "loop.mode", loop.name, reason=why, before=modes[0], after=modes[1])
+    left = adapters.let_go(before) if before and is_another else ""
+    return Registration(row, left, [loop.name for loop in begun])
 
 
-def _begin_anew(actor: Actor, plant: str, why: str) -> list[str]:
+def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
     """What the loops of another plant of that name have learned, were let do and ordered is not for this one.
-    Gives the names of those that there were.
+    Gives those that there were, as they were.
     """
     now = timezone.now()
     loops = list(Loop.objects.filter(target__plant=plant).order_by("name"))
     for held in overrides.in_force(now).filter(loop__in=loops):
         overrides.end(held, by=actor.user, now=now)
-    for loop in loops:
-        Loop.objects.filter(pk=loop.pk).update(mode=Loop.Mode.ADVISE, state=None)
-        if loop.mode != Loop.Mode.ADVISE:
-            before, after = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
-            audit_log.record(actor, "loop.mode", loop.name, reason=why, before=before, after=after)
+    Loop.objects.filter(pk__in=[loop.pk for loop in loops]).update(mode=Loop.Mode.ADVISE, state=None)
     orders.forget(plant)
-    return [loop.name for loop in loops]
+    return loops
 
 
 def inspect(
