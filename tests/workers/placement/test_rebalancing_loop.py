@@ -134,10 +134,11 @@ def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, dj
     newer = LedgerEntry.objects.get(pk=entry.pk)
     newer.pk, newer.action = None, {"moves": [{**plan.moves[0], "points": plan.moves[0]["points"] + 1}]}
     newer.save(force_insert=True)
+    cooled_down = plant.now + timedelta(seconds=newer.parameters["guard"]["cooldown_seconds"] + 1)
     with another_thread() as call:
         with transaction.atomic():
             plans.approve(plan, plan.hash, user, "Do so.", snapshot=snapshot, now=plant.now)
-            made = call(proposals.from_decision, newer, snapshot, plant.now, approved=False)
+            made = call(proposals.from_decision, newer, snapshot, cooled_down, approved=False)
             until_another_waits()
         assert made.result(30).state == "proposed"
     plan.refresh_from_db()
