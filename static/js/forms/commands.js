@@ -1,4 +1,5 @@
 // "Copy as command": what a form would do, as a line for a terminal. A form names its command; its fields are the options.
+import { copied } from "./clipboard.js";
 import { toast } from "./toast.js";
 import { NOT_TYPED, valuesOf } from "./sending.js";
 
@@ -21,8 +22,7 @@ function offer(form) {
 
 async function copy(form) {
   const text = commandOf(form);
-  await navigator.clipboard.writeText(text);
-  toast(`Copied: ${text}`);
+  toast(await copied(text) ? `Copied: ${text}` : `This browser does not let pages copy: ${text}`);
 }
 
 /** One line; of a form that changes several values, one for each that is changed. */

@@ -1,5 +1,6 @@
 // Forms that steer: what is and what would be, the difference in words, errors beside their field, undo after.
 import { formatted, words } from "../values/format.js";
+import { copied } from "./clipboard.js";
 import { refreshAll } from "../values/refresh.js";
 import { NOT_TYPED, newKey, send, valuesOf } from "./sending.js";
 import { toast } from "./toast.js";
@@ -262,7 +263,8 @@ const nounOf = (form) => ({ letters: "letter", experiments: "experiment" })[form
 
 async function copy(button) {
   const source = document.getElementById(button.dataset.copy), label = button.textContent;
-  await navigator.clipboard.writeText(source ? source.textContent : location.href);
+  const text = source ? source.textContent : location.href;
+  if (!await copied(text)) return toast(`This browser does not let pages copy: ${text}`);
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = label; }, 2000);
 }

@@ -220,6 +220,23 @@ def test_a_form_is_copied_as_a_command(open_page, observer):
     )
 
 
+NO_CLIPBOARD = """
+Object.defineProperty(Navigator.prototype, "clipboard", { value: undefined });
+document.addEventListener("copy", () => { window.copied = document.activeElement.value; });
+"""
+
+
+def test_over_plain_http_a_form_is_copied_as_well(open_page, observer):
+    """There a page has no clipboard of its own."""
+    page = open_page("/overrides/", before=lambda page: page.add_init_script(NO_CLIPBOARD))
+    live(page, observer)
+    choose_scope(page, "a sale")
+    page.locator("form[data-scope]").get_by_role("button", name="Copy as command").click()
+    expect(page.locator(".toast")).to_contain_text("Copied: manage.py weir overrides create --queue alert")
+    assert page.evaluate("window.copied").startswith("manage.py weir overrides create --queue alert")
+    expect(page.get_by_role("button", name="Copy as command").first).to_be_focused()
+
+
 def reverting(observer: Observer, seconds: float) -> Callable[[dict[str, Any]], None]:
     def change(snapshot: dict[str, Any]) -> None:
         now = time.time()

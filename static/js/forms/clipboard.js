@@ -1,0 +1,22 @@
+// Copying. Over plain http a page has no clipboard of its own: there the selection is copied, as a person would.
+
+/** Whether it could be copied. */
+export async function copied(text) {
+  if (!navigator.clipboard) return copiedBySelection(text);
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false; // not permitted
+  }
+}
+
+function copiedBySelection(text) {
+  const focus = document.activeElement, field = Object.assign(document.createElement("textarea"), { value: text, className: "seen-by-readers" });
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  if (focus instanceof HTMLElement) focus.focus({ preventScroll: true });
+  return done;
+}
