@@ -22,8 +22,8 @@ export function start() {
   sessionStorage.removeItem(LOGGED_IN);
   if (!text) return;
   const draft = JSON.parse(text);
-  if (draft.path !== location.pathname) return;
-  sessionStorage.removeItem(DRAFTS);
+  if (through && draft.path !== location.pathname) return;
+  sessionStorage.removeItem(DRAFTS); // without a login between, what was sent was done
   if (through) restore(draft.forms);
 }
 

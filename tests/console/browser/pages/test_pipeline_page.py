@@ -1,6 +1,7 @@
 """The pipeline's map: replicas, result queue, operators by level; an operator beside it; a declaration."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -95,3 +96,14 @@ def test_a_wrong_declaration_is_told_with_its_line_and_keeps_what_was_typed(open
     page.get_by_role("button", name="Run as a new version").click()
     expect(page.get_by_role("alert").first).to_contain_text("line 10")
     assert "SEQ(busy," in area.input_value()
+
+
+def test_what_was_sent_is_no_draft_any_more_once_it_is_done(open_page, observer):
+    """A plain form whose answer leads to another page: a later login puts nothing of it back."""
+    page = open_page("/pipeline/new/declaration/")
+    page.get_by_label("Declaration in YAML").fill(DECLARATION.replace("name: performance", "name: drafted"))
+    page.get_by_label("Reason").fill("a test of drafts")
+    page.get_by_role("button", name="Run the application").click()
+    expect(page).to_have_url(re.compile("/pipeline/drafted/declaration/$"))
+    page.wait_for_load_state()
+    assert page.evaluate("JSON.stringify({...sessionStorage})") == "{}"
