@@ -4,6 +4,7 @@ import { decisions, watch } from "./decisions.js";
 import { banded, changesOf, edgesOf, marked } from "./expected.js";
 import { VERDICT_WORDS } from "../values/format.js";
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
+import { kept } from "../frame/past.js";
 import { BOTTOM, NARROW, TOP, frame, heading, labels, scale, tokens } from "./plot.js";
 import * as ranges from "./range.js";
 import { write } from "../values/bind.js";
@@ -51,6 +52,13 @@ class Chart {
     this.seconds = this.own ?? seconds;
     this.until = this.end ?? (this.own === null ? until : null);
     this.compared = this.own === null ? before : null;
+  }
+
+  /** Another range, or another comparison: a zoom into the one before is over. */
+  show() {
+    this.ranged();
+    if (this.paused) this.resume();
+    this.load();
   }
 
   async load() {
@@ -143,10 +151,10 @@ class Chart {
     this.listening = true;
     // A zoom is a question about one stretch of time: live waits until it is answered.
     this.plot.on("plotly_relayout", (change) => {
-      if (change["xaxis.autorange"]) this.resume();
+      if (change["xaxis.autorange"] || change["xaxis.range"]) this.resume(); // a double click, or the button that resets
       else if (change["xaxis.range[0]"]) this.pause(change["xaxis.range[0]"], change["xaxis.range[1]"]);
     });
-    this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(link); });
+    this.plot.on("plotly_click", ({ points }) => { const link = points.find((point) => point.data.name === "decisions")?.customdata?.[1]; if (link) location.assign(kept(link)); });
   }
 
   /** From and to: as the axis has them, local times without a zone, which Date reads as such. */
@@ -346,7 +354,7 @@ function overrideBar(bar, row, colours, layout, plotted) {
 }
 
 function start() {
-  ranges.start(() => { for (const chart of charts) if (chart.own === null) { chart.ranged(); chart.load(); } });
+  ranges.start(() => { for (const chart of charts) if (chart.own === null) chart.show(); });
   document.querySelectorAll("figure.chart").forEach((figure) => {
     figure.setAttribute("role", "figure");
     figure.setAttribute("aria-label", figure.dataset.chart);

@@ -1,5 +1,7 @@
 // The keyboard: / search, j and k rows, Enter opens, ? help, Esc closes the drawer.
 
+import { kept } from "./past.js";
+
 export function start() {
   const help = /** @type {HTMLDialogElement} */ (document.getElementById("keys"));
   document.addEventListener("click", (event) => {
@@ -28,7 +30,7 @@ function close() {
     return;
   }
   const link = document.querySelector("a[data-close]");
-  if (link) location.assign(link.href);
+  if (link) location.assign(kept(link.href));
 }
 
 /** Moves to the next row that can be opened; the row takes the focus, so that a reader says it. */

@@ -1,6 +1,8 @@
 // The palette: every page, subject, plan, alert and action by name. Ctrl-K or / opens it, arrows choose, Enter goes.
 // What there is, and what this person may do, the server says (/api/v1/palette); the newest question alone is answered.
 
+import { kept } from "./past.js";
+
 const PAUSE_MS = 120;
 const field = /** @type {HTMLInputElement} */ (document.getElementById("search"));
 const list = document.getElementById("search-results");
@@ -105,7 +107,7 @@ function enter() {
 }
 
 function go(row) {
-  if (row?.dataset.url) location.assign(row.dataset.url);
+  if (row?.dataset.url) location.assign(kept(row.dataset.url));
 }
 
 function close() {

@@ -166,3 +166,30 @@ def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(
         late[0].continue_()
     page.wait_for_function("new Promise((done) => requestAnimationFrame(() => done(true)))")
     assert max(trace["highest"] for trace in page.evaluate(TRACES) if trace["name"] == "measured") >= 6
+
+
+PLOT = "figure.chart .js-plotly-plot"
+ZOOM = """(from) => {
+  const plot = document.querySelector("figure.chart .js-plotly-plot");
+  const [, end] = plot._fullLayout.xaxis.range;
+  const begin = new Date(Date.parse(end) - from);
+  return window.Plotly.relayout(plot, { "xaxis.range[0]": begin, "xaxis.range[1]": end });
+}"""
+
+
+@pytest.mark.parametrize("way", ["double click", "range"])
+def test_a_zoomed_chart_goes_on_by_a_double_click_or_another_range(
+    way, open_page, observer, archive, worker_loop
+):
+    page = open_page(f"{worker_loop}?minutes=1440")
+    live(page, observer)
+    traces(page, "measured")
+    page.evaluate(ZOOM, 3_600_000)
+    expect(page.get_by_role("link", name="What is different here?")).to_be_visible()
+    if way == "range":
+        page.get_by_role("button", name="7 d").click()
+        page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
+    else:
+        page.locator(f"{PLOT} .nsewdrag").first.dblclick()
+    expect(page.get_by_role("button", name="Resume live")).to_have_count(0)
+    expect(page.get_by_role("link", name="What is different here?")).to_have_count(0)
