@@ -2,7 +2,7 @@
 import { logIn } from "../forms/sending.js";
 import { connect, merged, replace, store } from "../values/store.js";
 
-const POLL_SECONDS = 2;
+const POLL_SECONDS = 2, PATIENCE_MILLISECONDS = 10_000;
 const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 3;
 const FAILURES_BEFORE_POLLING = 2;
 const SILENT_AFTER_SECONDS = 3;
@@ -19,6 +19,7 @@ let arrived = null; // when the newest word on age came, on the browser's own mo
 let ageOnArrival = 0;
 let heard = 0; // when anything at all came over the socket, on the same clock
 let polled = null; // the number of the snapshot that the last poll brought
+let pollUnderWay = false;
 const delays = []; // of fresh snapshots: this browser's monotonic clock less the plant's
 
 /** Seconds since the newest snapshot was made: its age on arrival, then by a clock that can't jump; null: unknown. */
@@ -155,21 +156,29 @@ async function poll() {
 }
 
 async function fetchOnce() {
+  if (pollUnderWay) return; // one at a time, or a slow console would get ever more of them
+  pollUnderWay = true;
   try {
-    const response = await fetch(`/api/v1/live?of=${encodeURIComponent(view)}`, { headers: { Accept: "application/json" } });
+    const headers = { Accept: "application/json" }, signal = AbortSignal.timeout(PATIENCE_MILLISECONDS);
+    const response = await fetch(`/api/v1/live?of=${encodeURIComponent(view)}`, { headers, signal });
     if (response.status === 401) return logIn();
     if (!response.ok) throw new Error(String(response.status));
-    const message = await response.json();
+    const { seq, snapshot } = await response.json();
     if (!polling) return;
-    const { seq, snapshot } = message;
-    if (arrived === null || seq !== store.snapshot?.seq) accept(snapshot, isFresh(seq) ? ageOfFresh(snapshot.at) : ageOfAny(snapshot.at));
+    if (arrived === null || isNewer(seq, snapshot.at)) accept(snapshot, isFresh(seq) ? ageOfFresh(snapshot.at) : ageOfAny(snapshot.at));
     else if (ageSeconds() < SILENT_AFTER_SECONDS) sayPolling();
     else connect("silent");
     polled = seq;
   } catch {
     if (polling) connect("down");
+  } finally {
+    pollUnderWay = false;
   }
 }
+
+/** An answer that was long on its way may be older than what is shown. An observer that starts anew counts from 1, and a
+ * plant's clock may be put back, but hardly both at once. */
+const isNewer = (seq, at) => !store.snapshot || seq > store.snapshot.seq || at > store.snapshot.at;
 
 /** Made since the last poll, so young; of the first nobody knows how long it has been there. */
 const isFresh = (seq) => polled !== null && seq !== polled;

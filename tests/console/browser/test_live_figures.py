@@ -3,13 +3,15 @@
 import re
 import threading
 
-from playwright.sync_api import Page, WebSocketRoute, expect
+import orjson
+from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from tests.console.browser.screen import BROWSER, Observer, figure, live, violations, whole_snapshot
 from tests.waiting import until
 
 pytestmark = BROWSER
 SOCKET = re.compile(r"/live/\?")
+LIVE = re.compile("/api/v1/live")
 
 
 def test_a_change_of_the_plant_is_on_the_page_without_a_reload(open_page, observer):
@@ -145,6 +147,50 @@ def test_a_page_that_polls_says_silent_as_long_as_the_observer_is(open_page, obs
             pass
     until(lambda: len(page.evaluate("window.states")) >= 2)
     assert set(page.evaluate("window.states")) == {"silent"}
+
+
+def test_a_console_that_answers_slowly_is_polled_once_at_a_time(open_page, observer):
+    polls: list[Route] = []
+
+    def prepare(page: Page) -> None:
+        page.clock.install()
+        without_socket(page)
+        page.route(LIVE, lambda route: polls.append(route))
+
+    page = open_page("/", before=prepare)
+    until(lambda: page.clock.run_for(1_000) or polls, 20)
+    page.clock.run_for(8_000)
+    page.evaluate("fetch('/healthz')")  # after all that the page has asked for
+    assert len(polls) == 1
+    polls[0].continue_()
+    until(lambda: page.clock.run_for(1_000) or len(polls) > 1, 20)
+
+
+def test_an_answer_that_is_older_than_what_is_shown_changes_nothing(open_page, observer):
+    observer.publish(lambda snapshot: snapshot["totals"].update(in_per_second=4_321.0))
+    old = {key: observer.snapshot[key] - 1 for key in ("seq", "at")}
+    late = {**observer.snapshot, **old, "totals": {**observer.snapshot["totals"], "in_per_second": 777.0}}
+    body = orjson.dumps({"topic": "plant", **old, "snapshot": late}).decode()
+    answers = 0
+
+    def answer(route: Route) -> None:
+        nonlocal answers
+        answers += 1
+        if answers == 1:
+            route.continue_()
+        else:
+            route.fulfill(status=200, content_type="application/json", body=body)
+
+    def prepare(page: Page) -> None:
+        without_socket(page)
+        page.route(LIVE, answer)
+
+    page = open_page("/", before=prepare)
+    for _ in range(2):
+        with page.expect_response(LIVE, timeout=20_000):
+            pass
+    until(lambda: answers > 2 and page.evaluate("1"), 20)
+    expect(figure(page, "totals.in_per_second")).to_have_text("4,321")
 
 
 def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page, control):
