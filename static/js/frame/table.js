@@ -8,10 +8,19 @@ const UNITS = { s: 1, min: 60, h: 3600, d: 86400 };
 export function start() {
   prepare(document);
   document.addEventListener("weir:part", ({ detail }) => prepare(detail));
-  document.addEventListener("input", ({ target }) => { if (target.dataset?.filter) filter(target); });
+  document.addEventListener("input", ({ target }) => {
+    if (!target.dataset?.filter) return;
+    filter(target);
+    writeUrl({ filter: wanted(target) });
+  });
   document.addEventListener("click", open);
-  subscribe(() => { for (const table of document.querySelectorAll("table[data-table]")) sort(table); });
+  subscribe(() => {
+    for (const table of document.querySelectorAll("table[data-table]")) sort(table);
+    for (const field of document.querySelectorAll("input[data-filter]")) if (tableOf(field) && !isHeld(tableOf(field))) filter(field);
+  });
 }
+
+const isHeld = (table) => isPointed(table) || isWorkedOn(table);
 
 function prepare(root) {
   for (const table of root.querySelectorAll("table[data-table]")) {
@@ -21,7 +30,8 @@ function prepare(root) {
     sort(table);
   }
   for (const field of document.querySelectorAll("input[data-filter]")) {
-    field.value = new URLSearchParams(location.search).get("filter") ?? field.value;
+    // Who types has put it into the address, but for spaces and capitals.
+    if (field !== document.activeElement) field.value = new URLSearchParams(location.search).get("filter") ?? field.value;
     filter(field);
   }
 }
@@ -64,7 +74,7 @@ function sort(table, forced = false) {
     if (head.dataset.key === key) head.setAttribute("aria-sort", table.dataset.order ?? "ascending");
     else head.removeAttribute("aria-sort");
   }
-  if (!key || (!forced && (isPointed(table) || isWorkedOn(table)))) return;
+  if (!key || (!forced && isHeld(table))) return;
   const body = table.tBodies[0];
   const column = [...table.querySelectorAll("thead th")].findIndex((head) => head.dataset.key === key);
   const sign = table.dataset.order === "descending" ? -1 : 1;
@@ -98,13 +108,14 @@ function compare(one, other) {
   return String(one).localeCompare(String(other));
 }
 
+const wanted = (field) => field.value.trim().toLowerCase();
+const tableOf = (field) => /** @type {HTMLTableElement | null} */ (document.getElementById(field.dataset.filter));
+
 function filter(field) {
-  const text = field.value.trim().toLowerCase();
-  const table = /** @type {HTMLTableElement | null} */ (document.getElementById(field.dataset.filter));
-  for (const row of table?.tBodies[0].rows ?? []) {
+  const text = wanted(field);
+  for (const row of tableOf(field)?.tBodies[0].rows ?? []) {
     row.hidden = Boolean(text) && !row.textContent.toLowerCase().includes(text);
   }
-  if (document.activeElement === field) writeUrl({ filter: text });
 }
 
 /** A click anywhere on a row opens it; links, fields and a text selection keep their own meaning. */

@@ -55,6 +55,7 @@ export function start() {
   // A page that was written before the first snapshot shows nothing of it: whatever comes is a change.
   if (!store.snapshot) for (const element of document.querySelectorAll("[data-refresh][id]")) signatures.set(element, null);
   subscribe(look);
+  document.addEventListener("visibilitychange", () => { if (store.snapshot) look(store.snapshot); });
 }
 
 /** Refreshes every part that depends on what was just changed by hand: by this form, if any. */
@@ -66,6 +67,7 @@ export function refreshAll(form = null) {
 }
 
 function look(snapshot) {
+  if (document.hidden) return; // whoever comes back finds it fetched then
   for (const element of document.querySelectorAll("[data-refresh][id]:not([data-paused])")) {
     const [kind, path] = split(element.dataset.refresh);
     const signature = SIGNATURES[kind](snapshot, path);

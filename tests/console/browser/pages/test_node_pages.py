@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 
 from tests.console.browser.screen import BROWSER, Observer, live
 from tests.waiting import until
@@ -84,6 +84,55 @@ def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, obse
     observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
     follow(page, observer, page.locator('[data-row="nodes.n4"]'))
     assert refused
+
+
+def test_a_filter_is_about_what_the_rows_say_now(open_page, observer):
+    page = open_page("/nodes/?filter=offline")
+    live(page, observer)
+    n1 = page.locator('[data-row="nodes.n1"]')
+    expect(n1).to_be_hidden()
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(state="OFFLINE", stale=True))
+    expect(n1).to_be_visible()
+
+
+def test_a_filter_that_is_being_typed_is_left_as_it_is_typed(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    field = page.get_by_label("Filter nodes")
+    field.press_sequentially("N1 ")
+    page.evaluate("document.getElementById('nodes-rows').dataset.before = 'n4'")
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
+    follow(page, observer, page.locator("#nodes-rows:not([data-before])"))
+    expect(field).to_have_value("N1 ")
+    expect(page.locator('[data-row="nodes.n4"]')).to_be_hidden()
+
+
+def test_a_page_that_nobody_sees_fetches_its_lists_when_somebody_does(open_page, observer):
+    page = open_page("/nodes/")
+    live(page, observer)
+    fetched: list[str] = []
+
+    def note(request: Request) -> None:
+        if "x-weir-parts" in request.headers:
+            fetched.append(request.url)
+
+    def hide(hidden: str) -> None:
+        page.evaluate(
+            f"""() => {{
+              Object.defineProperty(document, "hidden", {{ value: {hidden}, configurable: true }});
+              document.dispatchEvent(new Event("visibilitychange"));
+            }}"""
+        )
+
+    page.on("request", note)
+    hide("true")
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
+    observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=4_321.0))
+    expect(page.locator('[data-bind="nodes.n1.in_per_second"]')).to_have_text("4,321")
+    assert fetched == []
+    hide("false")
+    follow(page, observer, page.locator('[data-row="nodes.n4"]'))
+    assert fetched
 
 
 def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nodes):
