@@ -89,11 +89,11 @@ def test_a_filter_that_is_being_typed_is_left_as_it_is_typed(open_page, observer
     live(page, observer)
     field = page.get_by_label("Filter nodes")
     field.press_sequentially("N1 ")
-    page.evaluate("document.getElementById('nodes-rows').dataset.before = 'n4'")
-    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
+    page.evaluate("document.getElementById('nodes-rows').dataset.before = 'n7'")
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n7={**snapshot["nodes"]["n1"]}))
     comes(observer, page.locator("#nodes-rows:not([data-before])"))
     expect(field).to_have_value("N1 ")
-    expect(page.locator('[data-row="nodes.n4"]')).to_be_hidden()
+    expect(page.locator('[data-row="nodes.n7"]')).to_be_hidden()
 
 
 def test_a_page_that_nobody_sees_fetches_its_lists_when_somebody_does(open_page, observer):
@@ -115,12 +115,12 @@ def test_a_page_that_nobody_sees_fetches_its_lists_when_somebody_does(open_page,
 
     page.on("request", note)
     hide("true")
-    observer.publish(lambda snapshot: snapshot["nodes"].update(n4={**snapshot["nodes"]["n1"]}))
+    observer.publish(lambda snapshot: snapshot["nodes"].update(n6={**snapshot["nodes"]["n1"]}))
     observer.publish(lambda snapshot: snapshot["nodes"]["n1"].update(in_per_second=4_321.0))
     expect(page.locator('[data-bind="nodes.n1.in_per_second"]')).to_have_text("4,321")
     assert fetched == []
     hide("false")
-    comes(observer, page.locator('[data-row="nodes.n4"]'))
+    comes(observer, page.locator('[data-row="nodes.n6"]'))
     assert fetched
 
 
