@@ -75,16 +75,14 @@ class Chart {
     this.draw();
   }
 
-  /** What was goes before what has come live: at first up to the beginning of that, later in place of it, gaps and all. */
+  /** What has come live goes on behind the newest that was; before that the server knows more, also of gaps. */
   take({ time, series }) {
-    const first = this.loaded ? Infinity : this.time[0] ?? Infinity, last = this.loaded ? time.at(-1) ?? -Infinity : -Infinity;
-    const before = time.filter((at) => at < first), after = this.continues() ? this.time.filter((at) => at > last) : [];
+    const last = time.at(-1) ?? -Infinity, after = this.continues() ? this.time.filter((at) => at > last) : [];
     for (const path of this.paths) {
-      const past = (series[path] ?? before.map(() => null)).slice(0, before.length), live = this.columns.get(path);
-      this.columns.set(path, [...past, ...live.slice(live.length - after.length)]);
+      const live = this.columns.get(path);
+      this.columns.set(path, [...series[path] ?? time.map(() => null), ...live.slice(live.length - after.length)]);
     }
-    this.time = [...before, ...after];
-    this.loaded = true;
+    this.time = [...time, ...after];
   }
 
   /** Whether live snapshots continue its lines, one by one. */
