@@ -341,6 +341,11 @@ PLANT_COMMANDS = Variable(
     " options among them: /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
     unset="none",
 )
+PLANT_TIMEOUT_SECONDS = Seconds(
+    "WEIR_PLANT_TIMEOUT_SECONDS",
+    "how long somebody else's plant may take to answer one request; its loops wait so long",
+    "2",
+)
 PLANT_FILES = Variable(
     "WEIR_PLANT_FILES", "folders whose files declared plants may read, separated by spaces", unset="none"
 )

@@ -45,6 +45,8 @@ gc.set_threshold(100_000, 50, 100)
 # Desks and plants of the tests stand on this machine, where typed addresses may not lead by themselves.
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 os.environ["WEIR_HANDLERS"] = "tests.workers"  # people may name the samples there
+# On a busy machine a plant's server that is alive may take more than the two seconds of a calm one.
+os.environ["WEIR_PLANT_TIMEOUT_SECONDS"] = "20"
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 # A long proof that says nothing else hangs after so long; three share two cores whose speed varies.
@@ -88,12 +90,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """
     _leave_cases_of_sweeps_to_the_long_run(items)
     for item in items:
-        long = item.get_closest_marker("slow") or item.get_closest_marker("faults")
+        proof = item.get_closest_marker("slow") or item.get_closest_marker("faults")
+        long = proof or item.get_closest_marker("thorough")
         if item.nodeid.startswith("tests/controllers/") and not item.nodeid.startswith(SCENARIOS):
             item.add_marker("law")
         if long and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
-        if long and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BESIDE_OTHERS):
+        if proof and item.nodeid.startswith(ON_A_PLANT) and not item.nodeid.startswith(BESIDE_OTHERS):
             item.add_marker("alone")
     yield
     items.sort(key=_order)
@@ -112,12 +115,14 @@ def pytest_collection_finish() -> None:
 
 def _order(item: pytest.Item) -> tuple[bool, ...]:
     """The longest first."""
-    long = item.get_closest_marker("slow") and item.nodeid.startswith(BY_THEMSELVES)
+    long = (
+        item.get_closest_marker("slow") or item.get_closest_marker("thorough")
+    ) and item.nodeid.startswith(BY_THEMSELVES)
     return group_of(item.nodeid) not in TOGETHER, not long, not item.get_closest_marker("spark")
 
 
 def _leave_cases_of_sweeps_to_the_long_run(items: list[pytest.Item]) -> None:
-    """Of a test marked sweep(n) every n-th case runs at once, and the others are slow."""
+    """Of a test marked sweep(n) every n-th case runs at once, and the others are thorough."""
     seen: Counter[str] = Counter()
     for item in items:
         sweep = item.get_closest_marker("sweep")
@@ -125,7 +130,7 @@ def _leave_cases_of_sweeps_to_the_long_run(items: list[pytest.Item]) -> None:
             continue
         name = item.nodeid.partition("[")[0]
         if seen[name] % sweep.args[0]:
-            item.add_marker("slow")
+            item.add_marker("thorough")
         seen[name] += 1
 
 

@@ -7,11 +7,11 @@ connects. Django connects anew for each request and task, so a stand-by that was
 """
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import dj_database_url
 
 from queues import environment as variables
+from queues.control.address import HOST, parted
 from queues.errors import BadInput
 
 POSTGRESQL = "django.db.backends.postgresql"
@@ -46,22 +46,21 @@ def settings_of(url: str) -> dict[str, Any]:
 
 
 def _hosts(url: str) -> list[str]:
-    return urlsplit(url).netloc.rpartition("@")[2].split(",")
+    return parted(url)[1].rpartition("@")[2].split(",")
 
 
 def _with_first(url: str, hosts: list[str]) -> str:
     """The same with one host, which is all that the parser knows."""
-    parts = urlsplit(url)
-    login, at, _ = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{login}{at}{hosts[0]}").geturl() if len(hosts) > 1 else url
+    scheme, netloc, rest = parted(url)
+    login, at, _ = netloc.rpartition("@")
+    return f"{scheme}://{login}{at}{hosts[0]}{rest}" if len(hosts) > 1 else url
 
 
 def _place(host: str) -> tuple[str, str]:
-    name, _, port = host.partition(":")
-    port = port or DEFAULT_PORT
-    if not name or not (port.isascii() and port.isdigit()):
+    found = HOST.fullmatch(host)
+    if found is None:
         raise _refused("takes several servers as host:port, separated by commas.")
-    return name, port
+    return found[1].strip("[]"), found[2] or DEFAULT_PORT
 
 
 def _refused(message: str) -> BadInput:

@@ -21,8 +21,9 @@ SENTINEL_PORT = 26379
 # One that does not answer is passed over: the others know as much.
 SENTINEL_SECONDS = 0.5
 MOST_DATABASE = 15
+_PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 FORM = "sentinel://user:password@host1:26379,host2:26379/NAME/0"
 
 
@@ -54,21 +55,30 @@ class Sentinels:
         login = ""
         if self.password:
             login = f"{quote(self.user or '', safe='')}:{quote(self.password, safe='')}@"
-        return ";".join(f"sentinel://{login}{host}:{port}/{self.database}" for host, port in self.hosts)
+        places = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        return ";".join(f"sentinel://{login}{place}/{self.database}" for place in places)
+
+
+def parted(url: str) -> tuple[str, str, str]:
+    """(scheme, login and hosts, what follows); ("", "", url) for what is no URL. `urllib` takes one host, and
+    refuses several of which one is an IPv6 address.
+    """
+    found = _PARTS.fullmatch(url)
+    return (found[1].lower(), found[2], found[3]) if found else ("", "", url)
 
 
 def sentinels_of(url: str) -> Sentinels | None:
     """The sentinels of an address; None where it names one server itself. Raises BadInput naming REDIS_URL;
     the address is never quoted, as it may hold a password.
     """
-    parts = urlsplit(url)
-    if parts.scheme in SINGLE:
+    scheme, netloc, rest = parted(url)
+    if scheme in SINGLE:
         return None
-    if parts.scheme != SENTINEL:
+    if scheme != SENTINEL:
         raise _refused(f"begins with redis://, rediss:// or unix://, or is {FORM}.")
-    login, _, places = parts.netloc.rpartition("@")
+    login, _, places = netloc.rpartition("@")
     user, _, password = login.partition(":")
-    name, database = _name(parts)
+    name, database = _name(urlsplit(rest))
     return Sentinels(
         _hosts(places),
         name,
@@ -81,7 +91,7 @@ def sentinels_of(url: str) -> Sentinels | None:
 def _hosts(places: str) -> tuple[tuple[str, int], ...]:
     hosts: list[tuple[str, int]] = []
     for place, part in enumerate(places.split(","), 1):
-        found = _HOST.fullmatch(part)
+        found = HOST.fullmatch(part)
         port = int(found[2] or SENTINEL_PORT) if found else 0
         if found is None or not 0 < port < 2**16:
             raise _refused(f"takes sentinels as host:port, separated by commas; sentinel {place} is none.")

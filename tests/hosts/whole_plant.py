@@ -99,7 +99,7 @@ class WholePlant:
 
     def set_up(self) -> None:
         """As Compose's service of that name."""
-        for words in (("migrate", "-v0"), ("collectstatic", "--noinput", "-v0"), ("seed",)):
+        for words in (("migrate", "--skip-checks", "-v0"), ("collectstatic", "--noinput", "-v0"), ("seed",)):
             self.manage(*words)
 
     def parts(self) -> list[str]:

@@ -160,7 +160,11 @@ class ReplicatedPlant:
 
     def start_all(self) -> None:
         """Everything, on a migrated and seeded database."""
-        for command in (("migrate", "-v0"), ("collectstatic", "--noinput", "-v0"), ("seed",)):
+        for command in (
+            ("migrate", "--skip-checks", "-v0"),
+            ("collectstatic", "--noinput", "-v0"),
+            ("seed",),
+        ):
             self.manage(*command)
         self.start("agent", sys.executable, "-m", "queues.nodes.agent", NODE)
         self.start("observer", sys.executable, "manage.py", "observe")

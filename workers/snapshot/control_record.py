@@ -26,7 +26,7 @@ from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
 from workers.snapshot.states.limits import Limits, limits_of
 from workers.steering import override_document
-from workers.steering.overrides import by_loop, counted, in_force, soonest_first
+from workers.steering.overrides import counted, in_force, soonest_first, spread
 from workers.steering.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
@@ -55,12 +55,12 @@ class ControlRecord:
 
 
 def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this instant: ten queries, however many there are of each."""
-    rows = soonest_first(in_force(now).select_related("loop", "node", "owner"))
+    """What is recorded at this instant: nine queries, however many there are of each."""
+    rows = list(soonest_first(in_force(now).select_related("loop", "node", "owner")))
     newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
     entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
-    held = by_loop(loops, now)
+    held = spread(loops, rows)
     overridden = {
         loop.pk: {row.name: row.value for row in counted(loop, held[loop.pk], now)} for loop in loops
     }

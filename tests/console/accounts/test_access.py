@@ -83,6 +83,7 @@ def around(least: str, everybody: tuple[str, ...] = EVERYBODY) -> tuple[str, ...
     return everybody[max(0, place - 1) : place + 1]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("every_role", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("doors", grouped(*DOORS))
 def test_a_door_opens_to_its_least_role_and_those_above(doors, every_role, browsers, knocker):
@@ -104,6 +105,7 @@ NO_PLAIN_TOKEN = tuple(
 )
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("every_role", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "doors", grouped(*(each for each in DOORS if of_api(each) and DOORS[each] != "free"))

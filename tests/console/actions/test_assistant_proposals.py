@@ -118,6 +118,7 @@ def test_a_wrong_argument_is_named_and_nothing_is_proposed(loop, assistant, act,
     assert not AssistantProposal.objects.exists()
 
 
+@pytest.mark.thorough
 def test_one_hundred_ways_round_the_approval_change_nothing(loop, assistant, person, people):
     """Changed arguments, stale hashes, replays, approvals by tokens, another's token, and too late."""
     chance = random.Random(1)

@@ -188,6 +188,7 @@ def test_what_is_answered_may_do_nothing_else(alert):
     assert alert.state == Alert.State.FIRING and notes() == ["anna, in a chat: acknowledge"]
 
 
+@pytest.mark.thorough
 @given(
     st.dictionaries(
         st.sampled_from(["X-Slack-Signature", "X-Telegram-Bot-Api-Secret-Token", "Authorization"]),

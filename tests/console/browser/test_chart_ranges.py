@@ -85,6 +85,7 @@ def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, obse
     assert "compare=week" in page.url
 
 
+@pytest.mark.thorough
 def test_any_stretch_stands_still_in_an_address(open_page, observer, archive, worker_loop):
     begin, end = (archive - timedelta(days=days) for days in (3, 2.5))
     page = open_page(f"{worker_loop}?from={begin:%Y-%m-%dT%H:%M:%SZ}&to={end:%Y-%m-%dT%H:%M:%SZ}")
@@ -112,6 +113,7 @@ def shift(monkeypatch, control) -> Iterator[Callable[[float], None]]:
     Observer(control, whole_snapshot()).publish()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("first", ["answered", "on its way"])
 def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(
     first, open_page, control, shift, worker_loop
@@ -148,6 +150,7 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(
     assert len(late) == (first == "on its way")
 
 
+@pytest.mark.thorough
 def test_a_line_stays_when_the_server_does_not_answer_and_what_is_missing_is_asked_for_again(
     open_page, observer, archive, shift, worker_loop
 ):
@@ -168,6 +171,7 @@ def test_a_line_stays_when_the_server_does_not_answer_and_what_is_missing_is_ask
     traces(page, "measured")
 
 
+@pytest.mark.thorough
 def test_the_range_that_was_chosen_last_is_drawn_whatever_is_answered_last(
     open_page, observer, archive, worker_loop
 ):
@@ -194,6 +198,7 @@ ZOOM = """(from) => {
 }"""
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("way", ["double click", "range"])
 def test_a_zoomed_chart_goes_on_by_a_double_click_or_another_range(
     way, open_page, observer, archive, worker_loop

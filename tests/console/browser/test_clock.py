@@ -53,6 +53,7 @@ def follow_on(page: Page, observer: Observer, rate: float) -> None:
     live(page, observer)
 
 
+@pytest.mark.thorough
 def test_a_fast_clock_makes_nothing_old_where_a_page_has_to_poll(open_page, observer):
     def prepare(page: Page) -> None:
         page.add_init_script("const now = Date.now; Date.now = () => now() + 7_200_000;")

@@ -165,6 +165,7 @@ def used_by_everybody(page: Page, path: str, *visits: tuple[dict[str, int], str]
         assert wider <= 0, f"{path} is {wider} px wider than a screen of {viewport['width']} px"
 
 
+@pytest.mark.thorough
 def test_a_shared_link_is_made_on_the_timeline_and_can_be_used_by_everybody_without_a_login(
     open_page, observer, served, chromium
 ):
@@ -207,6 +208,7 @@ def test_a_page_is_photographed_whole_and_as_wide_as_its_screen(
     assert overhang(page) <= 0
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("path", ["/", "/timeline/"])
 def test_nothing_moves_for_who_asked_for_stillness(path, open_page, observer):
     page = open_page(path, reduced_motion="reduce")
@@ -217,6 +219,7 @@ def test_nothing_moves_for_who_asked_for_stillness(path, open_page, observer):
     assert page.evaluate(moving) == 0
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("path", "heads"),
     [
@@ -245,6 +248,7 @@ def long_names(snapshot: Snapshot) -> None:
         queues["alert"]["containers"].setdefault(node, queues["alert"]["containers"]["n1"])
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/queues/alert/", "/workers/", "/plans/"])
 def test_names_as_long_as_they_may_be_fit_a_phone(path, open_page, observer, tmp_path):
     page = open_page(path, viewport=PHONE)

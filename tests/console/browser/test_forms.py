@@ -24,6 +24,7 @@ def choose_scope(page: Page, reason: str) -> None:
     form.get_by_label("Reason").fill(reason)
 
 
+@pytest.mark.thorough
 def test_many_loops_are_overridden_at_once_and_the_form_says_which(open_page, observer, ended):
     page = open_page("/overrides/")
     live(page, observer)
@@ -48,6 +49,7 @@ def test_a_double_click_changes_once(open_page, observer, ask, ended):
     assert len(ask("GET", "audit?action=override.set&text=twice")["entries"]) == 1
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(open_page, observer, ask, ended):
     """The change is made and its answer never arrives; whoever presses again gets it."""
     page = open_page("/overrides/")
@@ -71,6 +73,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(ope
     assert len(ask("GET", "audit?action=override.set&text=lost+answer")["entries"]) == 1
 
 
+@pytest.mark.thorough
 def test_a_proxy_that_answers_for_the_console_leaves_open_whether_it_was_done(
     open_page, observer, ask, ended
 ):
@@ -96,6 +99,7 @@ def test_a_proxy_that_answers_for_the_console_leaves_open_whether_it_was_done(
     assert len(ask("GET", "audit?action=override.set&text=bad+gateway")["entries"]) == 1
 
 
+@pytest.mark.thorough
 def test_another_button_after_a_lost_answer_is_another_change(open_page, observer):
     page = open_page("/nodes/n1/")
     live(page, observer)
@@ -115,6 +119,7 @@ def test_another_button_after_a_lost_answer_is_another_change(open_page, observe
     assert first == again != other
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_with_a_field_that_is_not_shown_is_said_all_the_same(open_page, observer):
     page = open_page("/overrides/")
     live(page, observer)
@@ -141,6 +146,7 @@ def test_a_time_is_typed_in_the_readers_zone(open_page, observer, ended):
     expect(left).to_have_text(re.compile(r"^(1:5\d:\d\d|2:00:00)$"))
 
 
+@pytest.mark.thorough
 def test_what_a_colleague_overrides_while_a_form_is_filled_in_stays_in_force(
     open_page, observer, worker_loop, ask, ended
 ):
@@ -183,6 +189,7 @@ def test_a_session_that_ends_in_the_middle_of_a_form_loses_nothing(open_page, ob
     assert len(ask("GET", "audit?action=override.set&text=typed+before")["entries"]) == 1
 
 
+@pytest.mark.thorough
 def test_a_form_without_fetch_is_filled_again_after_the_login_and_secrets_are_not(open_page, observer):
     page = open_page("/settings/")
     live(page, observer)
@@ -215,6 +222,7 @@ document.addEventListener("copy", () => { window.copied = document.activeElement
 """
 
 
+@pytest.mark.thorough
 def test_over_plain_http_a_form_is_copied_as_well(open_page, observer):
     """There a page has no clipboard of its own."""
     page = open_page("/overrides/", before=lambda page: page.add_init_script(NO_CLIPBOARD))

@@ -104,6 +104,7 @@ def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
     assert bar.bounding_box()["width"] >= main["width"], "the bar is as wide as the page"
 
 
+@pytest.mark.thorough
 def test_a_connection_that_died_unsaid_is_replaced_by_another(open_page, observer):
     """A phone that changed its network, a firewall that forgot: the browser calls the socket open."""
     sockets: list[WebSocketRoute] = []
@@ -126,6 +127,7 @@ def test_a_connection_that_died_unsaid_is_replaced_by_another(open_page, observe
     until(another, 25, every_seconds=0.5)
 
 
+@pytest.mark.thorough
 def test_readers_hear_once_that_the_observer_is_silent(open_page, observer):
     """Its age counts on, and is no news."""
     page = open_page("/")
@@ -143,6 +145,7 @@ def test_readers_hear_once_that_the_observer_is_silent(open_page, observer):
     assert violations(page) == []
 
 
+@pytest.mark.thorough
 def test_a_page_that_polls_says_silent_as_long_as_the_observer_is(open_page, observer):
     page = open_page("/", before=without_socket)
     live(page, observer, "polling")
@@ -158,6 +161,7 @@ def test_a_page_that_polls_says_silent_as_long_as_the_observer_is(open_page, obs
     assert set(page.evaluate("window.states")) == {"silent"}
 
 
+@pytest.mark.thorough
 def test_a_console_that_answers_slowly_is_polled_once_at_a_time(open_page, observer):
     polls: list[Route] = []
 
@@ -175,6 +179,7 @@ def test_a_console_that_answers_slowly_is_polled_once_at_a_time(open_page, obser
     until(lambda: page.clock.run_for(1_000) or len(polls) > 1, 20)
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_older_than_what_is_shown_changes_nothing(open_page, observer):
     observer.publish(lambda snapshot: snapshot["totals"].update(in_per_second=4_321.0))
     old = {key: observer.snapshot[key] - 1 for key in ("seq", "at")}
@@ -202,6 +207,7 @@ def test_an_answer_that_is_older_than_what_is_shown_changes_nothing(open_page, o
     expect(figure(page, "totals.in_per_second")).to_have_text("4,321")
 
 
+@pytest.mark.thorough
 def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page, control):
     page = open_page("/nodes/")
     expect(page.get_by_role("heading", name="The plant is starting")).to_be_visible()
@@ -210,6 +216,7 @@ def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page
     comes(observer, page.locator('[data-row="nodes.n1"]'))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("address", "part", "name", "figure"),
     [

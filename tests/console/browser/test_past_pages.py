@@ -34,6 +34,7 @@ def test_what_the_palette_finds_is_shown_as_of_then(open_page, past):
     expect(page.get_by_text("The plant as of")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_what_is_closed_leads_to_the_list_as_of_then(open_page, past):
     page = open_page(f"/pipeline/performance/operators/hosts/?{past}")
     expect(page.locator("a[data-close]")).to_be_visible()

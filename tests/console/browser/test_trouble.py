@@ -93,6 +93,7 @@ def test_a_burst_is_said_with_its_true_wait(open_page, observer):
     assert "447" not in page.locator("main").inner_text()
 
 
+@pytest.mark.thorough
 def test_a_failed_pipeline_is_drawn_as_failed_and_its_replicas_are_not_idle(open_page, observer):
     page = open_page("/pipeline/")
     live(page, observer)
@@ -116,6 +117,7 @@ def starting_application(snapshot: Snapshot) -> None:
         part |= {"in_per_second": 0.0, "utilisation": 0.0}
 
 
+@pytest.mark.thorough
 def test_no_part_of_an_application_that_starts_is_idle(open_page, observer):
     page = open_page("/pipeline/")
     live(page, observer)
@@ -126,6 +128,7 @@ def test_no_part_of_an_application_that_starts_is_idle(open_page, observer):
     expect(page.locator("#pipeline-map .hatch")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_what_an_application_did_before_its_process_began_anew_is_old(open_page, observer):
     """A process that has begun anew says nothing of its applications yet."""
     page, applications = open_page("/pipeline/"), {}
@@ -152,6 +155,7 @@ def test_what_an_application_did_before_its_process_began_anew_is_old(open_page,
     expect(parts).not_to_contain_text("Not known yet")
 
 
+@pytest.mark.thorough
 def test_a_page_opened_while_the_pipelines_process_begins_anew_shows_it_when_it_is_there(open_page, observer):
     applications = observer.snapshot["pipeline"]["applications"]
     observer.publish(lambda snapshot: snapshot["pipeline"].update(applications={}, state="starting"))
@@ -162,6 +166,7 @@ def test_a_page_opened_while_the_pipelines_process_begins_anew_shows_it_when_it_
     comes(observer, page.locator("#pipeline-map"))
 
 
+@pytest.mark.thorough
 def test_a_part_that_the_server_writes_no_more_leaves_no_empty_frame(open_page, observer):
     page = open_page("/pipeline/")
     live(page, observer)
@@ -171,6 +176,7 @@ def test_a_part_that_the_server_writes_no_more_leaves_no_empty_frame(open_page, 
     expect(rules).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_the_figures_of_a_node_that_is_lost_are_marked_as_old(open_page, observer):
     page = open_page("/nodes/n2/")
     live(page, observer)

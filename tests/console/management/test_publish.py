@@ -188,6 +188,7 @@ def test_what_was_rejected_is_in_the_producers_figures(
     assert (row["events"], row["rejected"]) == (1, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.faults
 def test_a_node_killed_while_publishing_loses_nothing(
     tmp_path: Path,

@@ -185,6 +185,7 @@ def test_an_export_is_a_table_that_no_spreadsheet_computes(viewer, loop):
     assert (row["loop"], json.loads(row["terms"]), row["raw"]) == (loop.name, {"rate": 2.5}, "-1.0")
 
 
+@pytest.mark.thorough
 def test_an_export_reads_a_page_at_a_time(viewer, loop):
     LedgerEntry.objects.bulk_create(
         LedgerEntry(loop=loop, mode="auto", parameters={}, reason="calm " * 40) for _ in range(5_000)

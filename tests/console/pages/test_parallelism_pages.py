@@ -47,6 +47,7 @@ def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, la
     assert "Set tasks</button>" not in page
 
 
+@pytest.mark.thorough
 def test_a_rescale_shows_what_was_expected_what_came_and_its_verdict(browsers, plant):
     loop = loop_of("parallelism_joint")
     entry = loop.entries.filter(acted=True).order_by("-pk").first()

@@ -22,6 +22,12 @@ def test_of_several_the_one_that_takes_writes_is_meant():
     assert found["OPTIONS"]["connect_timeout"] == 9
 
 
+def test_a_server_may_be_an_ipv6_address():
+    assert settings_of("postgres://weir:secret@[::1]:5433/weir")["HOST"] == "::1"
+    found = settings_of("postgres://weir:secret@a,[::1]:5433/weir")
+    assert (found["HOST"], found["PORT"]) == ("a,::1", "5432,5433")
+
+
 def test_a_file_stays_a_file(tmp_path):
     assert settings_of(f"sqlite:///{tmp_path}/a,b")["NAME"] == f"{tmp_path}/a,b"
 
@@ -32,6 +38,8 @@ def test_a_file_stays_a_file(tmp_path):
         "postgres://weir:secret@a:1,:2/weir",
         "postgres://weir:secret@a:1,b:secret/weir",
         "postgres://weir:secret@a:secret/weir",
+        "postgres://weir:secret@[::1/weir",
+        "postgres://weir:secret@a,[::1/weir",
         "unknown://weir:secret@a/weir",
         "mysql://weir:secret@a,b/weir",
     ],

@@ -160,6 +160,7 @@ async def test_a_queue_is_paused_and_what_the_console_refuses_is_said_in_place(l
         assert len(line.ask("GET", "/api/v1/overrides")["overrides"]) == 1
 
 
+@pytest.mark.thorough
 async def test_what_is_old_is_never_shown_as_live(line, observed):
     async with opened(line) as (app, pilot):
         line.is_cut = True
@@ -172,6 +173,7 @@ async def test_what_is_old_is_never_shown_as_live(line, observed):
         assert "2 min old" in screen(app)
 
 
+@pytest.mark.thorough
 async def test_what_can_not_be_listed_is_not_shown_as_live(line, observed):
     async with opened(line) as (app, pilot):
         await until(pilot, lambda: observed() or "Live: " in screen(app))
@@ -181,6 +183,7 @@ async def test_what_can_not_be_listed_is_not_shown_as_live(line, observed):
         await until(pilot, lambda: observed() or "Live: " in screen(app))
 
 
+@pytest.mark.thorough
 async def test_text_from_outside_is_plain_on_the_terminal(line, observed):
     alert = {"id": 7, "severity": "critical", "title": HOSTILE, "sentence": HOSTILE, "since": time.time()}
     observed(alerts=[alert], health={"state": "TOOBUSY", "sentence": HOSTILE, "doing": HOSTILE})

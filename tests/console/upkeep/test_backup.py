@@ -323,6 +323,7 @@ def test_by_names_a_user(control, data, capsys):
     assert caught.value.code == 2 and "--by" in capsys.readouterr().err
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("place", ["the control server", "the tables", "the file of heads"])
 def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
     place, control, nodes, data, fresh, tmp_path, monkeypatch, django_capture_on_commit_callbacks
@@ -370,6 +371,7 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
     assert verdict.sound and verdict.heads > 1, verdict.findings
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "inside",
     [

@@ -34,6 +34,7 @@ def drawn(
     return {f"v{at}": list(column) for at, column in enumerate(columns)}
 
 
+@pytest.mark.thorough
 @given(tables, tables)
 def test_each_is_beyond_chance_and_falls_in_effect(here, there):
     found = differences({"type": (here, there)}, {})

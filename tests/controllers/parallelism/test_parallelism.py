@@ -115,6 +115,7 @@ def fewest_by_program(found, paths, most):
     return round(minimise(cost, np.ones(len(cost)), Bounds(0, 1), constraint, {"mip_rel_gap": 1e-9}).fun)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.slow)])
 def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_optimum(count):
     ours = best_solution = 0

@@ -99,6 +99,7 @@ def compare(count, filled=0.8, holders=2, seed=11):
     return points / points_least, moves / moves_least
 
 
+@pytest.mark.thorough
 def test_on_random_plants_the_law_is_near_the_optimum():
     points, moves = compare(8)
     assert points <= 1.15 and moves <= 1.1

@@ -122,6 +122,7 @@ def test_a_node_that_comes_back_in_time_keeps_its_points():
     assert state["lost"] == {}
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(seen=observations(nodes=(3, 7)))
 def test_whatever_is_lost_every_restored_queue_has_all_points_and_its_minimum_on_living_nodes(seen):

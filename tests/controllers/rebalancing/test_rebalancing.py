@@ -170,6 +170,7 @@ def test_where_a_heavy_piece_fits_nowhere_the_others_make_room_for_it():
         assert max(decision.action["load_after"].values()) < 350
 
 
+@pytest.mark.thorough
 @settings(max_examples=120, deadline=None)
 @given(
     seen=observations(),

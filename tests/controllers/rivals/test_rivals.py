@@ -30,6 +30,7 @@ def crowded(queues=10):
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None)
 @given(seen=observations(), rival=st.sampled_from(RIVALS), seed=st.integers(0, 99))
 def test_every_rival_keeps_the_points_the_minimum_and_moves_only_what_is_there(seen, rival, seed):
@@ -53,6 +54,7 @@ def test_the_thesis_gives_half_of_its_share_of_containers(share, count):
     assert {move.points for move in balance} == {300}
 
 
+@pytest.mark.thorough
 def test_the_chance_of_hitting_the_right_container_is_the_share_of_table_4_1():
     rival = Thesis(0.4, 350.0, 450.0, offload_chance=0.0)
     rounds = 2_000

@@ -201,6 +201,7 @@ class Run:
                 self.beyond = max(self.beyond, whole.bad - allowed(whole, self.target))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(4))
 def test_ladder_and_law_never_shed_past_the_budget_in_random_runs(seed):
     choose = random.Random(seed)

@@ -150,6 +150,7 @@ def value_at_the_affected_sinks(inputs: SheddingInputs, overload: Overload) -> f
     return sum(weight * made[sink] for sink, weight in overload.weights.items() if sink in affected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_random_nested_applications_get_the_value_of_the_full_program(count):
     shed = 0

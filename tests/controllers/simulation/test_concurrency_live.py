@@ -13,6 +13,7 @@ def metrics(law, seed=1, **settings):
     return SCENARIO.run(law, SCENARIO.read_settings(settings), seed, None).metrics
 
 
+@pytest.mark.thorough
 def test_the_drifting_box_is_followed_to_its_new_peak():
     found = [metrics("explorer", seed, drift=1) for seed in range(1, 21)]
     assert np.mean([each["peak_fraction_before"] for each in found]) >= 0.99

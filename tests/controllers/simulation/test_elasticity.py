@@ -135,6 +135,7 @@ def test_over_five_seeds_it_keeps_a_tenth_of_the_latency_with_a_fifth_fewer_task
     assert ratios["rescales"] <= 0.7
 
 
+@pytest.mark.thorough
 def test_a_load_that_trebles_is_taken_in_two_changes_without_turning_back():
     runs = [taken("joint", seed) for seed in range(12)]
     assert max(each.changes for each in runs) <= 2

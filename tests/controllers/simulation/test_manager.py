@@ -62,6 +62,7 @@ def test_ours_leaves_less_waiting_with_fewer_runs_than_every_row_of_the_tables(r
     check_dominates(run("worker_rate", row[:3], **settings), *row[3:])
 
 
+@pytest.mark.thorough
 def test_the_thesis_law_of_the_lab_reproduces_its_tables():
     errors = []
     for *of, waiting, runs in ROWS:

@@ -53,10 +53,12 @@ def test_a_jump_is_cleared_at_the_first_decision(configuration, step):
     assert ours["minutes_to_clear"] <= queues.DECISION_MINUTES
 
 
+@pytest.mark.thorough
 def test_the_large_plant_with_one_heavy_queue_stays_below_toobusy_though_all_can_not_be_below_busy():
     compare(4, (1,), 1.0)
 
 
+@pytest.mark.thorough
 def test_noise_costs_at_most_a_quarter_of_the_rival_s_toobusy_minutes():
     ours, rival = (day(law, 1, noise=0.1)["toobusy_node_minutes"] for law in ("rebalancing", "random-40"))
     assert ours <= 0.25 * rival

@@ -45,12 +45,14 @@ def test_the_local_program_keeps_what_the_sinks_can_not_use(load):
     assert metrics("local", load_percent=load)["recall"] == pytest.approx(SCARCE_LOCAL[load], abs=0.03)
 
 
+@pytest.mark.thorough
 def test_with_something_scarce_downstream_foresight_keeps_the_recall():
     ours, local = short("global", load_percent=200), short("local", load_percent=200)
     assert ours["recall"] > 0.83 and local["recall"] < 0.36
     assert ours["realised_share"] > 0.97
 
 
+@pytest.mark.thorough
 def test_no_rival_that_drops_keeps_as_much_and_without_dropping_the_queue_grows():
     ours = short("global", load_percent=150)
     for rival in ("random", "utility"):
@@ -59,6 +61,7 @@ def test_no_rival_that_drops_keeps_as_much_and_without_dropping_the_queue_grows(
     assert none["bound_violations"] > 0.95 and none["latency_mean_seconds"] > 100
 
 
+@pytest.mark.thorough
 def test_spending_the_shares_on_events_whose_partners_wait_finds_more_in_a_short_window():
     plain, aware = (
         short("global", load_percent=200, balance="balanced", window_seconds=0.2, state_aware=each)

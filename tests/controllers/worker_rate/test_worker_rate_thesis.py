@@ -152,6 +152,7 @@ def simulate(values, inflow):
     return waiting, runs
 
 
+@pytest.mark.thorough
 def test_the_tables_of_the_thesis_come_out_within_a_fifth_on_average():
     """E42: a mean |log error| of 0.17 over all 42 figures; and none is off by more than 2.5 times."""
     errors = []
@@ -174,6 +175,7 @@ def test_the_tables_of_the_thesis_come_out_within_a_fifth_on_average():
     assert max(errors) <= math.log(2.5)
 
 
+@pytest.mark.thorough
 def test_started_by_what_waits_it_beats_every_row_of_the_tables_in_waiting_and_in_runs():
     for maximum_rate, events_per_worker, upper_limit, waiting, runs in ROWS:
         values = parameters(events_per_worker=events_per_worker, upper_limit=upper_limit)

@@ -21,6 +21,7 @@ def test_sentinels_are_read_with_the_name_the_database_and_the_login():
 def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
     found = sentinels_of("sentinel://web:s%40cret@a:1,b:2/control")
     assert found.broker_url == "sentinel://web:s%40cret@a:1/0;sentinel://web:s%40cret@b:2/0"
+    assert sentinels_of("sentinel://[::1]:3/control").broker_url == "sentinel://[::1]:3/0"
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,7 @@ def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
         ("secret", "begins with redis://"),
         ("sentinel://u:secret@a:1,b:x/control/0", "sentinel 2 is none"),
         ("sentinel://u:secret@a:1,,b:1/control/0", "sentinel 2 is none"),
+        ("sentinel://u:secret@a:1,[::1/control/0", "sentinel 2 is none"),
         ("sentinel://u:secret@a:70000/control/0", "sentinel 1 is none"),
         ("sentinel://u:secret@a:1,b:1,a:1/control/0", "names sentinel 3 twice"),
         ("sentinel://u:secret@a:1", "names what the sentinels watch"),

@@ -95,6 +95,7 @@ def digest(browser: Any) -> str:
     return browser.get("/api/v1/queues/alert/definition").json()["digest"]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("url", HOSTILE)
 def test_no_typed_database_leads_into_the_host_or_keeps_a_password(url, plant):
     with pytest.raises(BadInput) as caught:

@@ -113,7 +113,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
         place = folder / name.removesuffix(".acl")
         servers.append(GuardedServer(ServerConfig(free_port(), place, aclfile=folder / name)).start())
     plant = Plant(servers[0], servers[1], folder)
-    plant.manage("web", "migrate", "--verbosity", "0")
+    plant.manage("web", "migrate", "--skip-checks", "--verbosity", "0")
     plant.manage("web", "seed")
     yield plant
     for server in servers:

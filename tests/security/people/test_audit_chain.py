@@ -67,7 +67,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, _control_server: Server) -
     """A data folder with an audit of ENTRIES."""
     data = tmp_path_factory.mktemp("written")
     environment = environment_of(data, _control_server.url)
-    assert managed(environment, "migrate", "--verbosity=0").returncode == 0
+    assert managed(environment, "migrate", "--skip-checks", "--verbosity=0").returncode == 0
     fill(environment)
     with sqlite3.connect(data / "weir.sqlite3") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -346,7 +346,7 @@ def postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     data = tmp_path_factory.mktemp("postgres")
     environment = environment_of(data, f"redis://127.0.0.1:{free_port()}/0", postgres_url)
     environment["APPLICATION_PASSWORD"] = "a password of the application"
-    assert managed(environment, "migrate", "--verbosity=0").returncode == 0
+    assert managed(environment, "migrate", "--skip-checks", "--verbosity=0").returncode == 0
     done = managed(
         environment, "database_roles", "weir_app", "--password-environment", "APPLICATION_PASSWORD"
     )

@@ -50,6 +50,7 @@ def test_every_operation_of_the_api_is_declared_with_its_method():
     assert set(operations()) == declared
 
 
+@pytest.mark.thorough
 def test_no_page_takes_a_method_that_is_not_declared(browsers, things, stored_snapshot):
     for route in sorted(set(routes())):
         for method in METHODS:
@@ -106,6 +107,7 @@ def test_a_token_that_has_ended_opens_nothing(how, every_role, people, things, s
             assert status in expected, (door, how, status)
 
 
+@pytest.mark.thorough
 def test_somebody_who_was_disabled_has_no_session_left(browsers, people, things, stored_snapshot):
     User.objects.filter(pk=people["administrator"].pk).update(is_active=False)
     for door in DOORS:
@@ -114,6 +116,7 @@ def test_somebody_who_was_disabled_has_no_session_left(browsers, people, things,
             assert status == (401 if of_api(door) else 302), door
 
 
+@pytest.mark.thorough
 def test_nothing_that_only_reads_writes(browsers, things, stored_snapshot):
     for door in DOORS:
         if not door.startswith("GET "):

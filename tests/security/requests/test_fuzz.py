@@ -399,6 +399,7 @@ def plant(
     return things
 
 
+@pytest.mark.thorough
 def test_nothing_that_is_sent_is_answered_with_a_failure(callers, plant):
     tally = Tally()
     for fuzz, percent in PARTS.values():

@@ -118,6 +118,7 @@ def test_json_that_holds_what_nothing_takes_names_the_field(case, token):
 PAGES = ("/ledger/", "/audit/", "/timeline/", "/dead-letters/", "/alerts/review/", "/")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("at", ENDS)
 def test_a_page_about_the_ends_of_the_calendar_is_no_failure(at, administrator, stored_snapshot):
     for address in PAGES:
@@ -151,6 +152,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("number", [DIGITS, "9" * 25, "-1", "\u00b2", "\u0663", "1e400", "nan"])
 def test_a_number_that_is_none_is_no_failure(number, administrator, stored_snapshot):
     for address, field in NUMBERS.items():

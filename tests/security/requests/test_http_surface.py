@@ -107,6 +107,7 @@ def test_the_policy_lets_only_our_own_scripts_run_and_nobody_frame_us():
     assert not any("unsafe" in value for name, value in policy.items() if name != "style-src")
 
 
+@pytest.mark.thorough
 def test_static_files_are_kept_by_browsers_and_read_by_our_pages_only(served):
     connection = served.connection()
     manifest = json.loads((Path(served.environment["WEIR_DATA"]) / "static" / "staticfiles.json").read_text())

@@ -214,6 +214,7 @@ def test_at_twice_the_capacity_the_bound_is_kept_and_the_sinks_lose_least_by_the
     assert recall >= local + 0.2, (recall, local)
 
 
+@pytest.mark.thorough
 def test_a_queue_capped_below_shedding_loses_nothing_however_late_it_is(control):
     orders = worked(control, "global", cap="throttle", seconds=15.0)
     assert max(orders.shares) == 0 and recall_of(orders) == 1.0

@@ -52,6 +52,7 @@ def test_what_costs_less_on_the_days_after_is_proposed_and_changes_nothing(loop,
     assert not Override.objects.exists()
 
 
+@pytest.mark.thorough
 def test_the_search_does_not_see_the_days_that_prove_it(loop, monkeypatch):
     seen = []
 
@@ -77,12 +78,14 @@ def test_too_short_a_record_is_said_and_not_guessed_from(loop):
     assert not Tuning.objects.exists()
 
 
+@pytest.mark.thorough
 def test_where_nothing_costs_less_nothing_is_proposed(loop, monkeypatch):
     record(loop, [*SEARCHED, *PROVEN])
     monkeypatch.setattr(tuning.design, "search", lambda cost, ranges, begin, *_: dict(begin))
     assert learn(loop).why == "nothing that was tried costs less than what is in force"
 
 
+@pytest.mark.thorough
 def test_what_does_not_prove_better_on_the_days_after_is_not_proposed(loop, monkeypatch):
     record(loop, [*SEARCHED, *PROVEN])
     dear = {"fill_share": 0.05, "trend_gain": 0.1, "caution": 0.001}
@@ -108,6 +111,7 @@ def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):
     assert tuning.drift(made, NOW) == "caution of the loop has changed since"
 
 
+@pytest.mark.thorough
 def test_a_search_ends_where_its_work_is_taken_away(loop):
     record(loop, [*SEARCHED, *PROVEN])
 
@@ -118,6 +122,7 @@ def test_a_search_ends_where_its_work_is_taken_away(loop):
         tuning.learn(loop, NOW, DAYS, taken)
 
 
+@pytest.mark.thorough
 def test_a_flow_loop_with_sluggish_gains_learns_better_ones(monkeypatch):
     """A hog comes every two minutes, and what was in force hardly admits less."""
     loop = flow_loop()

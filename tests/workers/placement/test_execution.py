@@ -403,6 +403,7 @@ def test_the_tasks_of_the_clock_carry_plans_out_and_tidy_up_behind_them(plant, u
     assert Loop.objects.filter(law="rebalancing").exists()
 
 
+@pytest.mark.thorough
 def test_a_node_that_was_to_rest_and_is_needed_again_ends_its_plan(plant, user):
     """Another node is lost while a worker holds a block of it: recovery gives it points."""
     plant.segment("alert", "n3").publish(blocks_of(8))

@@ -219,6 +219,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.thorough
 @settings(max_examples=4, **SETTINGS)
 @given(steps=STEPS)
 def test_any_sequence_keeps_points_containers_and_every_event(control, nodes, admin_user, steps):

@@ -45,6 +45,7 @@ def plant(control, nodes):
     made.close()
 
 
+@pytest.mark.thorough
 def test_by_default_it_advises_and_takes_its_time(plant):
     Loop.objects.all().delete()
     ensured(plant.control, (*JOBS, *PLANT), plant.topology())

@@ -95,6 +95,7 @@ def test_while_a_plan_is_being_executed_the_loop_waits(plant):
     assert "is being executed" in entry.reason
 
 
+@pytest.mark.thorough
 def test_after_an_action_it_cools_down(plant):
     plant.flow(10)
     plant.tick()
@@ -106,6 +107,7 @@ def test_after_an_action_it_cools_down(plant):
     assert plant.tick().action is not None
 
 
+@pytest.mark.thorough
 def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, django_user_model):
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     plant.flow(10)
@@ -145,6 +147,7 @@ def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, dj
     assert (plan.state, plan.note) == ("approved", "")
 
 
+@pytest.mark.thorough
 def test_other_advice_is_a_plan_only_once_the_cool_down_is_over(plant):
     Loop.objects.filter(law="rebalancing").update(mode="advise")
     plant.flow(10)
@@ -193,6 +196,7 @@ def test_a_node_in_doubt_stops_every_move(plant):
     assert "n3 has missed two heartbeats" in entry.reason
 
 
+@pytest.mark.thorough
 def test_points_go_to_no_lost_node(plant):
     plant.flow(10)
     plant.flow(4, silent=("n3",))

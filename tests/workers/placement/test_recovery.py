@@ -69,6 +69,7 @@ def test_a_queue_that_lost_a_container_gets_its_minimum_again_on_the_node_with_m
     assert plant.points() == {"n1": 500, "n2": 500}
 
 
+@pytest.mark.thorough
 def test_what_lies_on_a_lost_node_is_consumed_when_it_returns_and_only_then_its_container_goes(plant):
     plant.segment("alert", "n3").publish(blocks_of(40))
     plant.pass_seconds(1)
@@ -104,6 +105,7 @@ def test_nothing_is_restored_to_drained_or_cordoned_nodes(plant):
     assert plant.points() == {"n1": 334, "n2": 666}
 
 
+@pytest.mark.thorough
 def test_a_node_that_stays_away_is_written_about_once(plant):
     recover(plant, 14, silent=("n3",))
     fence = TopologyRevision.objects.get().recovery_fence
@@ -268,6 +270,7 @@ def test_a_node_that_is_back_for_long_enough_gets_its_points_again_from_those_wh
     assert plan.reason == "n3 is back for 5 s."
 
 
+@pytest.mark.thorough
 def test_a_node_that_is_lost_again_waits_for_its_next_return(plant, soon):
     recover(plant, 14, silent=("n3",))
     recover(plant, 3)

@@ -55,6 +55,11 @@ OPTIONS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _as_in_production(monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "2")
+
+
 def registered(kind, address, port, way):
     options = {"declaration": DECLARED.format(port=port)} if kind == "declared" else OPTIONS.get(kind, {})
     name = f"{kind}-{address.partition(':')[0] or 'page'}-{way}"
@@ -104,6 +109,7 @@ def nothing_comes():
 both = [pytest.param(QUICK, id="quick"), pytest.param(WAYS, id="all", marks=pytest.mark.slow)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", both, indirect=True)
 def test_who_orders_something_there_waits_no_longer_than_a_tick_may_take_and_is_told_why(rows):
     with ThreadPoolExecutor(len(rows) + 1) as pool:

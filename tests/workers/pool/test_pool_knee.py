@@ -64,6 +64,7 @@ def test_a_service_that_can_less_than_before_is_followed_at_once(control):
     assert any("throughput went" in entry.reason for entry in run.entries)
 
 
+@pytest.mark.thorough
 def test_a_service_that_can_more_is_followed_when_it_is_time_to_explore(control):
     run = Run(control, SimulatedHost(2, 4, 0.1), steady_seconds=60.0)
     assert 3 <= run.until_rest(120.0) <= 5

@@ -42,6 +42,7 @@ def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(contro
     assert [each.target for each in ensured(control, ["concurrency"])] == [{"host": HOST}]
 
 
+@pytest.mark.thorough
 def test_in_advise_it_measures_where_the_pool_is_and_asks_for_nothing(plant):
     for _ in range(70):
         plant.work(station(6))
@@ -163,6 +164,7 @@ def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
     assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
 
 
+@pytest.mark.thorough
 def test_a_host_that_was_started_again_is_asked_for_the_size_it_had(plant):
     plant.work(station(6))
     plant.tick()
@@ -178,6 +180,7 @@ def test_a_host_that_was_started_again_is_asked_for_the_size_it_had(plant):
     assert (plant.order().threads, plant.order().pid) == (steady, 9)
 
 
+@pytest.mark.thorough
 def test_hosts_leave_their_steady_state_together(control):
     hosts = ("jobs@a", "jobs@b", "jobs@c")
     plant = Plant(control, *hosts)

@@ -99,6 +99,7 @@ def test_three_hosts_that_share_a_service_are_seldom_far_from_alike():
     assert sum(shares) / len(shares) < 0.5, shares
 
 
+@pytest.mark.thorough
 def test_three_hosts_share_a_service_alike_and_find_that_it_has_grown():
     """Nearly always: on 40 others 39 rested alike within 402 s, and 35 had grown alike within 400 s."""
     found = [times(seed) for seed in range(1, 13)]

@@ -236,7 +236,7 @@ def test_the_command_publishes_until_it_is_told_to_stop(
 ) -> None:
     environment = {**os.environ, "REDIS_URL": control_server.url, "WEIR_DATA": str(tmp_path)}
     manage = [sys.executable, str(BASE / "manage.py")]
-    subprocess.run([*manage, "migrate", "-v0"], env=environment, check=True)
+    subprocess.run([*manage, "migrate", "--skip-checks", "-v0"], env=environment, check=True)
     process = subprocess.Popen([*manage, "observe"], env=environment, start_new_session=True)
     try:
         until(lambda: control.xlen("weir:metrics") >= 2, 30)

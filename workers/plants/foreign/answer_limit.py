@@ -6,6 +6,13 @@ their time limits are of one read each.
 
 import time
 
+from queues import environment as variables
+
+
+def answer_seconds() -> float:
+    """How long a server may take to answer, s. Raises BadInput naming the variable that says it."""
+    return variables.PLANT_TIMEOUT_SECONDS.seconds()
+
 
 class AnswerLimit:
     """Of one answer after the other. `count` raises OSError, and no TimeoutError: that one a driver may take

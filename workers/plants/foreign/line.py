@@ -13,9 +13,9 @@ import httpx
 import orjson
 
 from workers.host import egress
+from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.plant import PlantConfused, PlantSilent
 
-TIMEOUT_SECONDS = 2.0
 MOST_BYTES = 8 * 2**20
 JSON = "application/json"
 
@@ -28,12 +28,13 @@ class PlantClient:
         name: str,
         url: str,
         token: str = "",
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        timeout_seconds: float | None = None,
         transport: httpx.BaseTransport | None = None,
         user: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """token: a bearer's; with `user`, that user's password. headers: with every request."""
+        timeout_seconds = answer_seconds() if timeout_seconds is None else timeout_seconds
         self.name, self._url, self._timeout_seconds = name, url.rstrip("/"), timeout_seconds
         authorization = {"Authorization": _authorization(token, user)} if token or user else {}
         headers = {**authorization, **(headers or {})}

@@ -8,10 +8,9 @@ from typing import Any, cast
 import redis
 from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
 
-from workers.plants.foreign.answer_limit import AnswerLimit
+from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
 from workers.plants.plant import PlantConfused
 
-TIMEOUT_SECONDS = 2.0
 MOST_BYTES = 2**20
 SCHEMES = ("redis://", "rediss://", "unix://")
 
@@ -47,7 +46,7 @@ class Bounded:
     most_bytes = MOST_BYTES
 
     def _connect(self) -> _BoundedSocket:
-        self.limit = AnswerLimit(self.most_bytes, TIMEOUT_SECONDS)
+        self.limit = AnswerLimit(self.most_bytes, answer_seconds())
         return _BoundedSocket(cast(Any, super())._connect(), self.limit)
 
 
@@ -74,8 +73,8 @@ def client(connection: Any = Connection, **options: Any) -> redis.Redis:
     """connection: the class of redis-py in whose place a bounded one comes. Close it, or use a context."""
     pool = ConnectionPool(
         connection_class=_BOUNDED[connection],
-        socket_timeout=TIMEOUT_SECONDS,
-        socket_connect_timeout=TIMEOUT_SECONDS,
+        socket_timeout=answer_seconds(),
+        socket_connect_timeout=answer_seconds(),
         retry=None,
         **options,
     )
@@ -104,7 +103,7 @@ def said(error: Exception) -> str:
     """
     cause = error.__cause__ or error.__context__
     if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):
-        return f"no whole answer within {TIMEOUT_SECONDS:g} s"
+        return f"no whole answer within {answer_seconds():g} s"
     if isinstance(cause, OSError):
         return (cause.strerror or str(cause)).lower()[:200]
     if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):

@@ -1,5 +1,6 @@
 """A loop's page: overrides and holds, refused as they are typed, undone in one click."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, live
@@ -29,6 +30,7 @@ def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observ
     expect(banner).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_an_action_of_one_form_leaves_what_is_typed_in_another(open_page, observer, worker_loop):
     """The override above is about to end: more time for it, while the next value is being typed."""
     page = open_page(worker_loop)
@@ -53,6 +55,7 @@ def test_an_action_of_one_form_leaves_what_is_typed_in_another(open_page, observ
     expect(steer.get_by_label("Reason")).to_have_value("the next")
 
 
+@pytest.mark.thorough
 def test_an_end_at_a_time_stays_chosen_where_the_form_is_written_anew(open_page, observer, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)
@@ -77,6 +80,7 @@ def test_an_end_at_a_time_stays_chosen_where_the_form_is_written_anew(open_page,
     expect(page.locator("[data-override]")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_what_is_discarded_takes_its_time_with_it(open_page, observer, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)
@@ -96,6 +100,7 @@ def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, wor
     expect(page.locator("#steer button.primary")).to_be_disabled()
 
 
+@pytest.mark.thorough
 def test_a_mode_that_somebody_else_sets_for_good_is_shown(open_page, observer, worker_loop, ask):
     page = open_page(worker_loop)
     live(page, observer)
@@ -110,6 +115,7 @@ def test_a_mode_that_somebody_else_sets_for_good_is_shown(open_page, observer, w
         ask("POST", f"loops/{number}/mode", {"mode": "auto", "reason": "a test"})
 
 
+@pytest.mark.thorough
 def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)
@@ -122,6 +128,7 @@ def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop)
     expect(page.locator("[data-override]")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_what_was_asked_for_with_one_mode_is_not_sent_with_another(open_page, observer, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)

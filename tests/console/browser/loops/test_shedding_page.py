@@ -31,6 +31,7 @@ def loop(served: Served) -> int:
     return int(made.stdout.split()[-1])
 
 
+@pytest.mark.thorough
 def test_the_chart_of_what_is_shed_stays_when_the_loop_has_ticked(open_page, observer, loop):
     page = open_page(f"/loops/{loop}/")
     chart = page.locator("figure[data-chart^='Share shed'] .js-plotly-plot")

@@ -27,6 +27,7 @@ def test_the_worst_row_is_first_and_no_row_moves_under_the_pointer(open_page, ob
     expect(names).to_have_text(["n1", "n2", "n3"])
 
 
+@pytest.mark.thorough
 def test_a_node_that_joins_gets_its_row(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)
@@ -34,6 +35,7 @@ def test_a_node_that_joins_gets_its_row(open_page, observer):
     expect(page.locator('[data-row="nodes.n4"]')).to_be_visible(timeout=8_000)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("screen", [{}, {"has_touch": True, "is_mobile": True}], ids=["mouse", "finger"])
 def test_a_list_that_was_sorted_by_hand_goes_on_with_the_plant(screen, open_page, observer):
     """A click leaves the focus on the column's head, a finger the pointer over it: nobody works there."""
@@ -56,6 +58,7 @@ def test_a_list_that_was_sorted_by_hand_goes_on_with_the_plant(screen, open_page
     expect(names.first).to_have_text("n1")
 
 
+@pytest.mark.thorough
 def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, observer):
     """A console with a full line answers 503; a proxy does while the console starts."""
     page = open_page("/nodes/")
@@ -84,6 +87,7 @@ def test_a_filter_is_about_what_the_rows_say_now(open_page, observer):
     expect(n1).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_filter_that_is_being_typed_is_left_as_it_is_typed(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)
@@ -96,6 +100,7 @@ def test_a_filter_that_is_being_typed_is_left_as_it_is_typed(open_page, observer
     expect(page.locator('[data-row="nodes.n7"]')).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_a_page_that_nobody_sees_fetches_its_lists_when_somebody_does(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.screen import BROWSER, Snapshot, live
@@ -9,6 +10,7 @@ from tests.console.browser.screen import BROWSER, Snapshot, live
 pytestmark = BROWSER
 
 
+@pytest.mark.thorough
 def test_the_map_colours_only_what_arrives_at_a_node_in_trouble(open_page, observer):
     def arrive(snapshot: Snapshot) -> None:
         for queue in snapshot["queues"].values():
@@ -56,6 +58,7 @@ def test_of_a_large_plant_the_map_shows_the_worst_alone_and_the_rest_as_one(open
     assert page.locator("#flow .band").count() < 200
 
 
+@pytest.mark.thorough
 def test_who_gets_into_trouble_comes_out_of_the_crowd_and_nobody_else_moves(open_page, observer):
     page = open_page("/")
     live(page, observer)
@@ -121,6 +124,7 @@ def test_a_burst_never_draws_anything_larger_than_the_map(open_page, observer):
         assert outside_the_map(page) == [], rate
 
 
+@pytest.mark.thorough
 def test_a_burst_in_a_large_plant_fits_the_map_too(open_page, observer):
     page = open_page("/")
     live(page, observer)

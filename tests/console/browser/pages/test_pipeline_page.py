@@ -43,6 +43,7 @@ def at_work(control, observer):
     return observer
 
 
+@pytest.mark.thorough
 def test_the_map_tints_the_band_to_a_busy_operator_and_follows_the_plant(open_page, at_work):
     page = open_page("/pipeline/")
     live(page, at_work)
@@ -98,6 +99,7 @@ def test_a_wrong_declaration_is_told_with_its_line_and_keeps_what_was_typed(open
     assert "SEQ(busy," in area.input_value()
 
 
+@pytest.mark.thorough
 def test_what_was_sent_is_no_draft_any_more_once_it_is_done(open_page, observer):
     """A plain form whose answer leads to another page: a later login puts nothing of it back."""
     page = open_page("/pipeline/new/declaration/")

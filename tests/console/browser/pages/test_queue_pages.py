@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.console.browser.screen import BROWSER, PHONE, Snapshot, live
@@ -9,6 +10,7 @@ from tests.console.browser.screen import BROWSER, PHONE, Snapshot, live
 pytestmark = BROWSER
 
 
+@pytest.mark.thorough
 def test_what_waits_for_nobody_knows_how_long_stands_first(open_page, observer):
     page = open_page("/queues/")
     live(page, observer)
@@ -67,6 +69,7 @@ def test_ctrl_k_finds_by_name_and_the_keyboard_goes_there(open_page, observer):
     page.wait_for_url("**/alerts/silences/**")
 
 
+@pytest.mark.thorough
 def test_a_rate_that_went_to_another_level_has_a_line_on_its_chart(open_page, observer):
     page = open_page("/queues/alert/")
     live(page, observer)

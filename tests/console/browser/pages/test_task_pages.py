@@ -26,6 +26,7 @@ def make_task(page: Page, name: str = "ledger_copy") -> None:
     expect(page.get_by_role("heading", name=title, level=1)).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_task_is_made_run_followed_and_cancelled(open_page, observer: Observer):
     page = open_page("/tasks/")
     make_task(page)
@@ -64,6 +65,7 @@ def test_a_task_is_made_run_followed_and_cancelled(open_page, observer: Observer
         assert overhang(page) <= 0
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin"])
 def test_a_deadline_typed_in_utc_is_that_time_in_utc_wherever_it_is_typed(zone, open_page, observer):
     page = open_page("/tasks/", timezone_id=zone)

@@ -24,6 +24,7 @@ def unusual(looks: Looks) -> list[str]:
     return [each.sentence for each in rows]
 
 
+@pytest.mark.thorough
 def test_it_fires_after_ten_minutes_well_outside_and_ends_with_the_rate():
     ensure_rules(NOW)
     looks = Looks()

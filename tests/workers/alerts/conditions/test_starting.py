@@ -63,11 +63,13 @@ def fired() -> list[str]:
     return sorted({alert.rule_name for alert in Alert.objects.exclude(state="pending")})
 
 
+@pytest.mark.thorough
 def test_the_first_five_minutes_of_a_slow_start_raise_no_alert(looks):
     walk(looks, PartsRecord(), 300)
     assert fired() == []
 
 
+@pytest.mark.thorough
 def test_a_pipeline_that_never_comes_is_an_alert_when_its_time_is_over(looks):
     record = PartsRecord()
     walk(looks, record, int(STARTING_SECONDS) - 4, pipeline="failed")

@@ -24,6 +24,7 @@ def lagging(state: str, seconds: float | None) -> dict[str, Any]:
     return plant(pipeline={"state": state, "age_seconds": 0.5, "watermark_lag_seconds": seconds})
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("condition", "threshold", "on", "unknown", "off"),
     [

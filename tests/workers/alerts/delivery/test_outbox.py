@@ -51,6 +51,7 @@ def quiet_by_silence(looks: Looks, person) -> None:
     silences.add(OF_N1, "a test", 1, person, looks.at)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("how", ["flap", "silence"])
 def test_the_end_of_what_came_back_unheard_is_not_told_and_the_next_one_is(looks, how, django_user_model):
     rule(keep_seconds=4)

@@ -137,6 +137,7 @@ def test_no_filter_reads_rows_that_it_does_not_show_nor_sorts(wanted, entries):
         assert plan.endswith("USING COVERING INDEX ledger_filters")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "text",
     [

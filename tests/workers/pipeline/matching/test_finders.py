@@ -130,6 +130,7 @@ def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
     assert match_all(pattern, rows).ids() == one_by_one.ids()
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=200)
 @given(ANY_PATTERN, EVENTS, st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=5))
 def test_however_events_are_cut_and_state_is_put_away_the_matches_are_the_same(pattern, events, cuts):

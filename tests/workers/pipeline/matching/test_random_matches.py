@@ -209,6 +209,7 @@ def test_a_not_at_the_end_of_an_inner_part_holds_up_to_the_next_step(pattern, co
 FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=400, suppress_health_check=FILTERED)
 @given(documents())
 def test_random_documents_match_as_the_reference_has_it(document):

@@ -150,6 +150,7 @@ def assert_equal_to_sparks(events, texts):
         assert own == other, text
 
 
+@pytest.mark.thorough
 def test_every_form_of_the_language_means_what_it_means_in_spark(events):
     assert_equal_to_sparks(events, WRITTEN)
 
@@ -201,6 +202,7 @@ conditions = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(conditions, min_size=12, max_size=12))
 def test_what_anybody_may_write_means_what_it_means_in_spark(events, texts):

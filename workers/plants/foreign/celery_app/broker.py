@@ -22,6 +22,7 @@ from redis.connection import Connection, SSLConnection
 
 from workers.host import egress
 from workers.plants.foreign import redis_line
+from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.outside import count_of
 from workers.plants.foreign.kind import PlantAddress
@@ -37,7 +38,6 @@ TRANSPORTS: Mapping[str, str] = {
     "redis": f"{bounded_transports.__name__}:{bounded_transports.RedisTransport.__name__}",
     "amqp": f"{bounded_transports.__name__}:{bounded_transports.AmqpTransport.__name__}",
 }
-TIMEOUT_SECONDS = 2.0
 FAILURES = (OSError, OperationalError, AMQPError, redis.RedisError)
 
 
@@ -88,7 +88,7 @@ def app_of(address: PlantAddress) -> Celery:
         broker_transport=TRANSPORTS["redis" if is_redis else "amqp"],
         broker_url=f"{'redis' if is_redis else 'amqp'}://{login}{host}:{port}/{place}",
         broker_use_ssl=_tls(url.host, is_redis) if is_tls else False,
-        broker_connection_timeout=TIMEOUT_SECONDS,
+        broker_connection_timeout=answer_seconds(),
         broker_connection_retry=False,
         broker_connection_max_retries=0,
         broker_transport_options=_transport_options(address, is_redis),
@@ -105,11 +105,11 @@ def _tls(host: str, is_redis: bool) -> dict[str, Any]:
 
 def _transport_options(address: PlantAddress, is_redis: bool) -> dict[str, Any]:
     if not is_redis:
-        return {"read_timeout": TIMEOUT_SECONDS, "write_timeout": TIMEOUT_SECONDS, "max_retries": 0}
+        return {"read_timeout": answer_seconds(), "write_timeout": answer_seconds(), "max_retries": 0}
     prefix = address.option("prefix")
     return {
-        "socket_timeout": TIMEOUT_SECONDS,
-        "socket_connect_timeout": TIMEOUT_SECONDS,
+        "socket_timeout": answer_seconds(),
+        "socket_connect_timeout": answer_seconds(),
         "max_retries": 0,
         **({"global_keyprefix": prefix} if prefix else {}),
     }

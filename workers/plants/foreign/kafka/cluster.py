@@ -15,6 +15,7 @@ import httpx
 
 from queues.errors import BadInput
 from workers.host import egress
+from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.kafka.reading import (
     UNKNOWN,
     ClusterReading,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
-TIMEOUT_SECONDS = 2.0
 MOST_GROUPS, MOST_PARTITIONS = 200, 4_000
 MOST_ANSWER_BYTES = 32 * 2**20  # a cluster says all of its partitions at once
 SILENT = (
@@ -123,7 +123,7 @@ class KafkaCluster:
 
     def _topics(self) -> "_Topics":
         """Topic → its id, number of partitions."""
-        metadata = self._call(lambda client: client.list_topics(timeout=TIMEOUT_SECONDS))
+        metadata = self._call(lambda client: client.list_topics(timeout=answer_seconds()))
         self._check_brokers((broker.host, broker.port) for broker in metadata.brokers.values())
         found = {
             name: len(topic.partitions)
@@ -139,14 +139,16 @@ class KafkaCluster:
         from confluent_kafka import KafkaException, TopicCollection
 
         try:
-            asked = self._connected().describe_topics(TopicCollection(names), request_timeout=TIMEOUT_SECONDS)
+            asked = self._connected().describe_topics(
+                TopicCollection(names), request_timeout=answer_seconds()
+            )
         except KafkaException:
             self._has_ids = False
             return
         missed = 0
         for name, future in asked.items():
             try:
-                self._ids[name] = str(future.result(TIMEOUT_SECONDS).topic_id)
+                self._ids[name] = str(future.result(answer_seconds()).topic_id)
             except Exception:
                 missed += 1
         self._has_ids = missed < len(names)
@@ -155,7 +157,7 @@ class KafkaCluster:
         """Those that are read; names without a pattern need not be listed."""
         if _are_names(self._group_patterns):
             return list(self._group_patterns)[:MOST_GROUPS]
-        listed = self._answer(self._connected().list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
+        listed = self._answer(self._connected().list_consumer_groups(request_timeout=answer_seconds()))
         if listed.errors and not listed.valid:
             raise self._wrong(listed.errors[0])
         names = sorted(each.group_id for each in listed.valid if _fits(each.group_id, self._group_patterns))
@@ -165,11 +167,11 @@ class KafkaCluster:
         """Group → its state, members; unknown where the broker does not say."""
         if not names:
             return {}
-        asked = self._connected().describe_consumer_groups(names, request_timeout=TIMEOUT_SECONDS)
+        asked = self._connected().describe_consumer_groups(names, request_timeout=answer_seconds())
         found: dict[str, tuple[str, tuple[GroupReader, ...]]] = {}
         for name, future in asked.items():
             try:
-                answer = future.result(TIMEOUT_SECONDS)
+                answer = future.result(answer_seconds())
             except Exception as error:
                 self._refuse_unless_unsupported(error)
                 found[name] = UNKNOWN, ()
@@ -194,7 +196,7 @@ class KafkaCluster:
         # One group a request; all are under way at once.
         asked = [
             client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(name, asked_for)], request_timeout=TIMEOUT_SECONDS
+                [ConsumerGroupTopicPartitions(name, asked_for)], request_timeout=answer_seconds()
             )[name]
             for name in names
         ]
@@ -228,19 +230,19 @@ class KafkaCluster:
         if not specs:
             return {}
         asked = self._connected().list_offsets(
-            {TopicPartition(*each): spec for each, spec in specs.items()}, request_timeout=TIMEOUT_SECONDS
+            {TopicPartition(*each): spec for each, spec in specs.items()}, request_timeout=answer_seconds()
         )
         found = {}
         for partition, future in asked.items():
             try:
-                found[partition.topic, partition.partition] = future.result(2 * TIMEOUT_SECONDS)
+                found[partition.topic, partition.partition] = future.result(2 * answer_seconds())
             except KafkaException as error:
                 if _code(error) in SILENT:
                     raise self._wrong(error.args[0]) from error
         return found
 
     def _answer(self, future: "Future[Any]") -> Any:
-        return self._call(lambda _: future.result(2 * TIMEOUT_SECONDS))
+        return self._call(lambda _: future.result(2 * answer_seconds()))
 
     def _call(self, ask: "Callable[[AdminClient], Any]") -> Any:
         from confluent_kafka import KafkaException
@@ -251,7 +253,7 @@ class KafkaCluster:
         except KafkaException as error:
             raise self._wrong(error.args[0]) from error
         except TimeoutError as error:
-            raise PlantSilent(f"{self.name} did not answer within {TIMEOUT_SECONDS:g} s.") from error
+            raise PlantSilent(f"{self.name} did not answer within {answer_seconds():g} s.") from error
 
     def _refuse_unless_unsupported(self, error: Exception) -> None:
         """A broker may not know a question, or not let us ask it; one that is silent is silent."""
@@ -302,8 +304,8 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
         "bootstrap.servers": ",".join(_reached(address.name, *each, tls=tls) for each in brokers),
         "client.id": "weir",
         "security.protocol": ("SASL_" if user else "") + ("SSL" if tls else "PLAINTEXT"),
-        "socket.connection.setup.timeout.ms": round(TIMEOUT_SECONDS * 1000),
-        "socket.timeout.ms": round(2 * TIMEOUT_SECONDS * 1000),
+        "socket.connection.setup.timeout.ms": round(answer_seconds() * 1000),
+        "socket.timeout.ms": round(2 * answer_seconds() * 1000),
         "reconnect.backoff.max.ms": 2_000,
         "receive.message.max.bytes": MOST_ANSWER_BYTES,
         "log_level": 0,  # what goes wrong is said by an answer

@@ -14,8 +14,9 @@ import httpx
 from queues import environment as variables
 from queues.errors import BadInput
 from workers.host import egress
+from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.line import JSON, TIMEOUT_SECONDS, PlantClient
+from workers.plants.foreign.line import JSON, PlantClient
 from workers.plants.plant import PlantConfused
 
 IN_CLUSTER = "kubernetes.default.svc"
@@ -38,7 +39,7 @@ class ApiServer:
         transport = address.transport
         if transport is None and address.url.startswith("https:"):
             authorities = _authorities(address.url, self._account)
-            transport = egress.Transport(2 * TIMEOUT_SECONDS, verify=authorities)
+            transport = egress.Transport(2 * answer_seconds(), verify=authorities)
         return PlantClient(address.name, address.url, self._token, transport=transport)
 
     def _ask(self, method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Any]:

@@ -25,6 +25,7 @@ def loopback(settings):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("scheme", "begin", "rest"),
     [
@@ -38,7 +39,7 @@ def loopback(settings):
 def test_a_broker_that_answers_without_end_is_left(scheme, begin, rest, monkeypatch):
     """None of them is ever done: not to leave it is to stay until the test's time is over."""
     monkeypatch.setattr(bounded_transports, "SECONDS", 0.5)
-    monkeypatch.setattr("workers.plants.foreign.redis_line.TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.5")
     before = psutil.Process().memory_info().rss
     with answering(scheme, itertools.chain([begin], rest)) as url:
         app = app_of(PlantAddress(name="shop", url=url))

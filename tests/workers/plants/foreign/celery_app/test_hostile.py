@@ -53,6 +53,7 @@ def test_whatever_a_worker_says_of_itself_is_a_pool(stats, queues):
     encoded({"names": [*pool.queues, *pool.total, pool.implementation]})
 
 
+@pytest.mark.thorough
 def test_a_million_queues_are_not_all_asked_for_and_it_is_said():
     far = FakeCelery({ONE: 2}, queues=[f"queue-{number}" for number in range(1_000_000)])
     asked, lengths = [], far.lengths

@@ -14,7 +14,6 @@ from huey import RedisHuey
 from queues.errors import BadInput
 from tests.waiting import until
 from tests.workers.plants.foreign.endless_server import answering, drops
-from workers.plants.foreign import redis_line
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
@@ -137,7 +136,7 @@ def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(add
     ],
 )
 def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, monkeypatch):
-    monkeypatch.setattr(redis_line, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.5")
     before = psutil.Process().memory_info().rss
     with answering("redis", answer) as address:
         error = reading("LLEN list", address).error

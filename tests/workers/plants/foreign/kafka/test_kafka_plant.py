@@ -95,7 +95,8 @@ def test_resets_deletes_and_topics_made_anew_leave_no_phantom_lag(broker, topic)
     assert anew.partitions[0].said == group_lag.BEYOND
 
 
-def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker):
+def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "2")
     nobody = PlantAddress(name="events", url="kafka://127.0.0.1:1099")
     with pytest.raises(PlantSilent, match="events can't be reached"):
         KafkaPlant(nobody).topology()
