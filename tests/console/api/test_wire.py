@@ -27,6 +27,7 @@ async def numbered(connection: Any) -> Any:
     return message
 
 
+@pytest.mark.thorough
 async def test_a_change_reaches_many_sockets_at_once(served, control):
     """What the observer publishes arrives at each of 100 sockets, as the same delta."""
     cookie = served.log_in()

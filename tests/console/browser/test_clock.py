@@ -30,6 +30,7 @@ def test_a_wrong_clock_makes_no_data_old_and_moves_no_countdown(case, open_page,
     assert abs(page.evaluate("Date.now()") / 1000 - time.time()) > 7_000
 
 
+@pytest.mark.thorough
 def test_a_clock_that_is_put_right_while_a_page_is_open_makes_nothing_old(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)
@@ -38,6 +39,7 @@ def test_a_clock_that_is_put_right_while_a_page_is_open_makes_nothing_old(open_p
     follow_on(page, observer, 4_321)
 
 
+@pytest.mark.thorough
 def test_a_plants_clock_that_is_put_back_makes_nothing_old(open_page, observer, monkeypatch):
     page = open_page("/nodes/")
     live(page, observer)

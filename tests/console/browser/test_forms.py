@@ -257,6 +257,7 @@ def reverting(observer: Observer, seconds: float) -> Callable[[dict[str, Any]], 
     return change
 
 
+@pytest.mark.thorough
 def test_before_an_override_reverts_the_strip_says_so_and_offers_more_time(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)

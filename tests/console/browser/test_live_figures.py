@@ -38,6 +38,7 @@ def test_what_becomes_unknown_is_a_dash_and_never_zero(open_page, observer):
     expect(figure(page, "nodes.n1.in_per_second")).to_have_text("—")
 
 
+@pytest.mark.thorough
 def test_after_a_gap_the_page_asks_for_the_whole_and_goes_on(open_page, observer):
     page = open_page("/")
     live(page, observer)

@@ -1,5 +1,7 @@
 """The modules of the pages do what their twins on the server do."""
 
+import pytest
+
 from console.templatetags.weir import FORMATS, formatted
 from tests.console.browser.screen import BROWSER
 from workers.coordination.merge_patch import difference
@@ -66,6 +68,7 @@ def test_a_name_with_dots_is_found_in_the_snapshot(open_page, observer):
     assert page.evaluate(script, {"hosts": {"jobs@vm.local": {"busy": 2}}}) == [2, None]
 
 
+@pytest.mark.thorough
 def test_what_a_map_does_not_draw_again_is_gone_also_where_one_snapshot_is_drawn_twice(open_page, observer):
     script = """async () => {
       const { bandMap } = await import("/static/js/charts/band_map.js");

@@ -120,6 +120,7 @@ def test_static_files_are_kept_by_browsers_and_read_by_our_pages_only(served):
     assert "Server" not in answer.headers
 
 
+@pytest.mark.thorough
 def test_djangos_deployment_check_finds_nothing_in_production():
     answer = in_production("manage.py", "check", "--deploy", "--fail-level", "INFO")
     assert answer.returncode == 0, answer.stderr

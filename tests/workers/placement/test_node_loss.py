@@ -115,6 +115,7 @@ def diverted_seconds(publisher, lost, since):
     return max((at - since for at, nodes in publisher.by_node if lost in nodes), default=0.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["kill", "freeze"])
 def test_a_lost_node_costs_no_acknowledged_event_and_no_publisher_a_second(plant, publisher, nodes, how):
     live(plant, 1)

@@ -43,6 +43,7 @@ def large(snapshot: Snapshot) -> None:
     snapshot["queues"]["q099"]["wait_seconds"] = 90.0
 
 
+@pytest.mark.thorough
 def test_of_a_large_plant_the_map_shows_the_worst_alone_and_the_rest_as_one(open_page, observer):
     page = open_page("/")
     live(page, observer)

@@ -42,6 +42,7 @@ def test_a_queue_is_paused_from_a_phone_and_resumed(open_page, observer):
     expect(page.locator("#toasts")).to_contain_text("Intake ended")
 
 
+@pytest.mark.thorough
 def test_a_paused_queue_says_so_in_its_list(open_page, observer):
     page = open_page("/queues/")
     live(page, observer)

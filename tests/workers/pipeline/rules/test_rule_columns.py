@@ -12,7 +12,11 @@ from pyspark.sql import functions as sql
 from workers.pipeline.rules.rule_columns import column_of
 from workers.pipeline.rules.rule_language import written
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.thorough,  # Spark takes half a minute to start; tests/plant sees rules at work
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 ROWS = (
     ("e1", "cpu", "total", 85.5, "2026-11-20 06:07:08.123456", '{"a": {"b": [1, 2]}}', "92.126.10.7"),
@@ -150,7 +154,6 @@ def assert_equal_to_sparks(events, texts):
         assert own == other, text
 
 
-@pytest.mark.thorough
 def test_every_form_of_the_language_means_what_it_means_in_spark(events):
     assert_equal_to_sparks(events, WRITTEN)
 
@@ -202,7 +205,6 @@ conditions = st.recursive(
 )
 
 
-@pytest.mark.thorough
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(conditions, min_size=12, max_size=12))
 def test_what_anybody_may_write_means_what_it_means_in_spark(events, texts):

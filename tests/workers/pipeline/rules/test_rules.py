@@ -37,7 +37,11 @@ patterns:
   - {name: a, pattern: SEQ(A), key: source, within_seconds: 1}
 """
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.thorough,  # Spark takes half a minute to start; tests/plant sees rules at work
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture(scope="module")
