@@ -127,6 +127,27 @@ class Topology:
         return self
 
 
+class KnownTopology:
+    """The topology as it could be read last, for a process that goes on by it: where the control server came
+    back empty, or a newer version writes there, what is known was good. An unchanged text is not read again.
+    `latest`: what was read last, if anything was.
+    """
+
+    def __init__(self) -> None:
+        self._text: str | bytes | None = None
+        self.latest: Topology | None = None
+
+    def read(self, text: str | bytes | None) -> Topology:
+        """Of the stored form, or what was read last where that can't be read. Raises `BadTopology` before."""
+        if self.latest is None or text != self._text:
+            try:
+                self.latest, self._text = Topology.from_json(text), text
+            except BadTopology:
+                if self.latest is None:
+                    raise
+        return self.latest
+
+
 def _node_document(node: NodeSpec) -> dict[str, Any]:
     return {
         "url": node.url,

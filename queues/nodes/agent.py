@@ -30,7 +30,7 @@ from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
 from queues.segments.scripts import GROUP, SCRIPTS
 from queues.stored_document import BadDocument, typed
-from queues.topology import NodeSpec, Topology
+from queues.topology import KnownTopology, NodeSpec, Topology
 
 TIMEOUT_SECONDS = 0.4
 SWEEP_EVERY_BEATS = 60
@@ -81,6 +81,7 @@ class Agent:
         self.name = name
         self._control = control
         self._clock, self._monotonic = clock, monotonic
+        self._known = KnownTopology()
         self._node: redis.Redis | None = None
         self._spec: NodeSpec | None = None
         self._before: NodeSample | None = None
@@ -95,7 +96,7 @@ class Agent:
     def beat(self) -> Heartbeat | None:
         """Sample the node and send the heartbeat; returns what was sent, or None (the log says why, once)."""
         try:
-            topology = Topology.from_json(self._control.get(keys.TOPOLOGY))
+            topology = self._known.read(self._control.get(keys.TOPOLOGY))
             spec = topology.node(self.name)
             now = self._sample(spec, list(topology.queues))
             heartbeat = self._heartbeat(topology, now)

@@ -20,14 +20,14 @@ import redis
 
 from queues import keys, pausing
 from queues.control.connection import connect
-from queues.errors import BadInput, BadTopology, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
+from queues.errors import BadInput, NoContainerAvailable, NodeFull, NodeUnavailable, QueuePaused
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import logged_in
 from queues.publishing.gates import Gates
 from queues.publishing.producers import ProducerReport
 from queues.publishing.splitter import Splitter
 from queues.segments.segment import Segment
-from queues.topology import QueueSpec, Topology
+from queues.topology import KnownTopology, QueueSpec, Topology
 
 FLUSH_BLOCKS = 32
 # Small enough that a node stores one flush while the next ones are gathered.
@@ -77,8 +77,7 @@ class Client:
         self._control = connect(control_url, acknowledged=False, **_failing_fast(timeout_seconds))
         self.ids = BlockIds()
         self._lock = threading.RLock()
-        self._topology: Topology | None = None
-        self._text: bytes | str | None = None
+        self._known = KnownTopology()
         self._looked_at = -REFRESH_SECONDS
         self._published_to: tuple[str, ...] = ()
         self._paused: dict[str, pausing.Pause] = {}
@@ -106,10 +105,10 @@ class Client:
         """The topology, at most a second old; the last one known when the control server has none to read."""
         with self._lock:
             due = self._monotonic() - self._looked_at >= REFRESH_SECONDS
-            if self._topology is None or due or fresh:
+            if self._known.latest is None or due or fresh:
                 self._look()
-            assert self._topology is not None
-            return self._topology
+            assert self._known.latest is not None
+            return self._known.latest
 
     def publish(self, queue: str, events: Events) -> Published:
         """Publish events: a batch or table with any of the schema's columns, or mappings; see
@@ -238,18 +237,12 @@ class Client:
             self._looked_at = self._monotonic()
             # Nobody can be asked: a pause then ends by our own clock.
             self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
-            if self._topology is None:
+            if self._known.latest is None:
                 raise NodeUnavailable(f"The control server does not answer ({error}).") from error
             return
         self._looked_at = self._monotonic()
         self._paused = pausing.read(self._published_to, pauses)
-        if self._topology is None or text != self._text:
-            try:
-                self._topology, self._text = Topology.from_json(text), text
-            except BadTopology:
-                # The control server came back empty, or a newer version writes there: what is known was good.
-                if self._topology is None:
-                    raise
+        self._known.read(text)
 
 
 class Publishing:

@@ -1,11 +1,12 @@
 """The topology's stored form: read back as written, refused by field."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from queues.errors import BadInput, BadTopology, UnknownQueue
-from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
+from queues.topology import Capacity, KnownTopology, NodeSpec, QueueSpec, Topology
 
 TOPOLOGY = Topology(
     revision=7,
@@ -74,6 +75,17 @@ def test_a_wrong_topology_is_refused_by_field(path, value, field):
 def test_a_missing_or_broken_topology_says_so(text):
     with pytest.raises(BadTopology, match="weir:topology"):
         Topology.from_json(text)
+
+
+@pytest.mark.parametrize("text", [None, b"{", b'{"revision": 9, "nodes": {}, "queues": {}, "newer": 1}'])
+def test_who_knows_a_topology_goes_on_by_it_where_the_next_can_not_be_read(text):
+    known = KnownTopology()
+    with pytest.raises(BadTopology):
+        known.read(text)
+    assert known.read(TOPOLOGY.to_json()) == TOPOLOGY
+    assert known.read(text) == TOPOLOGY == known.latest
+    newer = replace(TOPOLOGY, revision=TOPOLOGY.revision + 1)
+    assert known.read(newer.to_json()) == newer
 
 
 def test_a_node_that_is_named_twice_is_refused_by_name():

@@ -11,6 +11,7 @@ import redis
 from queues import keys
 from queues.nodes.membership import Membership
 from queues.stored_document import BadDocument, changed
+from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
 from workers.documents.bands import ExpectedBands
@@ -75,6 +76,7 @@ class LocalPlant(SteeredPlant):
         self._monotonic, self._name, self._others = monotonic, name, others
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
         self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
+        self._known = KnownTopology()
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
@@ -86,7 +88,7 @@ class LocalPlant(SteeredPlant):
     def observe(self) -> Snapshot:
         """The plant now. Raises `redis.RedisError` when the control server is away."""
         now = self._clock()
-        readings = read(self._control, now)
+        readings = read(self._control, now, self._known)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))

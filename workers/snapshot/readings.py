@@ -11,7 +11,7 @@ from queues import keys
 from queues.errors import BadTopology
 from queues.nodes.heartbeat import Heartbeat
 from queues.stored_document import decoded
-from queues.topology import Topology
+from queues.topology import KnownTopology, Topology
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
 from workers.documents.hosts import ReportedHost
@@ -44,15 +44,17 @@ class Readings:
     latencies: Mapping[str, Latencies]
 
 
-def read(control: redis.Redis, now: float) -> Readings:
-    """Read them. A topology that is missing or broken reads as an empty one: there is nothing to show yet."""
+def read(control: redis.Redis, now: float, known: KnownTopology) -> Readings:
+    """Read them. A topology that is missing reads as an empty one: there is nothing to show yet. So does one
+    that can't be read, where none is known.
+    """
     with control.pipeline(transaction=False) as pipe:
         pipe.get(keys.TOPOLOGY)
         for key in (keys.HEARTBEATS, keys.PRODUCERS, keys.HOSTS):
             pipe.hgetall(key)
         pipe.get(keys.PIPELINE)
         stored, heartbeats, producers, hosts, pipeline = pipe.execute()
-    topology = _topology(stored)
+    topology = _topology(stored, known)
     containers, latencies = _read_work(control, topology, now)
     return Readings(
         topology=topology,
@@ -93,9 +95,9 @@ def _workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> W
     return Workers(waiting_to_run, busy, counts, stored.get(b"trouble", b"").decode() or None)
 
 
-def _topology(stored: bytes | None) -> Topology:
+def _topology(stored: bytes | None, known: KnownTopology) -> Topology:
     try:
-        return Topology.from_json(stored)
+        return known.read(stored) if stored else EMPTY
     except BadTopology:
         return EMPTY
 

@@ -65,6 +65,12 @@ def test_a_heartbeat_says_state_parts_and_containers(agent, control, nodes):
     assert set(heartbeat["containers"]) == {"alert", "process", "telemetry"}
 
 
+def test_a_node_beats_on_while_the_topology_can_not_be_read(agent, control, nodes):
+    agent.beat()
+    control.set(keys.TOPOLOGY, b'{"newer": 1}')
+    assert agent.beat().containers
+
+
 def test_a_node_near_its_memory_is_toobusy(agent, nodes):
     client = nodes["n1"].client()
     client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))

@@ -223,6 +223,14 @@ def test_rates_are_what_was_counted_between_looks(
     assert queue["clearing_seconds"] == pytest.approx(480 / 150)
 
 
+def test_a_topology_that_can_not_be_read_makes_no_plant_empty(
+    control: redis.Redis, plant: LocalPlant
+) -> None:
+    before = plant.observe()
+    control.set(keys.TOPOLOGY, b'{"newer": 1}')
+    assert set(plant.observe().nodes) == set(before.nodes) != set()
+
+
 def test_a_server_that_came_back_empty_makes_no_jump(
     control: redis.Redis, plant: LocalPlant, times: Times
 ) -> None:

@@ -17,7 +17,7 @@ from queues import keys, pausing
 from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.events.block import BLOCK_EVENTS
-from queues.topology import Topology
+from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.anti_stall import AntiStallAdmission
 from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
@@ -76,6 +76,7 @@ class Dispatcher:
         self._trickle = AntiStallAdmission()
         self._trimmed: dict[str, str] = {}
         self._paused: dict[str, pausing.Pause] = {}
+        self._known = KnownTopology()
         self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
         self._unheard: Cursor | None = None  # of a dispatch whose answer was lost
         self.admitted_events = 0
@@ -101,7 +102,7 @@ class Dispatcher:
         self._paused = pausing.read(self._queues, found)
         self._recall()
         controls = self._controls(stored)
-        topology = Topology.from_json(topology_text)
+        topology = self._known.read(topology_text)
         room, now = self._results.room(), self._monotonic()
         limit, self.stall_reason = self._limit(controls, room)
         trickle = self._trickled(controls, room, now)

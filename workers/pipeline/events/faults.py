@@ -22,7 +22,7 @@ from queues.errors import NodeFull, NodeUnavailable
 from queues.lua.script import script
 from queues.redis_types import Fields
 from queues.segments.dead_letters import DeadLetters
-from queues.topology import Topology
+from queues.topology import KnownTopology, Topology
 from workers.pipeline.events.arrow_blob import decode, encode
 from workers.pipeline.events.containers import Faults, Nodes
 
@@ -38,6 +38,7 @@ class FaultStore:
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control, self._application = control, application
         self._put = control.register_script(script("pipeline/put_result"))
+        self._known = KnownTopology()
 
     def keep(self, replica: str, tick: int, attempt: str, faults: Faults) -> None:
         """What a task of an attempt found; nothing where that attempt is over. The same entry again replaces
@@ -63,7 +64,7 @@ class FaultStore:
             replica, tick = key.decode().rsplit(":", 2)[1:]
             if published.get(replica, 0) < int(tick):
                 continue
-            topology = topology or Topology.from_json(self._control.get(keys.TOPOLOGY))
+            topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
             for entry, letters in _by_entry(cast(Fields, self._control.hgetall(key))).items():
                 delivered += self._letters(nodes, topology, key, entry, letters)
         return delivered

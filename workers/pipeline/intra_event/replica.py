@@ -9,7 +9,7 @@ import redis
 from pyspark.sql import DataFrame
 
 from queues import keys
-from queues.topology import Topology
+from queues.topology import KnownTopology
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment, on_tasks
@@ -54,6 +54,7 @@ class ReplicaWork(BatchWork):
         self._dispatches = Dispatches(control, application.name)
         self._results = ResultQueue(control, application.name)
         self._faults = FaultStore(control, application.name)
+        self._known = KnownTopology()
 
     def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
@@ -94,7 +95,7 @@ class ReplicaWork(BatchWork):
         return BatchAssignment(tick, attempt, tasks, controls.ahead_us, cut, controls.shedder, criteria)
 
     def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
-        topology = Topology.from_json(self._control.get(keys.TOPOLOGY))
+        topology = self._known.read(self._control.get(keys.TOPOLOGY))
         found = []
         for part in (part for each in given for part in each.parts):
             queue, node = part.container.split("/")

@@ -68,6 +68,15 @@ def work(control, size_bytes: int = 0) -> None:
             results.publish(result, attempt, sum(each.events for each in assigned))
 
 
+def test_a_topology_that_can_not_be_read_ends_nothing(dispatcher, publish, control):
+    """A newer version may have written it: what was known is worked by."""
+    publish(3_000)
+    assert dispatcher.step() == 3_000
+    publish(40_000)
+    control.set(keys.TOPOLOGY, b'{"newer": 1}')
+    assert dispatcher.step() == 40_000
+
+
 def test_everything_is_dispatched_once_by_shares(dispatcher, publish, control):
     steer(control, shares={"iap1": 0.25, "iap2": 0.75})
     publish(40_000)
