@@ -3,6 +3,18 @@
 from queues.stored_document import StoredDocument
 
 
+class RunningMinute(StoredDocument, frozen=True, kw_only=True):
+    """What was counted of a minute that is not over, of an objective as it was in this revision. minute:
+    since 1970. carried: what was bad, and is counted in the next seconds.
+    """
+
+    revision: int
+    minute: int
+    bad: float
+    total: float
+    carried: float = 0.0
+
+
 class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
     """target: the share that is promised, of what is counted over window_days. kind, subject: of what; a
     subject "" is each of that kind. unit: s or events. pays_for: what its budget may be spent on ("" for
@@ -10,8 +22,8 @@ class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
     left_share: of its budget; None where nothing was counted. window_budget: how much may be bad in the whole
     window, if the rest of it is like what was counted. bad_per_second, per_second: now; None while that is
     not known.
-    burn: pair of windows → the burn rate that is judged (`controllers.design.error_budget`). last_error: why
-    it is not counted.
+    burn: pair of windows → the burn rate that is judged (`controllers.design.error_budget`). running: for who
+    takes over where the observer is killed. last_error: why it is not counted.
     """
 
     target: float
@@ -28,6 +40,7 @@ class ObjectiveStatus(StoredDocument, frozen=True, kw_only=True):
     bad_per_second: float | None = None
     per_second: float | None = None
     burn: dict[str, float | None] = {}
+    running: RunningMinute | None = None
     last_error: str | None = None
 
     @property

@@ -7,7 +7,7 @@ way. But what a counter says was lost meanwhile is lost (`workers.objectives.fig
 Lost events are counted in bursts, as batches end; what is lost beyond what is offered in that second counts
 in the next ones, up to what is offered in `CARRIED_SECONDS`; where there are none, since the process ends or
 the objective is changed, in the running minute. A minute is written when it is over, and when the process
-ends; what a killed one had counted of the running minute is lost, and counts neither way. A
+ends; of a killed one the next goes on from what its last snapshot says of the running minute. A
 minute is written whole, so that writing it twice is once.
 """
 
@@ -20,7 +20,7 @@ from django.db import DatabaseError
 
 from controllers.design.error_budget import PAIRS, MinuteCounts, allowed, left_share, pair_rate, window_budget
 from queues.errors import BadInput
-from workers.documents.objectives import ObjectiveStatus
+from workers.documents.objectives import ObjectiveStatus, RunningMinute
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.objectives.definitions import is_another, measure_of
 from workers.objectives.figures import PlantFigures
@@ -46,6 +46,7 @@ class ObjectiveTally:
     unwritten: dict[int, dict[str, float]] = field(default_factory=dict)
     now: Rates = None
     carried: float = 0.0  # bad, and not counted yet
+    minute: int = 0  # that was counted last
 
     @classmethod
     def of(cls, objective: Objective, minute: int) -> "ObjectiveTally":
@@ -57,8 +58,17 @@ class ObjectiveTally:
             counts.add(int(each[0]), float(each[1]), float(each[2]))
         return cls(objective, measure_of(objective), counts)
 
+    def resume(self, running: RunningMinute) -> None:
+        """Count what another had counted of a minute that it did not come to write."""
+        if running.revision != self.objective.revision or self.counts.of(running.minute) != (0.0, 0.0):
+            return
+        self.counts.add(running.minute, running.bad, running.total)
+        self.unwritten[running.minute] = {}
+        self.carried = running.carried
+
     def count(self, figures: PlantFigures, minute: int) -> None:
         """Count what the snapshot shows."""
+        self.minute = minute
         self.counts.advance(minute)
         found, seconds = figures.of(self.objective.kind, self.objective.subject), figures.seconds
         rates = zip(found, self.measure.rates(list(found.values())), strict=True)
@@ -102,6 +112,16 @@ class ObjectiveTally:
             bad_per_second=None if self.now is None else round(self.now[0], DIGITS),
             per_second=None if self.now is None else round(self.now[1], DIGITS),
             burn={pair.name: _rounded(pair_rate(self.counts, pair, row.target)) for pair in PAIRS},
+            running=self._running(),
+        )
+
+    def _running(self) -> RunningMinute | None:
+        if not self.unwritten and not self.carried:
+            return None
+        minute = max(self.unwritten, default=self.minute)
+        bad, total = self.counts.of(minute)
+        return RunningMinute(
+            revision=self.objective.revision, minute=minute, bad=bad, total=total, carried=self.carried
         )
 
     def rows(self, before: int) -> list[ObjectiveMinute]:
@@ -153,12 +173,21 @@ class ObjectiveBook:
         seconds = 1.0 if passed > GAP_SECONDS else max(0.0, passed)
         objectives = list(Objective.objects.order_by("name"))
         self._follow(objectives, minute)
+        if self._before.at is None:
+            self._resume(before)
         figures = PlantFigures(snapshot, before, seconds)
         self._before = snapshot
         for tally in self._tallies.values():
             tally.count(figures, minute)
         self._minute = minute
         return {each.name: self._status(each) for each in objectives}
+
+    def _resume(self, before: Snapshot) -> None:
+        """Go on from the last snapshot of who was killed; one that ended has written all it knew."""
+        for tally in self._tallies.values():
+            status = before.objectives.get(tally.objective.name)
+            if status is not None and status.running is not None:
+                tally.resume(status.running)
 
     def keep(self) -> None:
         """Write the minutes that are over; called once what is live is out, which must not wait for it."""

@@ -414,6 +414,16 @@ Kind = Annotated[str, one_of(Objective.Kind.values)]
 PaysFor = Annotated[str, one_of(Objective.PaysFor.values)]
 
 
+class RunningMinute(ApiAnswer):
+    """What was counted of a minute that is not over."""
+
+    revision: int = Field(description="Of the objective.")
+    minute: int = Field(description="Since 1970.")
+    bad: float
+    total: float
+    carried: float = Field(0.0, description="What was bad, and is counted in the next seconds.")
+
+
 class ObjectiveStatus(ApiAnswer):
     """How an objective stands, in seconds or events (`unit`)."""
 
@@ -433,6 +443,7 @@ class ObjectiveStatus(ApiAnswer):
     bad_per_second: float | None
     per_second: float | None
     burn: dict[str, float | None] = Field(description="By pair of windows: how many times as fast as it may.")
+    running: RunningMinute | None = None
     last_error: str | None = Field(description="Why it is not counted.")
 
 

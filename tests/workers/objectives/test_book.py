@@ -79,6 +79,50 @@ def test_a_second_is_good_or_bad_and_each_minute_is_written_once_it_is_over():
     assert said.left == pytest.approx(0.01 * 121 - 30)
 
 
+def killed(seconds: int, **parts: Any) -> Any:
+    """The last snapshot of a process that was killed after so many seconds."""
+    book = ObjectiveBook()
+    said = watched(book, seconds, **parts)
+    return changed(plant(START + seconds - 1, **parts), objectives=said)
+
+
+@pytest.mark.django_db
+def test_of_a_killed_process_the_next_counts_the_minute_that_was_running():
+    define("late", LATENCY, None, NOW)
+    published = killed(90, wait_seconds=31.0)
+    second = ObjectiveBook()
+    said = second.step(plant(START + 90, wait_seconds=31.0), published)["late"]
+    assert (said.bad, said.total) == (91.0, 91.0)
+    watched(second, 31, 91)
+    assert kept() == [(0, 60.0, 60.0), (1, 31.0, 60.0)]
+
+
+@pytest.mark.django_db
+def test_what_a_killed_process_carried_over_is_counted_by_the_next():
+    define("shed", LOST, None, NOW)
+    first = ObjectiveBook()
+    first.step(plant(START, app=0.0))
+    burst = plant(START + 1, app=300.0)  # three seconds' worth, of which two are carried
+    published = changed(burst, objectives=first.step(burst))
+    said = ObjectiveBook().step(plant(START + 2, app=300.0), published)["shed"]
+    assert (said.bad, said.running.carried) == (200.0, 400.0)
+
+
+@pytest.mark.django_db
+def test_what_a_process_wrote_when_it_ended_or_another_revision_counted_is_not_counted_again():
+    define("late", LATENCY, None, NOW)
+    first = ObjectiveBook()
+    said = watched(first, 90, wait_seconds=31.0)
+    published = changed(plant(START + 89, wait_seconds=31.0), objectives=said)
+    first.close()
+    said = ObjectiveBook().step(plant(START + 90), published)["late"]
+    assert (said.bad, said.total) == (90.0, 91.0)
+    ObjectiveMinute.objects.all().delete()
+    Objective.objects.update(revision=7)
+    said = ObjectiveBook().step(plant(START + 90), published)["late"]
+    assert (said.bad, said.total) == (0.0, 1.0)
+
+
 @pytest.mark.django_db
 def test_a_process_that_follows_another_goes_on_from_what_it_wrote():
     define("late", LATENCY, None, NOW)
