@@ -279,7 +279,7 @@ def test_a_prometheus_that_never_ends_is_left(wicked, settings, begin, part, pau
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     ended = threading.Event()
     wicked.parts = (each for source in ((begin,), endless(part, ended, pause)) for each in source)
-    line = PlantClient("prometheus", wicked.url, timeout_seconds=0.3)
+    line = PlantClient("prometheus", wicked.url, timeout_seconds=0.3 if pause else 20.0)
     with pytest.raises(error, match=said):
         PrometheusClient(line).value("up")
     ended.set()
