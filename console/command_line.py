@@ -1,12 +1,15 @@
 """`weir run`: a plant on this machine, as ./run does; `weir WORD …`: the command WORD of manage.py."""
 
 import sys
+from importlib import import_module
 
 from django.core.management import execute_from_command_line
 
 from console import release
 from queues import environment as variables
 
+# They answer from what they are given alone, so they wait for none of Django's applications to load.
+PLAIN = ("decide", "design", "lab", "match", "split")
 RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; weir run --help says more.\n"
 
 
@@ -30,4 +33,7 @@ def main() -> int:
 def manage() -> None:
     """manage.py; CONTRACT: one JSON document out, exit 2 for bad input."""
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
-    execute_from_command_line(sys.argv)
+    if sys.argv[1:2] and sys.argv[1] in PLAIN:
+        import_module(f"console.management.commands.{sys.argv[1]}").Command().run_from_argv(sys.argv)
+    else:
+        execute_from_command_line(sys.argv)

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
-from plotly.colors import qualitative
-from plotly.subplots import make_subplots
 
 from console.actions.lab.trace_files import Floats, read_trace
 from console.management.document import JsonCommand
@@ -141,6 +139,10 @@ def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
 
 def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]) -> str:
     """A page of its own: one plot a series, every law a line in it."""
+    # Of all that the command does, only this needs it, and it takes a while to load.
+    from plotly.colors import qualitative
+    from plotly.subplots import make_subplots
+
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
     words = ", ".join(f"{key} = {in_title(value)}" for key, value in settings.items())
     figure = make_subplots(rows=len(names), cols=1, shared_xaxes=True, subplot_titles=names)

@@ -4,10 +4,13 @@ import io
 import itertools
 import json
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
 
+from console import command_line
 from console.management import commands
 from console.management.document import JsonCommand
 from console.upkeep.management import commands as upkeep_commands
@@ -29,6 +32,25 @@ def refusal(monkeypatch, command: str, document: str, *arguments: str) -> str:
     assert out.getvalue() == ""
     assert err.getvalue().count("\n") == 1
     return err.getvalue()
+
+
+def test_what_is_answered_from_its_input_alone_waits_for_none_of_djangos_applications():
+    code = """
+import sys
+from django.apps import apps
+from console import command_line
+for name in command_line.PLAIN:
+    sys.argv = ["manage.py", name, "{}"]
+    try:
+        command_line.manage()
+    except SystemExit as ended:
+        assert ended.code == 2, name
+assert not apps.ready
+"""
+    asked = [sys.executable, "-c", code]
+    done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.stderr.count("\n") == len(command_line.PLAIN)
 
 
 def test_split_gives_the_smooth_sequence(monkeypatch):
