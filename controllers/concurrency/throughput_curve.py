@@ -25,6 +25,7 @@ from controllers.framework.decision import Json
 
 Floats = npt.NDArray[np.float64]
 SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+FEW_THREADS = 1_000  # each of their states is counted; of more, those that have a chance
 # A bend is one when the last point lies this far below the best, in shares and in errors of the points.
 BEND, BEND_ERRORS = 0.03, 2.0
 
@@ -112,11 +113,27 @@ def station_throughput(threads: int, servers: int, capacity_per_second: float, e
         return 0.0
     if thinking <= 1e-12 * empty_seconds:
         return min(threads, servers) / service
-    there = np.arange(1, threads + 1)
+    least, most = _likely(threads, servers, thinking / service)
+    there = np.arange(least + 1, most + 1)
     logs = np.cumsum(np.log((threads - there + 1) / thinking * service / np.minimum(there, servers)))
     logs = np.concatenate([[0.0], logs])
     chances = np.exp(logs - logs.max())
-    return float(chances[1:] @ np.minimum(there, servers) / chances.sum() / service)
+    busy = chances[1:] @ np.minimum(there, servers) + chances[0] * min(least, servers)
+    return float(busy / chances.sum() / service)
+
+
+def _likely(threads: int, servers: int, thinking: float) -> tuple[int, int]:
+    """From how many to how many of very many threads are at the station. thinking: Z/S.
+
+    π_j is greatest where (n - j)/Z = min(j, m)/S. Away from there the logarithm of neighbours' ratio grows by
+    1/n at least a step, so at 12 √n the chance is below exp(-72) of the greatest.
+    """
+    if threads <= FEW_THREADS:
+        return 0, threads
+    free, full = threads / (1 + thinking), threads - servers * thinking
+    likeliest = min(threads, max(0, round(free if free <= servers else full)))
+    reach = math.ceil(12 * math.sqrt(threads))
+    return max(0, likeliest - reach), min(threads, likeliest + reach)
 
 
 def fit(points: Sequence[Point]) -> Curve:

@@ -1,8 +1,20 @@
 """What a fitted curve promises is what the closed network it stands for gives."""
 
-import pytest
+import math
 
-from controllers.concurrency.throughput_curve import Point, ScalabilityCurve, StationCurve
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import gammaln
+
+from controllers.concurrency.throughput_curve import (
+    SERVERS,
+    Point,
+    ScalabilityCurve,
+    StationCurve,
+    station_throughput,
+)
 from controllers.concurrency.throughput_prediction import bottleneck, curve_through, predicted_throughput
 
 # Four servers of 20 ms behind 60 ms elsewhere: at most 200 a second.
@@ -28,6 +40,26 @@ def test_one_thread_never_waits_and_many_saturate_the_station():
     assert alone.per_second == pytest.approx(1 / 0.08) and alone.wait_seconds == pytest.approx(0, abs=1e-9)
     assert many.per_second == pytest.approx(200, rel=0.01) and many.utilisation == pytest.approx(1, abs=0.01)
     assert many.wait_seconds == pytest.approx(200 / 200 - 0.08, rel=0.02)
+
+
+@given(
+    threads=st.integers(1_001, 30_000),
+    servers=st.sampled_from(SERVERS),
+    capacity=st.floats(0.1, 1e5),
+    share=st.floats(1.0001, 1e4),
+)
+def test_of_very_many_threads_those_that_count_give_the_sum_over_all(threads, servers, capacity, share):
+    service = servers / capacity
+    empty = service * share
+    there = np.arange(threads + 1)
+    busy = np.minimum(there, servers)
+    # Births and deaths, as products of factorials: independent of the recurrence that is summed there.
+    deaths = gammaln(np.minimum(there, servers) + 1) + np.maximum(0, there - servers) * math.log(servers)
+    births = gammaln(threads + 1) - gammaln(threads - there + 1)
+    logs = births - deaths - there * math.log(share - 1)
+    chances = np.exp(logs - logs.max())
+    expected = float(chances @ busy / chances.sum() / service)
+    assert station_throughput(threads, servers, capacity, empty) == pytest.approx(expected, rel=1e-7)
 
 
 def test_what_saturates_is_named_with_its_servers_and_times():
