@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from console.input.shown_digest import demand_unchanged
 from queues.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
@@ -54,9 +55,11 @@ def register(
     options: Mapping[str, str],
     reason: str,
     changes: bool = False,
+    digest: str = "",
 ) -> Registration:
     """Add a plant, or (`changes`) change how one is reached; it is observed within seconds. What is held at
-    the one that it was until now is let go, and what people did there has to be undone before.
+    the one that it was until now is let go, and what people did there has to be undone before. digest: of
+    how it is reached, as it was shown.
 
     Loops of that name that were there begin anew where it is another plant now: they advise.
     """
@@ -65,6 +68,8 @@ def register(
     before = RegisteredPlant.objects.filter(name=name).first()
     if before is not None and not changes:
         raise BadInput("name", f"{name} is registered already; choose another name, or change that plant.")
+    if before is not None:
+        demand_unchanged(name, described(before), digest)
     row = RegisteredPlant.objects.filter(name=name).first() or RegisteredPlant(name=name, owner=actor.user)
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
@@ -77,8 +82,8 @@ def register(
         row.save()
         # Before the audit: its turn is the last lock, for everybody.
         begun = _begin_anew(actor, name) if is_another else []
-        was = _document(before) if before else None
-        audit_log.record(actor, "plant.register", name, reason=why, before=was, after=_document(row))
+        was = described(before) if before else None
+        audit_log.record(actor, "plant.register", name, reason=why, before=was, after=described(row))
         for loop in begun:
             if loop.mode != Loop.Mode.ADVISE:
                 modes = {"mode": loop.mode}, {"mode": Loop.Mode.ADVISE.value}
@@ -113,7 +118,7 @@ def inspect(
     row.options = {key: value for key, value in options.items() if value}
     with audit_log.noting_refused(actor, "plant.register", UNNAMED, ADDRESS_FIELDS):
         adapters.check(row)
-    audit_log.record(actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=_document(row))
+    audit_log.record(actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=described(row))
     try:
         return adapters.kind_named(kind).inspected(adapters.address_of(row))
     except (PlantSilent, PlantConfused) as error:
@@ -130,7 +135,7 @@ def remove(actor: Actor, name: str, reason: str) -> Registration:
     _refuse_while_in_force(name)
     with transaction.atomic():
         RegisteredPlant.objects.filter(pk=row.pk).delete()
-        audit_log.record(actor, "plant.remove", name, reason=why, before=_document(row))
+        audit_log.record(actor, "plant.remove", name, reason=why, before=described(row))
     # Only now: until then a loop might have held it again.
     return Registration(row, adapters.let_go(row))
 
@@ -145,7 +150,8 @@ def _place(row: RegisteredPlant) -> tuple[object, ...]:
     return row.kind, row.url, row.options
 
 
-def _document(row: RegisteredPlant) -> dict[str, object]:
+def described(row: RegisteredPlant) -> dict[str, object]:
+    """How a plant is reached, for the audit."""
     return {
         "kind": row.kind,
         "url": row.url,

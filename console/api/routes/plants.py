@@ -25,6 +25,7 @@ from console.api.schemas.plants import (
 )
 from console.connections.control_server import control, latest_snapshot
 from console.display.found_plant import sentences
+from console.input.shown_digest import digest_of
 from queues.stored_document import plain
 from workers.control.parts.operators import OWNERS
 from workers.documents.plants import PlantStatus
@@ -50,11 +51,14 @@ class PlantPlace(Given):
 
 
 class NewPlant(PlantPlace):
-    """A plant under its name here, and why. changes: it may be registered already, and is changed then."""
+    """A plant under its name here, and why. changes: it may be registered already, and is changed then; with
+    the digest of the row that was read, only where nobody has changed it since.
+    """
 
     name: str
     reason: str
     changes: bool = False
+    digest: str = ""
 
 
 class ByHand(Given):
@@ -104,6 +108,7 @@ def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
         options=body.options,
         reason=body.reason,
         changes=body.changes,
+        digest=body.digest,
     )
     return {**_plant(made.row, None), "left": made.left, "advising": list(made.advising)}
 
@@ -228,4 +233,6 @@ def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention
 
 def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> dict[str, Any]:
     fields = ("name", "kind", "url", "secret_environment", "options", "created_at")
-    return {**{name: getattr(row, name) for name in fields}, "seen": plain(seen) if seen else None}
+    shown = {name: getattr(row, name) for name in fields}
+    digest = digest_of(plant_registration.described(row))
+    return {**shown, "digest": digest, "seen": plain(seen) if seen else None}

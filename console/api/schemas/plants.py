@@ -241,6 +241,7 @@ class PlantRow(ApiAnswer):
     secret_environment: str = Field(description="The variable that holds its token.")
     options: dict[str, str]
     created_at: datetime
+    digest: str = Field(description="Of how it is reached: a change that names an older one is refused.")
     seen: SnapshotPlant | None
     left: str = Field("", description="What Weir may still hold where it was until now, and what to do.")
     advising: list[str] = Field([], description="Loops of that name that were there, and advise again.")

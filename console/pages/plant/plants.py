@@ -16,6 +16,7 @@ from console.accounts.access import actor_of, requires
 from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
 from console.input.form_values import number_of
+from console.input.shown_digest import digest_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.frame import seen_of, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
@@ -64,6 +65,7 @@ class PlantsPage(FormPage):
     kinds: Sequence[AdapterKind]
     options: Sequence[FormOption]
     editing: RegisteredPlant | None  # the one that `?edit=` names
+    digest: str  # of how that is reached now
     form: PlantForm
 
 
@@ -113,6 +115,7 @@ def plants_page(
         kinds=list(adapters.kinds().values()),
         options=list(options_of(editing, submitted, errors)),
         editing=editing,
+        digest=digest_of(plant_registration.described(editing)) if editing else "",
         form=form_of(editing, submitted),
         errors=errors or {},
         submitted=submitted or {},
@@ -175,7 +178,7 @@ def _title(row: RegisteredPlant | None) -> str:
 @action("plant.register", plants_page)
 def register(request: HttpRequest) -> Done:
     """Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the
-    name once more, where it is registered already and is to be changed.
+    name once more, where it is registered already and is to be changed; digest: of that as it was shown.
     """
     name, kind = text_of(request, "name", "give the plant one"), request.POST.get("kind", "")
     known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
@@ -189,6 +192,7 @@ def register(request: HttpRequest) -> Done:
             options=posted_options(request.POST, kind),
             reason=request.POST.get("reason", ""),
             changes=request.POST.get("changes") == name,
+            digest=request.POST.get("digest", ""),
         )
     except BadInput as error:
         raise BadInput(f"{kind}.{error.field}", error.message) if error.field in known else error from None

@@ -1,6 +1,7 @@
 """Plants on pages: seen, stale or unseen, set by hand for a while, registered, removed; no token is shown."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import orjson
@@ -200,6 +201,26 @@ def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
     actions = list(AuditEntry.objects.order_by("id").values_list("action", flat=True))
     assert actions == ["plant.register", "plant.register", "plant.remove"]
     assert "very-secret" not in str(list(AuditEntry.objects.values()))
+
+
+def test_who_changes_how_a_plant_is_reached_after_another_did_is_refused(browsers, stored_snapshot):
+    """As on its page, and through the API."""
+    administrator = browsers["administrator"]
+    assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
+    seen = re.search(
+        r'name="digest" value="(\w+)"', administrator.get("/plants/?edit=east").content.decode()
+    )[1]
+    (row,) = administrator.get("/api/v1/plants").json()["plants"]
+    assert row["digest"] == seen
+    change = {**POSTED, "changes": "east", "digest": seen}
+    assert fetch(
+        administrator, "/plants/register", {**change, "url": "http://west.example/control/main/v1"}
+    ).json()["ok"]
+    answer = fetch(
+        administrator, "/plants/register", {**change, "url": "http://north.example/control/main/v1"}
+    )
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["digest"])
+    assert RegisteredPlant.objects.get().url == "http://west.example/control/main/v1"
 
 
 @pytest.mark.parametrize(
