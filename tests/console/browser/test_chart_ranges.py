@@ -74,6 +74,7 @@ def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(
     assert measured["points"] <= 470 and before["points"] <= 470
 
 
+@pytest.mark.thorough
 def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, observer, archive, worker_loop):
     page = open_page(worker_loop)
     live(page, observer)

@@ -123,7 +123,7 @@ def declared(control: redis.Redis) -> None:
     Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(("path", "seen"), list(zip(PAGES, itertools.cycle(VISITS), strict=False)))
 def test_a_page_can_be_used_by_everybody_and_fits(path, seen, walk, observer):
     """Half of the pages on a desk in light, half on a phone in dark; the slow proof sees each on both."""
@@ -296,6 +296,7 @@ def test_the_numbers_are_there_without_scripts(open_page, observer):
     assert page.locator('[data-row="nodes.n2"] .word').text_content() == "Busy"
 
 
+@pytest.mark.thorough
 def test_the_reader_chooses_the_theme_and_it_stays(open_page, observer):
     page = open_page("/settings/", color_scheme="light")
     ground = "getComputedStyle(document.body.parentElement).backgroundColor"

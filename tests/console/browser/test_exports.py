@@ -56,7 +56,7 @@ def headers_of(served: Served, session: dict, encoding: str) -> dict[str, str]:
     return {"Cookie": cookies, "Accept-Encoding": encoding}
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("address", EXPORTS)
 def test_an_export_is_the_same_compressed_plain_and_in_the_browser(
     address: str, filled: Served, session: dict, open_page: Callable[..., Page], tmp_path: Path

@@ -204,6 +204,7 @@ def test_a_form_without_fetch_is_filled_again_after_the_login_and_secrets_are_no
     assert page.evaluate("JSON.stringify({...sessionStorage})") == "{}"
 
 
+@pytest.mark.thorough
 def test_a_form_is_copied_as_a_command(open_page, observer):
     page = open_page("/overrides/", permissions=["clipboard-read", "clipboard-write"])
     live(page, observer)

@@ -24,6 +24,7 @@ def past(observer: Observer, served: Served) -> str:
     return f"at={then:%Y-%m-%dT%H:%M:%SZ}"
 
 
+@pytest.mark.thorough
 def test_what_the_palette_finds_is_shown_as_of_then(open_page, past):
     page = open_page(f"/?{past}")
     page.keyboard.press("/")

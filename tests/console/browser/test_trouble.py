@@ -187,6 +187,7 @@ def test_the_figures_of_a_node_that_is_lost_are_marked_as_old(open_page, observe
         expect(page.locator(place)).to_have_attribute("data-stale", "")
 
 
+@pytest.mark.thorough
 def test_the_headline_is_two_lines_and_moves_nothing(open_page, observer):
     for viewport in (DESKTOP, PHONE):
         page = open_page("/", viewport=viewport)
@@ -203,7 +204,7 @@ def test_the_headline_is_two_lines_and_moves_nothing(open_page, observer):
         page.close()
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_connection_and_the_age_are_never_cut_off(width, open_page, observer):
     page = open_page("/nodes/", viewport={"width": width, "height": 900})

@@ -15,7 +15,7 @@ def run(law, seed=1, trace=None, **settings):
     return SCENARIO.run(law, SCENARIO.read_settings(settings), seed, trace)
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(10)
 @pytest.mark.parametrize("hog", [1, 2])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_with_a_hog_on_one_of_two_the_mean_delay_hardly_changes(hog, seed):

@@ -76,7 +76,7 @@ def run(law, seed=1, trace=None, **given_):
     return SCENARIO.run(law, SCENARIO.read_settings(given_), seed, trace).metrics
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("law", SCENARIO.laws)
 def test_the_same_seed_gives_the_same_run(law):
     first = run(law, 3, compression=500)
@@ -160,7 +160,7 @@ def sudden(seed):
     return of_5_minutes
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(10)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_bursts_that_nobody_foresees_never_leave_it_stuck_with_what_comes_again(seed):
     """With seed 1 it held 17 tasks for 21 decisions while 99.9 % failed."""
@@ -209,7 +209,7 @@ def bursty_hour(seed):
 FORESEEN = {18}
 
 
-@pytest.mark.sweep(10)
+@pytest.mark.sweep(20)
 @pytest.mark.parametrize("seed", range(20))
 def test_on_a_bursty_hour_nobody_fails_less_with_about_as_many_tasks(seed):
     ours, *others = (
@@ -238,7 +238,7 @@ def decisions_behind(trace, **given_):
     return longest
 
 
-@pytest.mark.sweep(10)
+@pytest.mark.sweep(20)
 @pytest.mark.parametrize("seed", range(20))
 def test_what_waits_beyond_its_deadline_is_answered_within_two_decisions(seed):
     """Seven in a row once held 15 tasks that "do for now"."""

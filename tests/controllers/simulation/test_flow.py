@@ -15,7 +15,7 @@ def run(law, seed=1, trace=None, **settings):
     return SCENARIO.run(law, SCENARIO.read_settings(settings), seed, trace)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("law", OURS)
 @pytest.mark.parametrize("hog", [1, 2])
 @pytest.mark.parametrize(("delay", "least_mb"), [(0, 330), (1, 260)])
@@ -27,7 +27,7 @@ def test_through_a_hog_the_free_space_is_back_soon_and_nothing_is_dropped(law, h
     assert metrics["served_share"] > 0.99
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(10)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("delay", [0, 1])
 def test_when_events_grow_adaptive_gains_keep_within_a_tenth_of_the_error_of_fixed_ones(delay, seed):

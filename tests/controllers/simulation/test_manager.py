@@ -46,7 +46,7 @@ def check_beats_thesis(of, trace):
         assert ours[metric] < thesis[metric], (of, metric)
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("row", [row for row in ROWS if row[:3] in FEW], ids=str)
 @pytest.mark.parametrize("settings", [{}, {"poisson": 1}, {"cycles": 4}], ids=str)
 def test_ours_leaves_less_waiting_with_fewer_runs_than_a_row_of_the_tables(row, settings):
@@ -72,7 +72,7 @@ def test_the_thesis_law_of_the_lab_reproduces_its_tables():
     assert sum(errors) / len(errors) <= 0.2
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("of", "runs"), [((50, 50, 50), 12_000), ((3_000, 400, 50), 90_000)])
 def test_the_static_configuration_runs_the_workers_of_the_greatest_rate(of, runs):
     static = run("static", of)
@@ -82,7 +82,7 @@ def test_the_static_configuration_runs_the_workers_of_the_greatest_rate(of, runs
     assert ours["worker_runs"] < 0.6 * runs
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("upper_limit", [50, 1_000, 15_000])
 @pytest.mark.parametrize("poisson", [0, 1])
 def test_a_step_up_and_down_costs_at_most_a_tenth_more_runs_than_the_fewest(upper_limit, poisson):
@@ -93,7 +93,7 @@ def test_a_step_up_and_down_costs_at_most_a_tenth_more_runs_than_the_fewest(uppe
     assert ours["wait_greatest_seconds"] <= 3
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("bound", [5, 20])
 def test_no_event_waits_longer_than_the_bound(bound):
     # At 3 events/s a worker fills in 17 s, and at night much later.
@@ -109,7 +109,7 @@ def spiky_trace():
     return chance.poisson(day) + np.where(chance.random(12_000) < 0.002, 12, 0)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("of", [(50, 50, 50), (1_000, 50, 1_000), (3_000, 400, 15_000)], ids=str)
 def test_on_a_spiky_trace_ours_beats_the_thesis(of):
     check_beats_thesis(of, spiky_trace())
@@ -122,7 +122,7 @@ def rare_spikes():
     return np.where(at, chance.pareto(1.3, 12_000) + 1, 0.0)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("of", [(1_000, 50, 50), (3_000, 400, 400), (1_000, 50, 250)], ids=str)
 def test_rare_spikes_cost_hardly_more_runs_than_who_foreknows_them_needs(of):
     """As a spike is not expected to come again: it was, and a third more ran."""

@@ -45,7 +45,7 @@ def test_the_small_plants_stay_below_toobusy_with_a_tenth_of_the_points():
     compare(2, (1, 2, 3), 0.12)
 
 
-@pytest.mark.sweep(7)
+@pytest.mark.sweep(14)
 @pytest.mark.parametrize("step", [0.3, 0.9])
 @pytest.mark.parametrize("configuration", [1, 2, 3, 4])
 def test_a_jump_is_cleared_at_the_first_decision(configuration, step):

@@ -144,6 +144,7 @@ def test_what_was_asked_for_with_one_mode_is_not_sent_with_another(open_page, ob
     expect(line.locator("input[name=value]")).to_be_disabled()
 
 
+@pytest.mark.thorough
 def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, worker_loop):
     """What comes over the wire, headers included, into a browser that has nothing of it yet."""
     weights: dict[str, int] = {}

@@ -78,6 +78,7 @@ def test_a_list_that_nobody_got_an_answer_for_is_asked_for_again(open_page, obse
     assert refused
 
 
+@pytest.mark.thorough
 def test_a_filter_is_about_what_the_rows_say_now(open_page, observer):
     page = open_page("/nodes/?filter=offline")
     live(page, observer)
@@ -145,6 +146,7 @@ def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nod
     expect(page.locator("#node-use")).to_contain_text("Drain makes a plan")
 
 
+@pytest.mark.thorough
 def test_what_the_server_refuses_stands_beside_its_field(open_page, observer):
     page = open_page("/nodes/n1/")
     live(page, observer)

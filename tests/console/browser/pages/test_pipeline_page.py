@@ -72,7 +72,7 @@ def test_a_click_opens_the_operator_and_its_tasks_can_be_set(open_page, at_work,
     assert json.loads(control.get("weir:pipeline:controls:performance"))["tasks"] == {"hosts": 4}
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "path",
@@ -89,6 +89,7 @@ def test_operator_and_declaration_can_be_used_by_everybody_on_a_phone(path, sche
     assert overhang(page) <= 0
 
 
+@pytest.mark.thorough
 def test_a_wrong_declaration_is_told_with_its_line_and_keeps_what_was_typed(open_page, at_work):
     page = open_page("/pipeline/performance/declaration/")
     area = page.get_by_label("Declaration in YAML")

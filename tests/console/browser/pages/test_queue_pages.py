@@ -52,6 +52,7 @@ def test_a_paused_queue_says_so_in_its_list(open_page, observer):
     expect(row).to_contain_text("consumption paused")
 
 
+@pytest.mark.thorough
 def test_ctrl_k_finds_by_name_and_the_keyboard_goes_there(open_page, observer):
     page = open_page("/queues/")
     live(page, observer)
