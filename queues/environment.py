@@ -89,8 +89,11 @@ class WholeNumber(Variable):
         return int(environment.get(self.name) or (self.default if default is None else default))
 
 
+@dataclass(frozen=True)
 class Seconds(Variable):
-    """A time from LEAST_SECONDS to MOST_SECONDS."""
+    """A time from LEAST_SECONDS to `most`, both included, s."""
+
+    most: float = MOST_SECONDS
 
     def seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
         """Raises BadInput naming the variable."""
@@ -99,9 +102,9 @@ class Seconds(Variable):
             value = float(text)
         except ValueError:
             value = -1.0
-        if not LEAST_SECONDS <= value <= MOST_SECONDS:
+        if not LEAST_SECONDS <= value <= self.most:
             raise BadInput(
-                self.name, f"takes seconds from {LEAST_SECONDS:g} to {MOST_SECONDS:g}, not {text[:40]!r}"
+                self.name, f"takes seconds from {LEAST_SECONDS:g} to {self.most:g}, not {text[:40]!r}"
             )
         return value
 
@@ -343,8 +346,10 @@ PLANT_COMMANDS = Variable(
 )
 PLANT_TIMEOUT_SECONDS = Seconds(
     "WEIR_PLANT_TIMEOUT_SECONDS",
-    "how long somebody else's plant may take to answer one request; its loops wait so long",
+    "how long somebody else's plant may take to answer one request, 10 at most; an order may take four times"
+    " that, and what was seen of it is old after three times that",
     "2",
+    most=10.0,
 )
 PLANT_FILES = Variable(
     "WEIR_PLANT_FILES", "folders whose files declared plants may read, separated by spaces", unset="none"

@@ -46,7 +46,7 @@ gc.set_threshold(100_000, 50, 100)
 os.environ["WEIR_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 os.environ["WEIR_HANDLERS"] = "tests.workers"  # people may name the samples there
 # On a busy machine a plant's server that is alive may take more than the two seconds of a calm one.
-os.environ["WEIR_PLANT_TIMEOUT_SECONDS"] = "20"
+os.environ["WEIR_PLANT_TIMEOUT_SECONDS"] = "10"
 NODE_NAMES = ("n1", "n2", "n3")
 SCENARIOS = "tests/controllers/simulation/"
 # A long proof that says nothing else hangs after so long; three share two cores whose speed varies.

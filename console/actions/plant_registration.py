@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
-from console.input.shown_digest import demand_unchanged
+from console.input.shown_digest import demand_unchanged, digest_of
 from queues.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
@@ -68,8 +68,6 @@ def register(
     before = RegisteredPlant.objects.filter(name=name).first()
     if before is not None and not changes:
         raise BadInput("name", f"{name} is registered already; choose another name, or change that plant.")
-    if before is not None:
-        demand_unchanged(name, described(before), digest)
     row = RegisteredPlant.objects.filter(name=name).first() or RegisteredPlant(name=name, owner=actor.user)
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
@@ -79,6 +77,8 @@ def register(
     if before is not None and is_another:
         _refuse_while_in_force(name)
     with transaction.atomic():
+        if before is not None:
+            _demand_unchanged(before, digest)
         row.save()
         # Before the audit: its turn is the last lock, for everybody.
         begun = _begin_anew(actor, name) if is_another else []
@@ -90,6 +90,14 @@ def register(
                 audit_log.record(actor, "loop.mode", loop.name, reason=why, before=modes[0], after=modes[1])
     left = adapters.let_go(before) if before and is_another else ""
     return Registration(row, left, [loop.name for loop in begun])
+
+
+def _demand_unchanged(before: RegisteredPlant, digest: str) -> None:
+    """Locks it: what was shown, and read before, is what is changed now."""
+    now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
+    if now is None:
+        raise BadInput("name", f"{before.name} was removed meanwhile; add it again.")
+    demand_unchanged(before.name, described(now), digest or digest_of(described(before)))
 
 
 def _begin_anew(actor: Actor, plant: str) -> list[Loop]:

@@ -67,9 +67,9 @@ def by_loop(loops: Iterable[Loop], now: datetime) -> dict[int, list[Override]]:
     return spread(loops, in_force(now).select_related("loop", "node", "owner"))
 
 
-def spread(loops: Iterable[Loop], in_force: Iterable[Override]) -> dict[int, list[Override]]:
+def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Override]]:
     """The same, of all that are in force, which have been read already."""
-    oldest_first = sorted(in_force, key=lambda row: (row.created_at, row.pk))
+    oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk))
     held = [(Scope.of(row), row) for row in oldest_first if not is_itself(row)]
     return {loop.pk: [row for scope, row in held if scope.covers(loop)] for loop in loops}
 

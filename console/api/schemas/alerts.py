@@ -443,7 +443,7 @@ class ObjectiveStatus(ApiAnswer):
     bad_per_second: float | None
     per_second: float | None
     burn: dict[str, float | None] = Field(description="By pair of windows: how many times as fast as it may.")
-    running: RunningMinute | None = None
+    running: RunningMinute | None = Field(None, description="null: it was written.")
     last_error: str | None = Field(description="Why it is not counted.")
 
 

@@ -88,6 +88,25 @@ def test_what_is_held_is_let_go_by_the_way_that_led_there_when_the_registration_
     assert let_go == [(ADDRESS, "parse > score"), (ADDRESS, "score")]
 
 
+def test_of_two_who_change_a_registration_at_once_the_later_is_refused(control, let_go, monkeypatch):
+    """Between the look at it and the change, which asks the plant itself, a colleague may be quicker."""
+    registered()
+    check = adapters.check
+
+    def overtaken(row):
+        check(row)
+        RegisteredPlant.objects.update(url="http://10.0.0.9:8001")
+
+    monkeypatch.setattr(adapters, "check", overtaken)
+    with pytest.raises(BadInput, match="digest: shop was changed meanwhile"):
+        registered("score")
+    assert RegisteredPlant.objects.get().url == "http://10.0.0.9:8001"
+    monkeypatch.setattr(adapters, "check", lambda row: RegisteredPlant.objects.all().delete())
+    with pytest.raises(BadInput, match="name: shop was removed meanwhile"):
+        registered("score")
+    assert not RegisteredPlant.objects.exists()
+
+
 def test_what_is_held_is_let_go_when_the_plant_is_forgotten(control, let_go):
     registered()
     assert plant_registration.remove(ACTOR, "shop", "gone").left == ""

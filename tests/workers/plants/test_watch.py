@@ -80,7 +80,8 @@ def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
     assert (status.tasks, status.in_per_second, status.latency_seconds) == (2, None, None)
 
 
-def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(lookout, far, times):
+def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(lookout, far, times, monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "2")
     lookout.observe()
     far.error = PlantSilent("east did not answer within 2 s.")
     lookout.observe()

@@ -13,7 +13,8 @@ from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.host import egress
 from workers.plants import foreign
-from workers.plants.foreign.bounded import ORDER_SECONDS, BoundedPlant, within
+from workers.plants.foreign.answer_limit import order_seconds
+from workers.plants.foreign.bounded import BoundedPlant, within
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant
@@ -195,5 +196,5 @@ def let_go(row: RegisteredPlant) -> str:
 @contextmanager
 def bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
     """A registered plant, of which everything has an end; its line is closed afterwards."""
-    with closing(BoundedPlant(row.name, within(ORDER_SECONDS, row.name, adapter_of, row))) as plant:
+    with closing(BoundedPlant(row.name, within(order_seconds(), row.name, adapter_of, row))) as plant:
         yield plant

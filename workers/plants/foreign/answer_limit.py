@@ -14,6 +14,16 @@ def answer_seconds() -> float:
     return variables.PLANT_TIMEOUT_SECONDS.seconds()
 
 
+def order_seconds() -> float:
+    """How long an order may take, which is of several requests, s; on a busy host all of them are late."""
+    return 4 * answer_seconds()
+
+
+def stale_seconds() -> float:
+    """How long a plant may give no answer before what was seen of it is old, s."""
+    return 3 * answer_seconds()
+
+
 class AnswerLimit:
     """Of one answer after the other. `count` raises OSError, and no TimeoutError: that one a driver may take
     for nothing having come yet, keep what has, and go on.

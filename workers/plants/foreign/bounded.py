@@ -11,19 +11,19 @@ from contextlib import suppress
 from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from workers.plants.foreign.answer_limit import order_seconds
 from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import Elastic, PlantSilent
 
-# An order is of several requests, each of a second or two; on a busy host all of them are late.
-ORDER_SECONDS, CLOSE_SECONDS = 8.0, 1.0
+CLOSE_SECONDS = 1.0
 
 
 class BoundedPlant(Elastic):
     """A plant of which everything is over within `seconds`; what is late raises PlantSilent."""
 
-    def __init__(self, name: str, adapter: Adapter, seconds: float = ORDER_SECONDS) -> None:
-        self.adapter = adapter
-        self._name, self._seconds, self._late = name, seconds, threading.Event()
+    def __init__(self, name: str, adapter: Adapter, seconds: float | None = None) -> None:
+        self.adapter, self._name, self._late = adapter, name, threading.Event()
+        self._seconds = order_seconds() if seconds is None else seconds
 
     def topology(self) -> MeasuredTopology:
         """The plant's."""

@@ -3,8 +3,8 @@
 What was seen stands in the snapshot under `plants`, so that loops decide on the same instant of it as pages
 show. What an adapter says is made a document of the snapshot here, once for each observation, and has to be
 one: text of one plant that is no Unicode, a number beyond all bounds, or more than MOST_BYTES would end the
-snapshot of all. A plant that has not answered for STALE_SECONDS is stale: its last topology is shown as such,
-and nothing is decided on it.
+snapshot of all. A plant that has not answered for `stale_seconds` is stale: its last topology is shown as
+such, and nothing is decided on it.
 """
 
 import logging
@@ -18,13 +18,13 @@ from queues.errors import WeirError
 from queues.stored_document import BadDocument, changed, decoded, encoded
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
 from workers.plants.foreign.adapters import adapter_of, registered
+from workers.plants.foreign.answer_limit import stale_seconds
 from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantConfused
 
 OBSERVE_SECONDS = 2.0
-STALE_SECONDS = 6.0
 RELOAD_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
 MOST_BYTES = 4 * 2**20  # of one plant in the snapshot
@@ -75,7 +75,7 @@ class Lookout:
             sensors, known_at = dict(self._sensors), dict(self._known_at)
         now = self._monotonic()
         age_seconds = None if seen_at is None else round(now - seen_at, 1)
-        state = UNSEEN if age_seconds is None else STALE if age_seconds > STALE_SECONDS else SEEN
+        state = UNSEEN if age_seconds is None else STALE if age_seconds > stale_seconds() else SEEN
         if state != SEEN:  # what it was is shown, and no figure of it counts
             found = changed(found, tasks=None, in_per_second=None, latency_seconds=None)
         return changed(
