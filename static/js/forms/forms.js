@@ -161,6 +161,9 @@ function keyOf(url, values) {
   return submissions.get(url).key;
 }
 
+/** What is said of these is a whole sentence, and nobody sees a field of that name. */
+const NAMELESS = new Set(["digest", "form"]);
+
 function refuse(form, errors, pressed) {
   const said = document.getElementById(form.dataset.said);
   if (said) return say(said, Object.values(errors).flat().join(" "));
@@ -169,7 +172,7 @@ function refuse(form, errors, pressed) {
     // it does needs no name before them.
     const field = [...form.elements].find((element) => element.name === name && element.type !== "submit" && element.checkVisibility());
     const beside = field?.closest("label, td, .pair, .field");
-    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${beside || pressed?.value ? "" : `${words(name)}: `}${messages.join(" ")}` });
+    const note = Object.assign(document.createElement("span"), { className: "error", textContent: `${beside || pressed?.value || NAMELESS.has(name) ? "" : `${words(name)}: `}${messages.join(" ")}` });
     note.setAttribute("role", "alert");
     (beside ?? form.querySelector(".line-form") ?? form).append(note);
     if (field) {
