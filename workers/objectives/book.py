@@ -56,11 +56,14 @@ class ObjectiveTally:
         written = objective.minutes.filter(minute__gt=minute - window, minute__lte=minute)
         for each in np.array(written.values_list("minute", "bad", "total"), dtype=float).reshape(-1, 3):
             counts.add(int(each[0]), float(each[1]), float(each[2]))
-        return cls(objective, measure_of(objective), counts)
+        return cls(objective, measure_of(objective), counts, minute=minute)
 
     def resume(self, running: RunningMinute) -> None:
-        """Count what another had counted of a minute that it did not come to write."""
-        if running.revision != self.objective.revision or self.counts.of(running.minute) != (0.0, 0.0):
+        """Count what another had counted of a minute that it did not come to write. One that lies ahead, since
+        the clock was set back, would move the window.
+        """
+        is_ours = running.revision == self.objective.revision and running.minute <= self.minute
+        if not is_ours or self.counts.of(running.minute) != (0.0, 0.0):
             return
         self.counts.add(running.minute, running.bad, running.total)
         self.unwritten[running.minute] = {}

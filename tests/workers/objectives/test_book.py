@@ -98,6 +98,15 @@ def test_of_a_killed_process_the_next_counts_the_minute_that_was_running():
 
 
 @pytest.mark.django_db
+def test_a_running_minute_that_lies_ahead_moves_no_window():
+    """The host's clock was set back by an hour between the two."""
+    define("late", LATENCY, None, NOW)
+    published = killed(90, wait_seconds=31.0)
+    said = ObjectiveBook().step(plant(START - 3_600, wait_seconds=31.0), published)["late"]
+    assert (said.bad, said.total, said.running.minute) == (1.0, 1.0, START // 60 - 60)
+
+
+@pytest.mark.django_db
 def test_what_a_killed_process_carried_over_is_counted_by_the_next():
     define("shed", LOST, None, NOW)
     first = ObjectiveBook()
