@@ -59,7 +59,7 @@ class ObjectiveTally:
         return cls(objective, measure_of(objective), counts, minute=minute)
 
     def resume(self, running: RunningMinute) -> None:
-        """Count what another had counted of a minute that it did not come to write. One that lies ahead, since
+        """Count what another had counted of a minute that it did not come to write. One that lies ahead, as
         the clock was set back, would move the window.
         """
         is_ours = running.revision == self.objective.revision and running.minute <= self.minute
