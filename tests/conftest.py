@@ -5,15 +5,19 @@
 `plant_topology`: three nodes; queues alert and process (jobs), telemetry (pipeline), in `weir:topology`.
 """
 
+import fcntl
 import gc
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from django.core.management import call_command
 from django.db import connection
 from django.db.backends.base.operations import BaseDatabaseOperations
 from django.http import HttpRequest, HttpResponse
@@ -156,12 +160,40 @@ def group_of(nodeid: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> None:
     """The database is a file, as in a plant: two threads that write wait for each other. One in memory
-    refuses the second at once, whatever the time that it may wait.
+    refuses the second at once, whatever the time that it may wait. To migrate one takes seconds: the first
+    of the processes that share the run does it, and each has a copy.
     """
     if connection.vendor == "sqlite":
         connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "weir.sqlite3")
+        shared = tmp_path_factory.getbasetemp()
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            shared = shared.parent
+        with django_db_blocker.unblock():
+            shutil.copyfile(_migrated(shared), connection.settings_dict["TEST"]["NAME"])
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """The copy is the database."""
+    return connection.vendor == "sqlite"
+
+
+def _migrated(folder: Path) -> Path:
+    """An empty SQLite database with every table, made once in this folder."""
+    database = folder / "migrated.sqlite3"
+    with (folder / "migrated.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not database.exists():
+            made, usual = folder / "migrating.sqlite3", connection.settings_dict["NAME"]
+            connection.close()
+            connection.settings_dict["NAME"] = str(made)
+            call_command("migrate", verbosity=0, interactive=False)
+            connection.close()  # which writes what its journal holds
+            connection.settings_dict["NAME"] = usual
+            made.rename(database)
+    return database
 
 
 @pytest.fixture(scope="session", autouse=True)
