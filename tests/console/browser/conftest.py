@@ -149,7 +149,12 @@ def ask(served: Served) -> Callable[..., Any]:
 
 @pytest.fixture
 def ended(ask) -> Any:
-    """After the test nothing of it is in force."""
+    """Neither before the test nor after it is any override in force, whoever set it."""
+
+    def end() -> None:
+        for row in ask("GET", "overrides")["overrides"]:
+            ask("POST", f"overrides/{row['id']}/end")
+
+    end()
     yield
-    for row in ask("GET", "overrides")["overrides"]:
-        ask("POST", f"overrides/{row['id']}/end")
+    end()
