@@ -1,0 +1,183 @@
+"""Alerts on their pages: acknowledged, snoozed, escalated, noted, and what is said of them."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tests.console.pages.alerts.checks import audited, fetch, look, opened
+from tests.workers.alerts.checks import lost, queue, rule
+from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver
+from workers.models import LedgerEntry, Loop
+
+pytestmark = pytest.mark.django_db
+SCRIPT = "<script>alert(1)</script>"
+
+
+def test_an_open_alert_stands_on_its_page_with_what_it_means(operator, alert):
+    page = operator.get("/alerts/").content.decode()
+    assert "Node n1 is lost" in page and "has not reported for 14 s" in page
+    assert "It holds 1,000 points" in page and "Acknowledge" in page
+    assert operator.get(f"/alerts/{alert.pk}/").context["alert"].id == alert.pk
+    assert operator.get("/alerts/999/").status_code == 404
+
+
+def test_many_of_one_rule_are_folded_and_hide_no_other(operator, stored_snapshot):
+    rule()
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    look(snapshot={**lost(), "queues": {f"q{at}": queue(99, nodes=()) for at in range(30)}})
+    shown = operator.get("/alerts/").context["incidents"]
+    assert [row.alert.rule_name for row in shown].count("queue-behind") == 4
+    assert sum(len(row.more) for row in shown) == 26
+    assert "and 26 more of queue-behind" in operator.get("/alerts/").content.decode()
+
+
+def test_an_alert_that_never_fired_has_no_page(operator, alert):
+    Alert.objects.filter(pk=alert.pk).update(fired_at=None, state="pending")
+    assert operator.get(f"/alerts/{alert.pk}/").status_code == 404
+
+
+def test_who_acknowledges_has_it_and_nobody_else_is_told(operator, alert):
+    answer = fetch(operator, f"/alerts/{alert.pk}/acknowledge", {"note": "the host restarts"})
+    assert answer.status_code == 200 and "Acknowledged until" in answer.json()["message"]
+    alert.refresh_from_db()
+    assert (alert.state, alert.acknowledged_by.username) == ("acknowledged", "operator")
+    assert audited() == [("operator", "alert.acknowledge", f"alert {alert.pk}")]
+    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Acknowledged by operator; fires again in" in page and "the host restarts" in page
+    look(30)
+    assert Delivery.objects.filter(kind="firing").count() == 1
+
+
+def test_acknowledged_twice_by_a_double_submit_it_is_acknowledged(operator, alert):
+    for _ in range(2):
+        assert fetch(operator, f"/alerts/{alert.pk}/acknowledge").status_code == 200
+    alert.refresh_from_db()
+    assert alert.state == "acknowledged"
+
+
+def test_an_acknowledgement_that_runs_out_calls_again(operator, alert):
+    fetch(operator, f"/alerts/{alert.pk}/acknowledge")
+    Alert.objects.filter(pk=alert.pk).update(acknowledged_until=timezone.now() - timedelta(seconds=1))
+    look(5)
+    look(6)
+    alert.refresh_from_db()
+    assert (alert.state, alert.round) == ("firing", 2)
+    assert Delivery.objects.filter(kind="firing").count() == 2
+
+
+def test_snoozed_it_tells_nobody_until_then(operator, alert):
+    assert fetch(operator, f"/alerts/{alert.pk}/snooze", {"minutes": "15"}).status_code == 200
+    alert.refresh_from_db()
+    assert alert.snoozed_until is not None and alert.state == "firing"
+    assert "Snoozed by operator" in operator.get(f"/alerts/{alert.pk}/").content.decode()
+
+
+@pytest.mark.parametrize("minutes", ["", "0", "-5", "1441", "soon", "nan"])
+def test_a_snooze_without_an_end_is_refused(minutes, operator, alert):
+    answer = fetch(operator, f"/alerts/{alert.pk}/snooze", {"minutes": minutes})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["minutes"])
+    assert audited() == []
+
+
+def test_escalating_tells_the_next_step_and_says_when_nobody_is_left(operator, alert):
+    Receiver.objects.create(name="second", channel="browser")
+    steps = [{"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 60, "receivers": ["second"]}]
+    AlertRule.objects.update(escalation=steps)
+    assert "second will be notified" in fetch(operator, f"/alerts/{alert.pk}/escalate").json()["message"]
+    assert [each.receiver.name for each in Delivery.objects.order_by("pk")] == ["desk", "second"]
+    alert.refresh_from_db()
+    assert alert.announcement == "1.1"
+    refused = fetch(operator, f"/alerts/{alert.pk}/escalate")
+    assert "no further step" in refused.json()["errors"]["step"][0]
+
+
+def test_what_is_over_cannot_be_acknowledged_but_noted(operator, alert):
+    Alert.objects.update(state="resolved", resolved_at=timezone.now())
+    for deed in ("acknowledge", "snooze", "escalate"):
+        answer = fetch(operator, f"/alerts/{alert.pk}/{deed}", {"minutes": "5"})
+        assert answer.status_code == 422 and "resolved already" in answer.json()["errors"]["alert"][0]
+    assert fetch(operator, f"/alerts/{alert.pk}/note", {"note": "it was the switch"}).status_code == 200
+    assert fetch(operator, f"/alerts/{alert.pk}/note", {"note": " "}).status_code == 422
+
+
+def test_a_viewer_sees_and_his_forged_post_changes_nothing(browsers, alert):
+    viewer = browsers["viewer"]
+    page = viewer.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Node n1 is lost" in page and "data-acknowledge" not in page
+    for deed in ("acknowledge", "snooze", "escalate", "note"):
+        assert fetch(viewer, f"/alerts/{alert.pk}/{deed}", {"minutes": "5", "note": "x"}).status_code == 403
+    alert.refresh_from_db()
+    assert alert.state == "firing"
+    assert {action.partition(".")[0] for _, action, _ in audited()} == {"refused"}
+
+
+def test_script_in_notes_and_names_is_text(operator, alert):
+    fetch(operator, f"/alerts/{alert.pk}/note", {"note": SCRIPT})
+    Alert.objects.filter(pk=alert.pk).update(title=SCRIPT, sentence=SCRIPT, labels={"producer": SCRIPT})
+    for address in (
+        f"/alerts/{alert.pk}/",
+        "/alerts/",
+        "/alerts/review/",
+        f"/alerts/silences/?alert={alert.pk}",
+    ):
+        assert SCRIPT not in operator.get(address).content.decode(), address
+
+
+def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator, alert):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate", target={"node": "n2"})
+    for each, verdict in ((loop, "effective"), (loop, "ineffective"), (other, "harmful")):
+        entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
+        LedgerEntry.objects.create(loop=each, mode="auto", at=alert.began_at, **entry)
+    response = operator.get(f"/alerts/{alert.pk}/").context["alert"].response
+    assert response.outcome.words == "1 of 2 actions had an effect; 1 had no effect."
+    assert {entry.loop.name for entry in response.entries} == {"rebalancing"}
+
+
+def test_what_was_done_since_its_onset_comes_first_and_advice_is_no_action(operator, alert, secrets):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    entry = {"loop": loop, "action": {"start": 3}, "parameters": {}, "verdict": "effective"}
+    for minutes, mode, reason in (
+        (-4, "auto", "on a forecast"),
+        (0, "auto", "at onset"),
+        (1, "advise", "if"),
+    ):
+        at = alert.began_at + timedelta(minutes=minutes)
+        LedgerEntry.objects.create(mode=mode, at=at, reason=reason, **entry)
+    page = operator.get(f"/alerts/{alert.pk}/")
+    response, text = page.context["alert"].response, page.content.decode()
+    assert [each.reason for each in response.entries] == ["at onset", "on a forecast"]
+    assert [each.reason for each in response.advice] == ["if"]
+    assert response.outcome.words == "2 of 2 actions had an effect."
+    assert text.index("at onset") < text.index("Before it began") < text.index("on a forecast")
+    assert "Advice, not done: 1 decision of loops" in text
+    headers = {"authorization": f"Bearer {secrets['viewer']}"}
+    tried = Client().get(f"/api/v1/alerts/{alert.pk}", headers=headers).json()["tried"]
+    assert (len(tried["entries"]), len(tried["advice"]), tried["actions"]) == (2, 1, 2)
+
+
+def test_what_an_incident_explains_is_folded_below_it(operator, alert):
+    rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
+    look(2, {**lost(), "queues": {"alert": queue(99)}})
+    page = operator.get("/alerts/")
+    [incident] = page.context["incidents"]
+    assert incident.alert == alert and [row.alert.title for row in incident.explained] == ["alert behind"]
+    assert "explains 1 more alert" in page.content.decode()
+
+
+def test_when_nobody_looks_after_alerts_the_page_says_so(operator, alert):
+    assert "Alerts are not evaluated" not in operator.get("/alerts/").content.decode()
+    look(-60)
+    assert "Alerts are not evaluated since" in operator.get("/alerts/").content.decode()
+
+
+@pytest.mark.parametrize("page", [1, 2])
+def test_only_the_first_page_names_the_alert_that_was_resolved_last(page, operator, alert, monkeypatch):
+    monkeypatch.setattr("console.pages.alerts.alerts.PER_PAGE", 1)
+    Alert.objects.filter(pk=alert.pk).update(state=Alert.State.RESOLVED, resolved_at=timezone.now())
+    other = opened("queue_wait", queue="alert")
+    Alert.objects.filter(pk=other.pk).update(resolved_at=timezone.now() - timedelta(hours=3))
+    text = operator.get(f"/alerts/?page={page}").content.decode()
+    assert "No alert is open." in text and ("The latest was resolved" in text) == (page == 1)

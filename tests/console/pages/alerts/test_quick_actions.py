@@ -1,0 +1,177 @@
+"""What an alert offers at once: holds, pauses, ends and restarts, each where it fits."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from console.accounts.access import NOBODY
+from console.display.subject_pages import page_of
+from console.incidents.changes import IncidentChange
+from console.models import AuditEntry
+from console.pages.alerts.incident_changes import shown_changes
+from queues import keys
+from queues.models import Queue
+from tests.console.pages.alerts.checks import REASON, audited, fetch, opened
+from tests.console.pipeline_sample import DECLARATION
+from tests.workers.alerts.checks import lost
+from tests.workers.snapshots import snapshot_of
+from workers.models import Loop, Override, Plan
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.steering.overrides import MAXIMUM_REASON_LENGTH
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_alert_offers_what_can_be_done_at_once_and_does_it(browsers, alert, stored_snapshot):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    blind = opened("loop_stale", loop="rebalancing")
+    browser = browsers["operator"]
+    [hold] = browser.get(f"/alerts/{blind.pk}/").context["alert"].quick_actions
+    posted = {hold.name: hold.value, "minutes": "30", **REASON}
+    assert fetch(browser, hold.url, posted).status_code == 200
+    assert [(each.loop, each.value) for each in Override.objects.all()] == [(loop, "hold")]
+    assert browsers["viewer"].get(f"/alerts/{blind.pk}/").context["alert"].quick_actions == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "labels", "words"),
+    [
+        ("queue_wait", {"queue": "alert"}, ["Pause its intake for 30 min"]),
+        ("dead_letters", {"queue": "alert"}, ["Pause its consumption for 30 min"]),
+        ("queue_wait", {"queue": "gone"}, []),
+        ("override_ending", {"override": "7", "loop": "rebalancing"}, ["End the override now"]),
+        ("node_toobusy", {"node": "n1"}, ["Rebalance now"]),
+        ("node_memory", {"node": "n1"}, []),
+        ("node_lost", {"node": "n1"}, []),
+    ],
+)
+def test_what_is_offered_fits_the_condition_and_what_is_there(condition, labels, words, operator, alert):
+    found = opened(condition, **labels)
+    details = operator.get(f"/alerts/{found.pk}/").context["alert"]
+    assert [each.words for each in details.quick_actions] == words
+    assert details.related_pages
+    for page in details.related_pages:
+        assert operator.get(page.url.partition("#")[0]).status_code == 200
+
+
+def test_a_host_that_is_gone_is_linked_where_something_of_it_is_shown(operator, alert):
+    found = opened("workers_missing", host="jobs@gone")
+    pages = {
+        each.words: each.url for each in operator.get(f"/alerts/{found.pk}/").context["alert"].related_pages
+    }
+    assert pages["Host jobs@gone"] == page_of("host", "jobs@gone") == "/workers/jobs@gone/"
+    assert operator.get(pages["Host jobs@gone"]).status_code == 200
+    assert [page_of(kind, "gone") for kind in ("node", "queue", "host")] == [
+        "/nodes/",
+        "/queues/",
+        "/workers/",
+    ]
+
+
+def test_a_part_that_is_gone_is_linked_to_the_list_of_its_kind(db):
+    change = IncidentChange(
+        kind="part gone",
+        at=timezone.now(),
+        words="Host jobs@gone is gone",
+        by="",
+        ref="part:host/jobs@gone",
+        steps=None,
+        delay_seconds=1.0,
+        weight=1.0,
+    )
+    (shown,) = shown_changes([change], NOBODY)
+    assert shown.url == "/workers/"
+
+
+@pytest.mark.parametrize(
+    ("condition", "labels", "asked"),
+    [
+        ("queue_wait", {"queue": "alert"}, "queue=alert"),
+        ("node_toobusy", {"node": "n1"}, "node=n1"),
+        ("loop_stale", {"loop": "rebalancing"}, "loop={}"),
+        ("loop_stale", {"loop": "gone"}, None),
+        ("workers_saturated", {}, ""),
+    ],
+)
+def test_the_chart_of_an_alert_shows_what_the_loops_did_that_steer_what_it_is_about(
+    condition, labels, asked, operator, alert
+):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    found = opened(condition, **labels)
+    page = operator.get(f"/alerts/{found.pk}/")
+    assert page.context["alert"].about == (asked and asked.format(loop.pk))
+    if page.context["alert"].chart:
+        assert (f'data-decisions="{asked}"' in page.content.decode()) == (asked is not None)
+
+
+def test_what_is_done_already_is_offered_no_more(operator, alert, control):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    blind, late = opened("loop_stale", loop=loop.name), opened("queue_wait", queue="alert")
+    pause = {"part": "intake", "override": 3}
+    queues = {"alert": {"kind": "jobs", "pauses": [pause]}}
+    held = {"rebalancing": {"law": "rebalancing", "mode": "hold"}}
+    control.set(keys.SNAPSHOT, snapshot_of({**lost(), "queues": queues, "loops": held}).to_json())
+    for each in (blind, late):
+        assert operator.get(f"/alerts/{each.pk}/").context["alert"].quick_actions == []
+
+
+def test_why_an_override_was_ended_stands_in_the_audit(operator, people, alert):
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    fields = {"name": "mode", "value": "hold", "owner": people["operator"], "reason": "x"}
+    held = Override.objects.create(loop=loop, expires_at=timezone.now() + timedelta(minutes=20), **fields)
+    found = opened("override_ending", override=str(held.pk), loop=loop.name)
+    [end] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
+    posted = {end.name: end.value, "minutes": "30", "reason": "it swings no more"}
+    too_long = {**posted, "reason": "x" * (MAXIMUM_REASON_LENGTH + 1)}
+    assert fetch(operator, end.url, too_long).status_code == 422
+    assert fetch(operator, end.url, posted).status_code == 200
+    assert AuditEntry.objects.get(action="override.end").reason == "it swings no more"
+
+
+def test_a_host_that_was_the_last_to_work_is_let_work_again_from_the_alert(operator, people, alert, control):
+    of_host = {"name": "work", "value": "draining", "host": "jobs@a", "reason": "x"}
+    end = timezone.now() + timedelta(minutes=20)
+    drain = Override.objects.create(expires_at=end, owner=people["operator"], **of_host)
+    draining = {"part": "work", "override": drain.pk, "by": "operator", "reason": "x"}
+    hosts = {"jobs@a": {"role": "jobs", "draining": draining}, "jobs@b": {"role": "jobs"}}
+    control.set(keys.SNAPSHOT, snapshot_of({**lost(), "hosts": hosts}).to_json())
+    found = opened("workers_missing")
+    [end] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
+    assert end.words == "Let jobs@a work again"
+    assert fetch(operator, end.url, {end.name: end.value, **REASON}).status_code == 200
+    drain.refresh_from_db()
+    assert drain.ended_at is not None
+
+
+def test_processes_are_named_to_who_may_see_them(browsers, alert):
+    found = opened("workers_missing")
+    roles = ("operator", "administrator")
+    related = {
+        role: browsers[role].get(f"/alerts/{found.pk}/").context["alert"].related_pages for role in roles
+    }
+    assert [page.words for page in related["administrator"]] == ["Processes and their logs"]
+    assert related["operator"] == []
+
+
+def test_a_failed_pipeline_is_restarted_from_its_alert(operator, alert, control):
+    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    for name, kind in (("telemetry", "pipeline"), ("alert", "jobs")):
+        Queue.objects.create(name=name, kind=kind)
+    failed = {"applications": {"performance": {"state": "failed"}, "other": {"state": "running"}}}
+    control.set(keys.SNAPSHOT, snapshot_of({**lost(), "pipeline": failed}).to_json())
+    found = opened("pipeline_down", pipeline="main")
+    [restart] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
+    assert restart.words == "Restart performance"
+    assert fetch(operator, restart.url, {restart.name: restart.value, **REASON}).status_code == 200
+    assert ("operator", "pipeline.restart", "performance") in audited()
+
+
+def test_the_page_names_the_plans_that_nobody_had_to_make(operator, alert):
+    moves = [{"queue": "alert", "from": "n1", "to": "n2", "points": 334}]
+    fields = {"kind": "restore", "reason": "n1 is lost", "base": {}, "base_revision": 1, "hash": "0" * 64}
+    fields |= {"state": "done", "expires_at": alert.began_at, "created_at": alert.began_at}
+    Plan.objects.create(title="Restore the points of n1", moves=moves, **fields)
+    Plan.objects.create(title="Move n3", moves=[{**moves[0], "queue": "q", "from": "n3"}], **fields)
+    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Restore the points of n1" in page and "Move n3" not in page

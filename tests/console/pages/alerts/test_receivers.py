@@ -1,0 +1,82 @@
+"""Receivers of alerts on their page: made, tried, retained while a rule names them."""
+
+import pytest
+
+from tests.console.page_form import form_of
+from tests.console.pages.alerts.checks import REASON, fetch
+from workers.alerts.lifecycle.models import Message, Receiver
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, alert):
+    administrator = browsers["administrator"]
+    form = {"name": "hook", "channel": "webhook", "url": "https://desk/hook", "enabled": "on", **REASON}
+    assert fetch(administrator, "/alerts/receivers/change", form).status_code == 200
+    hook = Receiver.objects.get(name="hook")
+    assert fetch(administrator, f"/alerts/receivers/{hook.pk}/test").status_code == 200
+    assert Message.objects.get().content["kind"] == "test"
+    page = administrator.get("/alerts/receivers/").content.decode()
+    assert "Test of a receiver" in page and "Key to verify its signatures" in page
+    assert "Key to verify" not in browsers["operator"].get("/alerts/receivers/").content.decode()
+    desk = Receiver.objects.get(name="desk")
+    refused = fetch(administrator, f"/alerts/receivers/{desk.pk}/delete", REASON)
+    assert "is named by node-lost" in refused.json()["errors"]["receiver"][0]
+    assert fetch(administrator, f"/alerts/receivers/{hook.pk}/delete", REASON).status_code == 200
+    assert not Receiver.objects.filter(name="hook").exists()
+
+
+ADDRESS = "desk@example.org"
+
+
+def test_a_new_receiver_does_not_take_the_place_of_another(browsers, alert):
+    posted = {"name": "desk", "channel": "browser", "enabled": "on", **REASON}
+    answer = fetch(browsers["administrator"], "/alerts/receivers/change", posted)
+    assert answer.status_code == 422 and "is taken" in answer.json()["errors"]["name"][0]
+    assert Receiver.objects.get(name="desk").channel == "email"
+
+
+def test_a_receiver_that_somebody_changed_meanwhile_is_not_switched_on_again(browsers, alert):
+    administrator = browsers["administrator"]
+    form = form_of(administrator.get("/alerts/receivers/?edit=desk"), "/alerts/receivers/change")
+    form |= {"addresses": ADDRESS, **REASON}
+    assert fetch(administrator, "/alerts/receivers/change", form).status_code == 200
+    assert not Receiver.objects.get(name="desk").enabled
+    answer = fetch(administrator, "/alerts/receivers/change", {**form, "enabled": "on"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["digest"])
+    assert not Receiver.objects.get(name="desk").enabled
+
+
+def test_a_receiver_keeps_over_the_api_what_a_body_leaves_out(browsers, alert):
+    Receiver.objects.filter(name="desk").update(enabled=False, tells_resolved=False)
+
+    def post(name, **body):
+        given = {"channel": "email", "settings": {"addresses": [ADDRESS]}, **REASON, **body}
+        return browsers["administrator"].post(
+            f"/api/v1/receivers/{name}", given, content_type="application/json"
+        )
+
+    kept = post("desk").json()
+    assert (kept["enabled"], kept["tells_resolved"], kept["gets_reports"]) == (False, False, False)
+    assert post("desk", enabled=True, digest=kept["digest"]).json()["enabled"]
+    assert list(post("desk", digest=kept["digest"]).json()["errors"]) == ["digest"]
+    made = post("night").json()
+    assert (made["enabled"], made["tells_resolved"], made["gets_reports"]) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"channel": "email", "addresses": "not an address"}, "addresses"),
+        ({"channel": "email", "addresses": ""}, "addresses"),
+        ({"channel": "webhook", "url": "ftp://x"}, "url"),
+        ({"channel": "webhook", "url": "https://me:secret@desk/"}, "url"),
+        ({"channel": "webhook", "url": "https://desk/", "secret_environment": "a b"}, "secret_environment"),
+        ({"channel": "pigeon"}, "channel"),
+        ({"channel": "browser", "name": "a b"}, "name"),
+    ],
+)
+def test_a_receiver_that_cannot_be_is_refused_at_its_field(form, field, browsers, alert):
+    answer = fetch(browsers["administrator"], "/alerts/receivers/change", {"name": "mine", **REASON, **form})
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
+    assert Receiver.objects.count() == 1

@@ -1,0 +1,63 @@
+"""The review of a time: what fired, how long, and what nobody saw."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from tests.console.pages.alerts.checks import look, opened
+from tests.workers.alerts.checks import lost, rule, the_alert
+from workers.alerts.delivery import outbox
+from workers.alerts.lifecycle.models import Alert
+from workers.models import LedgerEntry, Loop
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_review_says_what_fired_how_long_and_what_nobody_saw(operator, stored_snapshot):
+    rule()
+    look(-60)
+    for seconds in (-57, -53, -50, -46):
+        look(seconds, snapshot={**lost(), "nodes": {}})
+    alert = the_alert()
+    outbox.bundle(timezone.now() + timedelta(minutes=1))
+    page = operator.get("/alerts/review/?hours=12")
+    (row,) = page.context["found"]
+    assert row.alert == alert and 10 < row.seconds < 20 and not row.acknowledged_by
+    assert page.context["summary"].alerts == 1
+    assert "1 incident; all are resolved" in page.content.decode()
+    csv = b"".join(operator.get("/alerts/review/?hours=12&format=csv")).decode().splitlines()
+    assert csv[0].startswith("id,rule,title") and "node-lost" in csv[1]
+
+
+def test_the_totals_of_a_review_count_incidents_and_nothing_twice(operator, alert):
+    began = timezone.now() - timedelta(hours=1)
+    cause = alert
+    Alert.objects.filter(pk=cause.pk).update(fired_at=began, began_at=began)
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    entry = {"loop": loop, "action": {"start": 3}, "parameters": {}, "reason": "x", "verdict": "effective"}
+    LedgerEntry.objects.create(mode="auto", at=began + timedelta(minutes=5), **entry)
+    for name, under in (("explained", cause), ("beside", None)):
+        other = opened(name, node="n1")
+        end = began + timedelta(minutes=30)
+        Alert.objects.filter(pk=other.pk).update(
+            fired_at=began, began_at=began, under=under, resolved_at=end, state="resolved"
+        )
+    summary = operator.get("/alerts/review/?hours=12").context["summary"]
+    assert (summary.incidents, summary.alerts, summary.explained) == (2, 3, 1)
+    assert summary.actions == summary.effective == 1, "one action, though three alerts saw it"
+    assert 3_595 < summary.open_seconds < 3_700, "what overlaps counts once"
+    assert summary.sentence.startswith("2 incidents with 3 alerts; 1 is still open. The worst: ")
+
+
+@pytest.mark.parametrize(
+    "query", ["from=2026-01-02T00:00&to=2026-01-01T00:00", "from=yesterday", "from=2020-01-01T00:00"]
+)
+def test_a_review_of_no_time_says_what_it_takes(query, operator, alert):
+    page = operator.get(f"/alerts/review/?{query}")
+    assert page.status_code == 200 and page.context["errors"]
+
+
+def test_a_time_without_alerts_says_so(operator, alert):
+    page = operator.get("/alerts/review/?from=2026-01-01T00:00&to=2026-01-02T00:00").content.decode()
+    assert "No alert fired." in page
