@@ -12,6 +12,7 @@ from django.db import transaction
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from console.input.shown_digest import demand_unchanged
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
@@ -74,9 +75,14 @@ def propose_points(
     reason: str,
     snapshot: Snapshot | None,
     now: datetime,
+    digest: str = "",
 ) -> Plan:
-    """A plan of a person's own division of a queue's 1000 points, to be approved."""
+    """A plan of a person's own division of a queue's 1000 points, to be approved. digest: of the points that
+    it was made from; "" of who has seen none.
+    """
     demand(actor, "plan.propose", [queue])
+    held = projection.read_database().queue(queue).live_points
+    demand_unchanged(f"The division of {queue}", held, digest)
     why = overrides.read_reason(reason)
     made = proposals.propose_hand(
         queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why

@@ -154,7 +154,8 @@ def use(request: HttpRequest) -> Done:
 
 @action("plan.propose", queue_page)
 def points(request: HttpRequest, name: str) -> Done:
-    """Posted: points-NODE per node (1000 in all; left out is 0), reason. Opens the plan."""
+    """Posted: points-NODE per node (1000 in all; left out is 0), reason, digest
+    of the points that were shown. Opens the plan."""
     get_object_or_404(Queue, name=name)
     wanted = {
         field.removeprefix(POINTS): _whole(text, field)
@@ -164,7 +165,13 @@ def points(request: HttpRequest, name: str) -> Done:
     reason = request.POST.get("reason", "")
     try:
         made = planning.propose_points(
-            actor_of(request), name, wanted, reason, snapshot_of(request), timezone.now()
+            actor_of(request),
+            name,
+            wanted,
+            reason,
+            snapshot_of(request),
+            timezone.now(),
+            digest=request.POST.get("digest", ""),
         )
     except BadInput as error:
         raise _at_field(error) from None

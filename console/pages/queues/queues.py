@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import dead_letters
 from console.actions.dead_letters import Letter
+from console.input.shown_digest import digest_of
 from console.pages.frame.frame import seen_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import past_of, time_shown
@@ -56,6 +57,7 @@ class QueuePage(FormPage):
     row: QueueStatus | None  # its part of the snapshot
     pauses: QuerySet[Override]  # in force
     division: list[PointsOfNode]
+    division_digest: str  # of the points that a plan by hand is made from
     dead_letters: Sequence[Letter]
     unreachable: Sequence[str]  # nodes whose dead letters are not known
     ladder: LadderSteps | None
@@ -81,12 +83,14 @@ def queue_page(
 ) -> HttpResponse:
     found = get_object_or_404(Queue, name=name)
     letters = dead_letters.newest(found, LETTERS, actor_of(request))
+    division = division_of(found, seen_of(request))
     page = QueuePage(
         name=name,
         queue=found,
         row=seen_of(request).queues.get(name),
         pauses=pauses_of(name, time_shown(request)),
-        division=division_of(found, seen_of(request)),
+        division=division,
+        division_digest=digest_of({each.node: each.points for each in division if each.points}),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
         ladder=ladder_of(name) if past_of(request) is None else None,  # as of now

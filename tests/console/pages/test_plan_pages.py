@@ -7,12 +7,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from console.actions.proposals.plans import points_of
 from console.models import AuditEntry
 from console.pages.plant.plan_view import dumbbells, headline
 from queues import keys, projection
 from queues.models import Node
 from queues.stored_document import changed
 from queues.topology import Topology
+from tests.console.page_form import form_of
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -86,6 +88,19 @@ def test_points_by_hand_open_a_plan_and_move_nothing(operator, plant, calm):
     assert shown.headline == "Divide alert by hand: move 134 points"
     assert shown.changes == {"alert": {"n1": -134, "n2": 134}}
     assert audited() == [("operator", "plan.propose", f"plan {plan.pk}")]
+
+
+def test_a_division_that_was_made_from_other_points_is_refused(operator, plant, calm):
+    page = form_of(operator.get("/queues/alert/"), "/queues/alert/points")
+    wanted = {**page, "points-n1": "200", "points-n2": "467", **REASON}
+    projection.set_points(plant.control, "alert", {"n1": 300, "n2": 367, "n3": 333})
+    answer = fetch(operator, "/queues/alert/points", wanted)
+    assert answer.status_code == 422 and list(answer.json()["errors"]) == ["digest"]
+    assert "The division of alert was changed meanwhile" in answer.content.decode()
+    assert not Plan.objects.exists()
+    page = form_of(operator.get("/queues/alert/"), "/queues/alert/points")
+    fetch(operator, "/queues/alert/points", {**page, "points-n1": "200", "points-n2": "467", **REASON})
+    assert points_of(Plan.objects.get()) == 100
 
 
 @pytest.mark.parametrize(
