@@ -21,6 +21,7 @@ from tests.console.served import Served
 from tests.workers.snapshots import judged_document
 
 HOSTILE = "[bold red]boo[/] \x1b]0;owned\x07 [link=file:///etc/passwd]x[/link]"
+NO_ALERT = 1_000_000_000  # the number of none that any test makes
 
 
 class Line(Remote):
@@ -185,7 +186,8 @@ async def test_what_can_not_be_listed_is_not_shown_as_live(line, observed):
 
 @pytest.mark.thorough
 async def test_text_from_outside_is_plain_on_the_terminal(line, observed):
-    alert = {"id": 7, "severity": "critical", "title": HOSTILE, "sentence": HOSTILE, "since": time.time()}
+    words = {"title": HOSTILE, "sentence": HOSTILE}
+    alert = {"id": NO_ALERT, "severity": "critical", "since": time.time(), **words}
     observed(alerts=[alert], health={"state": "TOOBUSY", "sentence": HOSTILE, "doing": HOSTILE})
     async with opened(line) as (app, pilot):
         await until(pilot, lambda: "[bold red]boo[/] ?]0;owned?" in screen(app))
