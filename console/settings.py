@@ -125,7 +125,8 @@ TEMPLATES = [
                 "console.pages.frame.frame.frame",
             ],
             "builtins": [
-                "console.templatetags.weir",
+                "console.templatetags.filters",
+                "console.templatetags.live",
                 "console.templatetags.batch",
                 "console.templatetags.listing",
             ],

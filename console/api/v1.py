@@ -7,12 +7,12 @@ from typing import Any
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema, get_schema
 
+from console.api.answer.named_operations import NamedOperations
 from console.api.ingestion import chat, events
 from console.api.request.authentication import Caller
 from console.api.request.refusals import add_refusals
 from console.api.routes import (
     account,
-    alerts,
     audit,
     control,
     dead_letters,
@@ -27,6 +27,15 @@ from console.api.routes import (
     plants,
     tasks,
     timeline,
+)
+from console.api.routes.alerts import (
+    alert_review,
+    alert_rules,
+    alerts,
+    incidents,
+    receivers,
+    reported,
+    silences,
 )
 from console.api.routes.operating import (
     assistant_proposals,
@@ -46,7 +55,7 @@ PROBLEMS = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
 CONFLICTS = (409,)
 
 
-class Documented(NinjaAPI):
+class Documented(NamedOperations):
     """Its document also holds the control API of the plants, which has addresses of its own."""
 
     def get_openapi_schema(
@@ -76,7 +85,13 @@ for part in (
     audit,
     account,
     plans,
+    alert_review,  # before single alerts: their addresses begin alike
+    reported,
     alerts,
+    incidents,
+    silences,
+    alert_rules,
+    receivers,
     chat,
     events,
     tasks,

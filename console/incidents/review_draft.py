@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+from console.display.formats import formatted
 from console.incidents.changes import changes_of
 from console.incidents.incident_timeline import IncidentEvent, timeline_of
-from console.templatetags.weir import formatted
 from controllers.framework.reason import counted
 from workers.alerts import history, incidents
 from workers.alerts.evaluation import impact

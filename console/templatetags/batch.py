@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from console.templatetags.weir import formatted
+from console.display.formats import formatted
 
 register = template.Library()
 

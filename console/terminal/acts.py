@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from console.templatetags.weir import formatted
+from console.display.formats import formatted
 from queues import pausing
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus

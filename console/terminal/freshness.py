@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from console.templatetags.weir import formatted
+from console.display.formats import formatted
 from workers.documents.snapshot import Snapshot
 
 SILENT_AFTER_SECONDS = 3.0  # as pages: static/js/frame/live.js

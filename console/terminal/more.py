@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from console.api.request.calls import Refused
-from console.templatetags.weir import formatted
+from console.display.formats import formatted
 from console.terminal.plain_text import plain_text
 
 MOST_CHANGES = 5

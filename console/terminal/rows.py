@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from console.display.formats import UNKNOWN, formatted
 from console.display.severity_states import SEVERITY_STATES
+from console.display.state_words import STATE_WORDS, VERDICT_WORDS
 from console.display.worst_first import worst_first
-from console.templatetags.weir import STATE_WORDS, UNKNOWN, VERDICT_WORDS, formatted
 from console.terminal import acts
 from console.terminal.acts import Act
 from console.terminal.plain_text import cell

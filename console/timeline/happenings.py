@@ -12,10 +12,10 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from console.actions.timeline import marks
+from console.display.formats import compact, words
 from console.display.severity_states import SEVERITY_STATES
 from console.input.form_values import iso
 from console.models import Mark
-from console.templatetags.weir import compact, words
 from console.timeline.bars import Bar, in_rows
 from console.timeline.restarts import PLANT, Restart, restarts
 from console.timeline.window import Window

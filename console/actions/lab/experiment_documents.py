@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from console.display.downsampling import downsample
-from console.templatetags.weir import typed
+from console.display.formats import typed
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import Metric, best, metric, names_of
 from controllers.simulation.model.scenario import Floats

@@ -50,7 +50,7 @@ BODY = {
     summary="Take what somebody answers in a chat",
     openapi_extra=BODY,
 )
-def take_answer(request: HttpRequest, receiver: str) -> dict[str, Any]:
+def take_chat_answer(request: HttpRequest, receiver: str) -> dict[str, Any]:
     """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
     of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
     is in the variable that the receiver names (`answers_environment`). 401 where it is another's.

@@ -112,7 +112,7 @@ def change_setting(request: HttpRequest, name: str, body: Value) -> dict[str, An
     response=SettingChange,
     summary="Set a loop's own value of a parameter or of its guard",
 )
-def change_own(request: HttpRequest, loop_id: Id, body: OwnValue) -> dict[str, Any]:
+def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> dict[str, Any]:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_own(actor, loop_named(loop_id), now=timezone.now(), **body.dict())
     return {"name": body.name, "before": before, "value": after}

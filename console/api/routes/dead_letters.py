@@ -103,7 +103,7 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dic
     openapi_extra=STORED_BYTES,
     summary="The bytes of a dead letter, as they are stored",
 )
-def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
+def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """Also of events that can't be read. An Arrow record batch where they can. Noted in the audit."""
     found = dead_letters.stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
     if found is None:
@@ -114,13 +114,13 @@ def get_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> Http
 @router.post(
     "/dead-letters/requeue", response=LetterActionReport, summary="Put dead letters into their queues again"
 )
-def requeue(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
+def requeue_letters(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.requeue")
     return vars(dead_letter_steering.act(actor, "requeue", body.names(actor), body.reason))
 
 
 @router.post("/dead-letters/discard", response=LetterActionReport, summary="Delete dead letters for good")
-def discard(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
+def discard_letters(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.discard")
     return vars(dead_letter_steering.act(actor, "discard", body.names(actor), body.reason, body.confirm))
 
@@ -130,7 +130,7 @@ def discard(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
     response=LetterRow,
     summary="Change an event of a dead letter",
 )
-def fix(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:
+def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.fix")
     name = Name(queue, node, dead_id, body.digest)
     mended = dead_letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now())

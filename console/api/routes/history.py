@@ -22,7 +22,7 @@ MAXIMUM_SECONDS = 400 * 86_400
 
 
 @router.get("/history", response=HistorySeries, summary="Series over time")
-def history(
+def get_history(
     request: HttpRequest,
     series: Annotated[list[str], Query(...)],
     since: Annotated[float, Query(..., alias="from")],

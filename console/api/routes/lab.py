@@ -96,7 +96,7 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
 @router.post(
     "/experiments", response=ExperimentRow, summary="Begin an experiment: a batch run, a chunk a law"
 )
-def begin(request: HttpRequest, body: NewExperiment) -> dict[str, Any]:
+def begin_experiment(request: HttpRequest, body: NewExperiment) -> dict[str, Any]:
     actor = actor_for(request, "lab.run")
     trace = None if body.trace is None else chosen_trace(settings.WEIR_DATA, body.trace, body.column)
     given = {name: int(value) if isinstance(value, bool) else value for name, value in body.settings.items()}
@@ -119,7 +119,7 @@ def get_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     response=ExperimentSeries,
     summary="Its series by law, as they are drawn",
 )
-def get_series(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def get_experiment_series(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor_for(request, "plant.view")
     found = _found(experiment_id)
     return {"experiment": found.pk, "laws": series_document(settings.WEIR_DATA, found)}
@@ -130,7 +130,7 @@ def get_series(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     response=ExperimentRow,
     summary="End its run; what is simulated stays",
 )
-def cancel(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def cancel_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     actor = actor_for(request, "lab.run")
     return experiment_document(lab_steering.cancel(actor, _found(experiment_id), timezone.now()))
 
@@ -140,7 +140,7 @@ def cancel(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     response=AppliedOverrides,
     summary="Put parameters of a law in force as overrides",
 )
-def apply(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> dict[str, Any]:
+def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> dict[str, Any]:
     actor = actor_for(request, "override.set")
     made = lab_steering.override(
         actor,
@@ -158,7 +158,7 @@ def apply(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> d
 @router.post(
     "/experiments/{experiment_id}/plan", response=PlanRow, summary="Compute a plan by the goal of a law"
 )
-def propose(request: HttpRequest, experiment_id: Id, body: Proposal) -> dict[str, Any]:
+def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> dict[str, Any]:
     actor = actor_for(request, "plan.propose")
     found = _found(experiment_id)
     return plan_document(lab_steering.plan(actor, found, body.law, latest_snapshot(), timezone.now()))

@@ -26,7 +26,7 @@ class Cap(Given):
     response=LadderCap,
     summary="How far a queue's remedies may go; below shed it loses nothing",
 )
-def cap(request: HttpRequest, queue: str, body: Cap) -> dict[str, Any]:
+def cap_ladder(request: HttpRequest, queue: str, body: Cap) -> dict[str, Any]:
     """{queue, before, after}; in force from the ladder's next decision on."""
     actor = actor_for(request, "ladder.cap")
     before, after = ladders.set_cap(actor, queue, body.cap, reason=body.reason, now=timezone.now())

@@ -142,7 +142,7 @@ def ask_what_if(
 
 
 @router.get("/costs", response=PlantCostsDetail, summary="What the plant used, in hours and in money")
-def plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> dict[str, Any]:
+def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> dict[str, Any]:
     """Of the last hours, up to 2."""
     actor_for(request, "plant.view")
     found = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, timezone.now())
@@ -152,7 +152,7 @@ def plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> dict[str, A
 @router.get(
     "/loops/{loop_id}/costs", response=LoopCostsDetail, summary="What a loop saved against its rivals"
 )
-def loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> dict[str, Any]:
+def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> dict[str, Any]:
     """Its recorded load of the last hours (up to 6), worked on a model of the plant by the law and its
     rivals, and with the holds of the record.
     """

@@ -67,7 +67,7 @@ def get_plan(request: HttpRequest, plan_id: Id) -> dict[str, Any]:
 
 
 @router.post("/plans", response=PlanRow, summary="Compute a plan; nothing is moved before it is approved")
-def propose(request: HttpRequest, body: Goal) -> dict[str, Any]:
+def propose_plan(request: HttpRequest, body: Goal) -> dict[str, Any]:
     actor = actor_for(request, "plan.propose")
     return plan_document(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
 
@@ -77,14 +77,14 @@ def propose(request: HttpRequest, body: Goal) -> dict[str, Any]:
     response=PlanRow,
     summary="Approve a plan by its hash; it runs within a second",
 )
-def approve(request: HttpRequest, plan_id: Id, body: Approval) -> dict[str, Any]:
+def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> dict[str, Any]:
     actor = actor_for(request, "plan.approve")
     made = plans.approve(actor, _found(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now())
     return plan_document(made)
 
 
 @router.post("/plans/{plan_id}/reject", response=PlanRow, summary="Turn a proposed plan down")
-def reject(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plan.approve")
     return plan_document(plans.reject(actor, _found(plan_id), body.reason, timezone.now()))
 
@@ -92,7 +92,7 @@ def reject(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
 @router.post(
     "/plans/{plan_id}/stop", response=PlanRow, summary="Begin nothing more of an approved or running plan"
 )
-def stop(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "plan.stop")
     return plan_document(plans.stop(actor, _found(plan_id), body.reason, timezone.now()))
 
@@ -100,7 +100,7 @@ def stop(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
 @router.post(
     "/plans/{plan_id}/roll-back", response=PlanRow, summary="A plan with the inverse of what a plan has moved"
 )
-def roll_back(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
     return plan_document(plans.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
 
@@ -119,7 +119,7 @@ def propose_points(request: HttpRequest, queue: str, body: Points) -> dict[str, 
     response=NodeUse,
     summary="Drain a node or give it its points again (makes a plan), cordon it, take it back",
 )
-def use(request: HttpRequest, name: str, body: Use) -> dict[str, Any]:
+def change_node_use(request: HttpRequest, name: str, body: Use) -> dict[str, Any]:
     actor, now = actor_for(request, "node.use"), timezone.now()
     makes_plan = {"drain": plans.propose_drain, "give-back": plans.propose_give_back}
     if body.use in makes_plan:

@@ -21,7 +21,7 @@ router = Router(tags=["plant"])
 
 
 @router.get("/live", response=SnapshotMessage, summary="The newest snapshot")
-def live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
+def get_live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
     """The message a websocket starts with: `{"seq", "at", "topic", "snapshot"}`; 503 while there is none.
 
     `of` names the part that is wanted: whole, frame, flow, nodes, loops, queue:NAME or node:NAME.

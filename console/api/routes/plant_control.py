@@ -14,6 +14,7 @@ from ninja import NinjaAPI, Path, Query
 
 from console.accounts.access import Actor
 from console.actions import plant_control
+from console.api.answer.named_operations import NamedOperations
 from console.api.answer.router import Router
 from console.api.request.authentication import Caller, actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals
@@ -353,9 +354,9 @@ def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -
     return True
 
 
-def made() -> NinjaAPI:
+def made() -> NamedOperations:
     """The API, with its refusals; its paths are in the document at `/api/schema`, too."""
-    api = NinjaAPI(
+    api = NamedOperations(
         title="Weir, control of plants",
         version="1",
         openapi_url=None,

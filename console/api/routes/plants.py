@@ -209,7 +209,7 @@ def list_interventions(request: HttpRequest, plant: str) -> dict[str, Any]:
     response=InterventionDone,
     summary="Do one of a plant's actions, as pausing a queue; it is undone after `minutes`",
 )
-def intervene(request: HttpRequest, plant: str, body: NewIntervention) -> dict[str, Any]:
+def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
     done = plant_control.intervene(
         actor,

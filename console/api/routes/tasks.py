@@ -68,7 +68,7 @@ def list_tasks(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/tasks", response=TaskRow, summary="Make a task of a job")
-def define(request: HttpRequest, body: NewTask) -> dict[str, Any]:
+def define_task(request: HttpRequest, body: NewTask) -> dict[str, Any]:
     actor = actor_for(request, "task.define")
     return task_document(tasks.define(actor, body.name, body.wanted(), body.reason), timezone.now())
 
@@ -82,14 +82,14 @@ def get_task(request: HttpRequest, name: str) -> dict[str, Any]:
 @router.post(
     "/tasks/{name}", response=TaskRow, summary="Change a task: schedule, parameters, workers, on or off"
 )
-def change(request: HttpRequest, name: str, body: ChangedTask) -> dict[str, Any]:
+def change_task(request: HttpRequest, name: str, body: ChangedTask) -> dict[str, Any]:
     actor = actor_for(request, "task.change")
     _task(name)
     return task_document(tasks.change(actor, name, body.wanted(), body.reason, body.digest), timezone.now())
 
 
 @router.post("/tasks/{name}/run", response=RunRow, summary="Run a task now")
-def begin(request: HttpRequest, name: str, body: NewRun) -> dict[str, Any]:
+def begin_run(request: HttpRequest, name: str, body: NewRun) -> dict[str, Any]:
     actor = actor_for(request, "task.run")
     _task(name)
     if body.deadline_at is not None and body.deadline_at.tzinfo is None:
@@ -126,13 +126,13 @@ def get_run(request: HttpRequest, run_id: Id) -> dict[str, Any]:
 @router.post(
     "/runs/{run_id}/cancel", response=RunRow, summary="End a queued or running run; what is done stays"
 )
-def cancel(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
+def cancel_run(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "task.cancel")
     return run_document(tasks.cancel(actor, _run(run_id), body.reason, timezone.now()))
 
 
 @router.post("/runs/{run_id}/resume", response=RunRow, summary="Go on with a failed or cancelled run")
-def resume(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
+def resume_run(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
     actor = actor_for(request, "task.resume")
     return run_document(tasks.resume(actor, _run(run_id), body.reason, timezone.now()))
 

@@ -77,7 +77,7 @@ class CloudEvent(Schema):
 
 
 @router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
-def past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
+def get_past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
     """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
     actor_for(request, "plant.view")
     found = snapshot_at(settings.WEIR_DATA, _zoned(at, "at").timestamp())

@@ -9,12 +9,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
+from console.display.formats import typed
 from console.display.subject_pages import page_of
 from console.incidents.changes import IncidentChange
 from console.input.form_values import iso
 from console.models import AuditEntry, Mark
 from console.pages.alerts.quick_actions import MINUTES, QuickAction, RelatedPage
-from console.templatetags.weir import typed
 from controllers.framework.reason import counted
 from queues.models import Node, Queue
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan

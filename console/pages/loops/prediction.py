@@ -17,7 +17,7 @@ EDGE = 1.2
 @dataclass(frozen=True)
 class PredictionRow:
     """A figure of the predicted response: as it is and as it would be. limit: what it should keep to, in
-    words; format: a name of `console.templatetags.weir.FORMATS`.
+    words; format: a name of `console.display.formats.FORMATS`.
     """
 
     name: str

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from console.display.formats import typed
 from console.display.human_units import human_unit
 from console.input.form_values import FLAGS, number_of
 from console.pages.loops.loop_view import ParameterRow
-from console.templatetags.weir import typed
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from workers.control.parts.kind import Display

@@ -16,12 +16,12 @@ from console.accounts.access import actor_of, admit, demand, requires
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
 from console.actions.dead_letters import ErrorGroup, FoundLetters, Letter, LetterFilter, Name
+from console.display.formats import typed
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.keyset import chosen_or_refused, span_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.templatetags.weir import typed
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
 

@@ -23,6 +23,7 @@ from console.accounts.access import actor_of
 from console.actions.timeline import shared_links
 from console.connections.control_server import control
 from console.display import for_strangers
+from console.display.formats import formatted
 from console.display.plant_picture import PlantCard, png
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
@@ -30,7 +31,6 @@ from console.models import SharedLink
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
-from console.templatetags.weir import formatted
 from console.web.template_context import TemplateContext, render_context
 from queues.stored_document import BadDocument
 from workers.documents.alerts import AlertStatus

@@ -1,4 +1,4 @@
-// Numbers as text: the twin of console/templatetags/weir.py, same names, same precision. Unknown is a dash.
+// Numbers as text: the twin of console/display/formats.py, same names, same precision. Unknown is a dash.
 
 export const UNKNOWN = "—";
 export const STATE_WORDS = { IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline" };

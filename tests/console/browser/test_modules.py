@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.templatetags.weir import FORMATS, formatted
+from console.display.formats import FORMATS, formatted
 from tests.console.browser.screen import BROWSER
 from workers.coordination.merge_patch import difference
 

@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.actions.exports import newest_first, streamed
-from console.templatetags.weir import ticks_of
+from console.templatetags.filters import ticks_of
 from tests.console.page_form import form_of
 from workers.models import LedgerEntry, Loop
 

@@ -51,7 +51,7 @@ class Lanes:
 
     @property
     def format(self) -> str:
-        """The name of the format of a measured value, in that unit (`console.templatetags.weir`)."""
+        """The name of the format of a measured value, in that unit (`console.display.formats`)."""
         return {100.0: "percent", MEBIBYTES: "mebibytes"}.get(self.scale, "number")
 
 

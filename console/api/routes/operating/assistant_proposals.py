@@ -49,7 +49,7 @@ def get_proposal(request: HttpRequest, proposal_id: Id) -> dict[str, Any]:
 
 
 @router.post("/proposals", response={201: ProposalRow}, summary="Propose an act; nothing is done yet")
-def propose(request: HttpRequest, body: NewProposal) -> Status[Any]:
+def add_proposal(request: HttpRequest, body: NewProposal) -> Status[Any]:
     """A token proposes; a person approves within five minutes, or it is void."""
     actor, now = actor_for(request, "proposal.make"), timezone.now()
     made = assistant_proposals.propose(
@@ -59,7 +59,7 @@ def propose(request: HttpRequest, body: NewProposal) -> Status[Any]:
 
 
 @router.post("/proposals/{proposal_id}/approve", response=ProposalRow, summary="Do what was proposed")
-def approve(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> dict[str, Any]:
+def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> dict[str, Any]:
     """For who is logged in, never for a token. It is done with the rights of who approves."""
     actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
     snapshot, now = latest_snapshot(), timezone.now()
@@ -69,7 +69,7 @@ def approve(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> di
 
 
 @router.post("/proposals/{proposal_id}/reject", response=ProposalRow, summary="Reject what was proposed")
-def reject(request: HttpRequest, proposal_id: Id, body: Reason) -> dict[str, Any]:
+def reject_proposal(request: HttpRequest, proposal_id: Id, body: Reason) -> dict[str, Any]:
     actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
     return _document(assistant_proposals.reject(actor, found, reason=body.reason, now=timezone.now()))
 

@@ -15,7 +15,7 @@ router = Router(tags=["plant"])
 
 
 @router.get("/palette", response=PaletteList, summary="Pages, subjects and actions by name")
-def search(request: HttpRequest, text: str = "") -> dict[str, Any]:
+def search_everything(request: HttpRequest, text: str = "") -> dict[str, Any]:
     """What matches all words of `text`, the best first, 20 at most. It holds what the caller may do."""
     actor = actor_for(request, "plant.view")
     if len(text) > palette.MOST_TEXT:

@@ -33,7 +33,7 @@ def list_processes(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.get("/processes/{process}/log", response=ProcessLog, summary="The last lines of a process's log")
-def log(request: HttpRequest, process: str) -> dict[str, Any]:
+def get_process_log(request: HttpRequest, process: str) -> dict[str, Any]:
     """Without secrets."""
     actor = actor_for(request, "process.view")
     try:
@@ -43,7 +43,7 @@ def log(request: HttpRequest, process: str) -> dict[str, Any]:
 
 
 @router.post("/processes/{process}/restart", response=ProcessStatus, summary="Start a process again")
-def restart(request: HttpRequest, process: str, body: RestartRequest) -> dict[str, Any]:
+def restart_process(request: HttpRequest, process: str, body: RestartRequest) -> dict[str, Any]:
     """What it was. It finishes what it is at, unless it is to end at once."""
     actor = actor_for(request, "process.restart")
     try:

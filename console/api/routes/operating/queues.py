@@ -29,7 +29,7 @@ class Peek(Schema):
 
 
 @router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="A few of a queue's waiting events")
-def waiting(request: HttpRequest, queue: str, asked: Query[Peek]) -> dict[str, Any]:
+def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> dict[str, Any]:
     """Nothing is taken or changed. Who has seen them is noted in the audit; long texts are cut."""
     actor = actor_for(request, "queue.peek")
     found = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
@@ -74,7 +74,7 @@ class QueueEdit(Definition):
 
 
 @router.post("/queues/{queue}/create", response={201: QueueDefinition}, summary="Make a queue")
-def create(request: HttpRequest, queue: str, body: NewQueue) -> Status[Any]:
+def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Any]:
     """Its definition. Checked as the topology is; producers may publish to it at once."""
     actor = actor_for(request, "queue.define")
     now = timezone.now()
@@ -92,13 +92,13 @@ def create(request: HttpRequest, queue: str, body: NewQueue) -> Status[Any]:
 
 
 @router.get("/queues/{queue}/definition", response=QueueDefinition, summary="What of a queue can be changed")
-def definition(request: HttpRequest, queue: str) -> dict[str, Any]:
+def get_queue_definition(request: HttpRequest, queue: str) -> dict[str, Any]:
     actor_for(request, "queue.define")
     return _definition(queue)
 
 
 @router.post("/queues/{queue}/definition", response=QueueDifference, summary="Change a queue")
-def change(request: HttpRequest, queue: str, body: QueueEdit) -> dict[str, Any]:
+def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> dict[str, Any]:
     """What has changed. Points of a queue change by a plan: POST …/points."""
     actor = actor_for(request, "queue.define")
     found = queue_definitions.change(

@@ -45,7 +45,7 @@ class Part(Given):
 
 
 @router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="Pause a queue for a time")
-def pause(request: HttpRequest, queue: str, body: PauseRequest) -> Status[Any]:
+def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[Any]:
     """Its pause as an override, which can be ended early or extended. Nothing acknowledged is lost."""
     actor, now = actor_for(request, "queue.pause"), timezone.now()
     made = stops.pause_queue(
@@ -55,12 +55,12 @@ def pause(request: HttpRequest, queue: str, body: PauseRequest) -> Status[Any]:
 
 
 @router.post("/queues/{queue}/resume", response=OverrideEnd, summary="End a queue's pause now")
-def resume(request: HttpRequest, queue: str, body: Part) -> dict[str, Any]:
+def resume_queue(request: HttpRequest, queue: str, body: Part) -> dict[str, Any]:
     return _ended(request, Scope(queue=queue), body.part)
 
 
 @router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host for a time")
-def drain(request: HttpRequest, host: str, body: Until) -> Status[Any]:
+def drain_host(request: HttpRequest, host: str, body: Until) -> Status[Any]:
     """It takes no new work, what runs is finished; as an override, which can be ended early or extended."""
     actor, now = actor_for(request, "host.drain"), timezone.now()
     made = stops.drain_host(actor, host, reason=body.reason, now=now, expiry=body.expiry(), control=control())
@@ -68,7 +68,7 @@ def drain(request: HttpRequest, host: str, body: Until) -> Status[Any]:
 
 
 @router.post("/workers/{host}/return", response=OverrideEnd, summary="Let a drained worker host work again")
-def take_back(request: HttpRequest, host: str) -> dict[str, Any]:
+def return_host(request: HttpRequest, host: str) -> dict[str, Any]:
     return _ended(request, Scope(host=host), DRAINING)
 
 

@@ -50,7 +50,7 @@ def list_tunings(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Put what was learned in force")
-def approve(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> dict[str, Any]:
+def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> dict[str, Any]:
     """Its values become overrides of its loop. Refused for another's hash, and where the loop has changed."""
     actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
     made = tunings.approve(
@@ -60,7 +60,7 @@ def approve(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> dict[s
 
 
 @router.post("/tunings/{tuning_id}/reject", response=TuningRow, summary="Turn down what was learned")
-def reject(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> dict[str, Any]:
+def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> dict[str, Any]:
     actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
     return _document(tunings.reject(actor, found, body.reason, timezone.now()))
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from console.templatetags import weir
+from console.display import formats
 from tests.console.page_text import source_of
 from workers.models import LedgerEntry, Loop, Setting
 
@@ -68,11 +68,11 @@ def test_with_prices_savings_and_the_hold_are_money(browsers, loop, secrets, sto
         (12.345, "12.34", "12.3"),
         (1234.5, "1,234.50", "1,234"),
         (7, "7.00", "7"),
-        (None, weir.UNKNOWN, weir.UNKNOWN),
+        (None, formats.UNKNOWN, formats.UNKNOWN),
     ],
 )
 def test_a_small_amount_keeps_its_digits_and_is_not_nothing(amount, money, hours):
-    assert (weir.money(amount, 1.0), weir.hours(amount)) == (money, hours)
+    assert (formats.money(amount, 1.0), formats.hours(amount)) == (money, hours)
 
 
 @pytest.mark.parametrize("hours", ["0", "3", "soon"])

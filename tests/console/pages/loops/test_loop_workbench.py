@@ -8,8 +8,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from console.display.formats import typed
 from console.display.human_units import human_unit
-from console.templatetags.weir import typed
 from controllers import catalog
 from controllers.framework import guard
 from tests.console.page_form import form_of

@@ -5,7 +5,7 @@ from html import unescape
 import pytest
 
 from console.display.loop_order import badness_of_loop, late_now
-from console.templatetags.weir import loop_title
+from console.templatetags.filters import loop_title
 from tests.house.test_loop_kinds import starts_of
 from workers.control.kinds.registry import KINDS
 from workers.documents.loops import LoopStatus

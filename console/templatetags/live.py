@@ -1,298 +1,27 @@
-"""Template words: numbers with units, ages, state glyphs, values that the browser keeps live.
+"""Template words that draw: values that the browser keeps live, states, bars, times, signs."""
 
-What is written here the browser writes again each second: `static/js/values/format.js` is the twin of
-`formatted`, with the same names and the same precision, so that no number changes its shape when the page
-comes alive.
-"""
-
-import json
 import math
-import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode
 
 from django import template
 from django.templatetags.static import static
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.display.dumbbell import Dumbbell
+from console.display.formats import UNKNOWN, age, countdown, css_share, formatted, known
 from console.display.severity_states import SEVERITY_STATES
-from console.input.form_values import iso, time_of
-from controllers.patterns.expression import Expression, render
-from queues import checks
-from queues.errors import BadInput
-from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
-from queues.stored_document import StoredDocument, value_at
-from workers.alerts.conditions.loop_words import loop_words
-from workers.control.kinds.registry import display_of
-from workers.control.ledger.runs import TickRun, lateness_of
-from workers.models import LedgerEntry
-from workers.plants.registry import LOCAL
+from console.display.state_words import VERDICT_WORDS, state_word
+from console.templatetags.filters import at
+from queues.nodes.node_state import BUSY, IDLE, OFFLINE, TOOBUSY
 from workers.snapshot.states.evaluate import states_of
-from workers.steering.scope import Scope
 
 register = template.Library()
-register.filter("iso", iso)
 
-UNKNOWN = "—"
 NOT_KNOWN = "Not known yet"
-MINUS = "\u2212"
-STATE_WORDS = {
-    IDLE: "Idle",
-    NORMAL: "Normal",
-    BUSY: "Busy",
-    TOOBUSY: "Too busy",
-    OFFLINE: "Offline",
-}
-VERDICT_WORDS = {
-    "checking": "Checking",
-    "effective": "Effective",
-    "ineffective": "No effect",
-    "harmful": "Harmful",
-    "no action": "No action",
-}
-ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
 TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
-MOST_DECIMALS = 6
-_AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
-
-
-def _fixed(value: float, digits: int) -> str:
-    """Rounded as the browser rounds: by the shortest decimal that names the number, halves to even."""
-    return f"{Decimal(repr(value)):,.{digits}f}"
-
-
-def _significant(value: float, least: int) -> str:
-    """Three significant digits, but each digit before the point and at least so many after it; at most six
-    after it: less is nobody's money, and what sums of floats are off by.
-    """
-    amount = Decimal(repr(round(float(value), MOST_DECIMALS) or 0.0))
-    text = f"{amount:,.{min(max(2 - amount.adjusted(), least), MOST_DECIMALS)}f}"
-    whole, _, decimals = text.partition(".")
-    kept = decimals.rstrip("0").ljust(least, "0")
-    return f"{whole}.{kept}" if kept else whole
-
-
-def _decimals(limit: float) -> Callable[[float], str]:
-    """One decimal below the limit, none from there on."""
-    return lambda value: _fixed(value, 1 if abs(value) < limit else 0)
-
-
-def _age(value: float) -> str:
-    """Seconds as the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
-    for seconds, unit in _AGE_STEPS:
-        if value >= seconds:
-            return f"{_fixed(value / seconds, 0)} {unit}"
-    return f"{_decimals(10)(value)} s"
-
-
-def _countdown(value: float) -> str:
-    """Seconds as m:ss, or h:mm:ss from one hour on; never below zero."""
-    seconds = max(0, math.floor(value + 0.5))
-    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-FORMATS: dict[str, Callable[[float], str]] = {
-    "integer": lambda value: _fixed(value, 0),
-    "rate": _decimals(100),
-    "seconds": _decimals(100),
-    "milliseconds": lambda value: _fixed(value * 1000, 1),
-    "percent": lambda value: _decimals(10)(value * 100),
-    "percent1": lambda value: _fixed(value * 100, 1),
-    "share": lambda value: _fixed(value * 100, 2),
-    "mebibytes": lambda value: _fixed(value / 2**20, 1),
-    "fraction": lambda value: _fixed(value, 2),
-    "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else _fixed(value, 0),
-    "age": _age,
-    "countdown": _countdown,
-    "clock": lambda value: datetime.fromtimestamp(value, UTC).strftime("%H:%M:%S"),
-}
-
-
-def known(value: Any) -> bool:
-    """Whether a value is a finite number."""
-    return checks.is_number(value)
-
-
-@register.filter
-def formatted(value: Any, name: str = "number") -> str:
-    """A value as text in one of `FORMATS`; what is unknown is a dash, what is text stays text."""
-    if value is None or value == "":
-        return UNKNOWN
-    return FORMATS[name](value) if known(value) else typed(value)
-
-
-@register.filter
-def money(value: Any, price: Any) -> str:
-    """An amount of money, in the currency of the prices; without a price it says so, and is never 0."""
-    if price is None:
-        return "no price set"
-    return UNKNOWN if value is None else _significant(value, 2)
-
-
-@register.filter
-def hours(value: Any) -> str:
-    """An amount of hours, which may be a second's."""
-    return UNKNOWN if value is None else _significant(value, 0)
-
-
-@register.filter
-def from_microseconds(value: Any) -> Any:
-    """Seconds, of a number of µs."""
-    return value / 1_000_000 if known(value) else None
-
-
-@register.filter
-def as_pattern(expression: Expression) -> str:
-    """A pattern as one writes it."""
-    return render(expression.root)
-
-
-@register.filter
-def at(mapping: Any, key: Any) -> Any:
-    """The value under a key, None where there is no mapping or document, or no such key."""
-    if isinstance(mapping, StoredDocument):
-        return value_at(mapping, str(key))
-    return mapping.get(str(key)) if isinstance(mapping, dict) else None
-
-
-@register.filter
-def words(name: Any) -> str:
-    """A snake_case name as words: upper_limit → upper limit."""
-    return str(name).replace("_", " ")
-
-
-@register.filter
-def hand_place(of: str) -> str:
-    """What a hand is on: queue/alert → queue alert."""
-    return of.replace("/", " ", 1)
-
-
-@register.filter
-def hand_url(of: str) -> str:
-    """The page where a hand was set, and where it ends."""
-    kind, _, name = of.partition("/")
-    if kind in ("queue", "node"):
-        return reverse(kind, args=[name])
-    if kind == "plant" and name != LOCAL:
-        return reverse("plant", args=[name])
-    return reverse("pipeline")
-
-
-@register.filter
-def typed(value: Any) -> str:
-    """A value as a person types it: 1000, not 1,000 and not 1000.0; nothing where there is none. Read again
-    it is the same number: a form that is sent as it was opened changes nothing.
-    """
-    if value is None:
-        return ""
-    if checks.FLAG.accepts(value):
-        return str(value).lower()
-    return str(value).removesuffix(".0") if known(value) else str(value)
-
-
-@register.filter
-def field_time(text: str) -> str:
-    """A time of an address as a field for a time takes it: in UTC, without saying so. What is none stays."""
-    try:
-        return time_of(text, "at").astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
-    except BadInput:
-        return text
-
-
-@register.filter
-def each(text: str) -> list[str]:
-    """The words of a text, to go through them."""
-    return text.split()
-
-
-@register.filter
-def signed(value: Any) -> str:
-    """A change with its sign, a true minus where it falls."""
-    return f"{'+' if value > 0 else MINUS}{abs(value):,}"
-
-
-@register.filter
-def css_share(value: Any) -> str:
-    """A share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
-    return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
-
-
-@register.filter
-def hundredfold(value: float) -> str:
-    """A share as a coordinate from 0 to 100."""
-    return f"{100 * value:.1f}"
-
-
-@register.filter
-def brief(value: float) -> str:
-    """A round number as an axis writes it: 0.5, 20, 40k, 1.5M."""
-    for size, unit in ((1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if unit == 'k' else size):g}{unit}"
-    return f"{value:,.4g}" if abs(value) < 1_000 else f"{value:,.0f}"
-
-
-@register.filter
-def did(entry: LedgerEntry) -> str:
-    """A decision's action in a few words: its kind's where it has some, else its values."""
-    return display_of(entry.loop.law).brief(entry.action) or compact(entry.action)
-
-
-@register.filter
-def loop_title(name: str) -> str:
-    """What a loop is called: its law and its target, so that no two are alike."""
-    words = loop_words(str(name))
-    return words[:1].upper() + words[1:]
-
-
-@register.filter
-def ticks_of(run: TickRun, asked: str = "") -> str:
-    """The address of the ledger that lists each tick of a run. asked: the query that chose them."""
-    span = urlencode({"each": 1, "from": iso(run.since), "to": iso(run.end)})
-    return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{span}"
-
-
-@register.filter
-def lateness(entry: LedgerEntry) -> float:
-    """By how many seconds a tick came late; 0: it did not."""
-    return lateness_of(entry)
-
-
-@register.filter
-def scope(override: Any) -> str:
-    """What an override is on, in words."""
-    return str(Scope.of(override))
-
-
-@register.filter
-def as_json(value: Any) -> str:
-    """A document as indented JSON, keys in their order."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
-
-
-@register.filter
-def compact(value: Any) -> str:
-    """An action or a value in one line: {"start": 3} → start 3; numbers without noise."""
-    if isinstance(value, dict):
-        return ", ".join(f"{words(key)} {compact(part)}" for key, part in value.items()) or UNKNOWN
-    if isinstance(value, (list, tuple)):
-        return ", ".join(compact(part) for part in value) or UNKNOWN
-    if isinstance(value, str) and ISO_TIME.match(value):
-        return f"{datetime.fromisoformat(value).astimezone(UTC):%-d %b %H:%M:%S} UTC"
-    return formatted(value)
-
-
-@register.filter
-def state_word(state: Any) -> str:
-    return STATE_WORDS.get(str(state), "Unknown")
 
 
 @register.simple_tag
@@ -509,7 +238,7 @@ def until(value: Any) -> SafeString:
     value = datetime.fromisoformat(value) if isinstance(value, str) else value
     seconds = value if known(value) else value.timestamp()
     left = seconds - datetime.now(UTC).timestamp()
-    return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", _countdown(left))
+    return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", countdown(left))
 
 
 @register.simple_tag
@@ -519,7 +248,7 @@ def since(value: Any) -> SafeString:
         return SafeString(UNKNOWN)
     seconds = value if known(value) else value.timestamp()
     passed = math.floor(max(0.0, datetime.now(UTC).timestamp() - seconds))
-    return format_html('<span class="n" data-since="{}">{}</span>', f"{seconds:.3f}", _age(passed))
+    return format_html('<span class="n" data-since="{}">{}</span>', f"{seconds:.3f}", age(passed))
 
 
 @register.simple_tag

@@ -1,0 +1,44 @@
+"""The review of a time: what fired, how long, and which actions had an effect."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query
+
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.instant import UtcTime
+from console.api.schemas.alerts import (
+    AlertReview,
+)
+from queues.errors import BadInput
+from workers.alerts import review
+
+router = Router(tags=["alerts"])
+
+
+@router.get(
+    "/alerts/review",
+    response=AlertReview,
+    summary="What fired in a time, how long, and which actions had an effect",
+)
+def get_alert_review(
+    request: HttpRequest,
+    since: Annotated[UtcTime | None, Query(alias="from")] = None,
+    until: Annotated[UtcTime | None, Query(alias="to")] = None,
+) -> dict[str, Any]:
+    """The last 12 hours unless the request says otherwise; at most 31 days."""
+    actor_for(request, "plant.view")
+    end = until or timezone.now()
+    begin = since or end - timedelta(hours=12)
+    if not timedelta(0) < end - begin <= review.LONGEST:
+        raise BadInput("from", f"takes a time before to, at most {review.LONGEST.days} days.")
+    found = list(review.rows(begin, end))
+    return {
+        "from": begin,
+        "to": end,
+        "summary": review.summary(found, begin, end).document(),
+        "alerts": [row.document() for row in found],
+    }

@@ -1,0 +1,79 @@
+"""Rules of alerts: seen, previewed, changed."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+
+from console.actions import alerts
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
+from console.api.schemas.alerts import (
+    RuleDetail,
+    RuleList,
+    RulePreview,
+    RuleRow,
+)
+from console.connections.control_server import control
+from workers.alerts.evaluation import preview
+from workers.alerts.lifecycle.models import (
+    AlertRule,
+)
+from workers.alerts.rules import rules
+
+router = Router(tags=["alerts"])
+
+
+class RuleFields(Given):
+    """Fields of a rule; those that are left out stay. `revision`: of the rule as it was seen."""
+
+    fields: dict[str, Any]
+    reason: str = ""
+    revision: int | None = None
+
+
+@router.get("/alert-rules", response=RuleList, summary="Every rule")
+def list_rules(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"rules": [rules.document(each) for each in AlertRule.objects.order_by("name")]}
+
+
+@router.get(
+    "/alert-rules/{name}",
+    response=RuleDetail,
+    summary="One rule, and what it would have done in the last 24 h",
+)
+def get_rule(request: HttpRequest, name: str) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = AlertRule.objects.filter(name=name).first()
+    if found is None:
+        raise Http404(f"Rule {name} is not known.")
+    return {**rules.document(found), "preview": _preview(found)}
+
+
+@router.post("/alert-rules/{name}", response=RuleRow, summary="Make a rule, or change it")
+def change_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
+    actor = actor_for(request, "alert_rule.change")
+    now = timezone.now()
+    made = alerts.define_rule(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
+    return rules.document(made)
+
+
+@router.post(
+    "/alert-rules/{name}/preview",
+    response=RulePreview,
+    summary="What a rule would have done; nothing is changed",
+)
+def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    known = AlertRule.objects.filter(name=name).first()
+    fields = rules.checked(body.fields, {key: getattr(known, key) for key in rules.FIELDS} if known else None)
+    return _preview(AlertRule(name=name, **fields))
+
+
+def _preview(rule: AlertRule) -> dict[str, Any]:
+    found = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
+    fired = [{"labels": each.labels, "at": each.at, "until": each.until} for each in found.fired]
+    return {"sentence": found.sentence(), "stored_seconds": found.stored_seconds, "fired": fired}

@@ -1,0 +1,141 @@
+"""Alerts: seen, with what changed before them, and acted on."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+
+from console.actions import alerts
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
+from console.api.request.rows import check_rows
+from console.api.routes.alerts.alert_documents import (
+    alert_document,
+    event_document,
+    fired_alerts,
+    found_alert,
+    reported_document,
+)
+from console.api.schemas.alerts import (
+    AlertDetail,
+    AlertHappening,
+    AlertList,
+    AlertRow,
+    IncidentChanges,
+)
+from console.incidents import changes
+from console.input.row_id import Id
+from console.pages.alerts.incident_changes import shown_changes
+from queues.errors import BadInput
+from workers.alerts import history
+from workers.alerts.delivery.notification import notification_of
+from workers.alerts.incidents import REACH, onset_of
+from workers.alerts.lifecycle import on_call, reported
+from workers.alerts.lifecycle.models import (
+    Alert,
+)
+from workers.alerts.lifecycle.open_alerts import OPEN
+
+router = Router(tags=["alerts"])
+STATES = ("open", "firing", "acknowledged", "resolved")
+
+
+class Note(Given):
+    """Words for whoever comes next; may be empty where something else is done."""
+
+    note: str = ""
+
+
+class Minutes(Given):
+    """For how long."""
+
+    minutes: float
+
+
+@router.get("/alerts", response=AlertList, summary="Alerts, newest first")
+def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> dict[str, Any]:
+    """`state`: open (firing or acknowledged), firing, acknowledged, resolved."""
+    actor_for(request, "plant.view")
+    if state not in STATES:
+        raise BadInput("state", f"takes {', '.join(STATES)}, not {state[:40]!r}.")
+    check_rows(rows)
+    chosen = fired_alerts().filter(state__in=OPEN if state == "open" else (state,))
+    return {"alerts": [alert_document(each) for each in chosen.order_by("-fired_at", "-pk")[:rows]]}
+
+
+@router.get(
+    "/alerts/{alert_id}", response=AlertDetail, summary="One alert, what happened to it and what was tried"
+)
+def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = found_alert(alert_id)
+    tried = history.response(found)
+    events = found.events.select_related("by").order_by("at", "pk")
+    return {
+        **alert_document(found),
+        "situation": on_call.situation(found).sentence(),
+        "notification": _notification(found),
+        "tried": {
+            "entries": [each.pk for each in tried.entries],
+            "advice": [each.pk for each in tried.advice],
+            "plans": [each.pk for each in tried.plans],
+            "actions": tried.outcome.count,
+            "effective": tried.outcome.effective,
+            "words": tried.outcome.words,
+        },
+        "events": [event_document(each) for each in events],
+        "reported": [
+            reported_document(each) for each in reported.beside(found, *history.span(found), timezone.now())
+        ],
+    }
+
+
+def _notification(alert: Alert) -> dict[str, Any]:
+    found = notification_of(alert)
+    rows = [vars(each) for each in found.notices]
+    return {"nobody": found.nobody, "reasons": found.reasons, "receivers": rows}
+
+
+@router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="What changed before an incident")
+def get_incident_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    """The changes of the 3 h before its onset, at its subject and upstream, the likeliest cause first."""
+    actor = actor_for(request, "plant.view")
+    found = found_alert(alert_id)
+    kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)
+    return {
+        "alert": found.pk,
+        "onset": onset_of(found),
+        "reach_seconds": REACH.total_seconds(),
+        "changes": [
+            {**each.change.document(), "url": each.url, "undo": each.undo.words if each.undo else ""}
+            for each in shown_changes(kept[: changes.MOST_STORED], actor)
+        ],
+    }
+
+
+@router.post(
+    "/alerts/{alert_id}/acknowledge", response=AlertRow, summary="You have it, until its rule's time-out"
+)
+def acknowledge_alert(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+    actor = actor_for(request, "alert.acknowledge")
+    return alert_document(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
+
+
+@router.post("/alerts/{alert_id}/snooze", response=AlertRow, summary="Notify nobody for some minutes")
+def snooze_alert(request: HttpRequest, alert_id: Id, body: Minutes) -> dict[str, Any]:
+    actor = actor_for(request, "alert.snooze")
+    return alert_document(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
+
+
+@router.post("/alerts/{alert_id}/escalate", response=AlertRow, summary="Notify the next step at once")
+def escalate_alert(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+    actor = actor_for(request, "alert.escalate")
+    return alert_document(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
+
+
+@router.post("/alerts/{alert_id}/notes", response=AlertHappening, summary="Words beside an alert")
+def add_note(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+    actor = actor_for(request, "alert.note")
+    return event_document(alerts.note(actor, alert_id, text=body.note, now=timezone.now()))

@@ -1,0 +1,159 @@
+"""Incidents: their timeline and roles, what is to be done after them, and their review."""
+
+from datetime import date
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Status
+
+from console.actions import incidents as acting
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
+from console.api.request.rows import check_rows
+from console.api.routes.alerts.alert_documents import (
+    found_alert,
+)
+from console.api.schemas.alerts import (
+    FollowUpList,
+    FollowUpRow,
+    IncidentDetail,
+    IncidentReview,
+)
+from console.incidents.incident_timeline import timeline_of
+from console.incidents.review_draft import review_of
+from console.input.row_id import Id
+from workers.alerts import incidents
+from workers.alerts.lifecycle.models import (
+    Alert,
+    FollowUp,
+)
+
+router = Router(tags=["alerts"])
+
+
+class IncidentFields(Given):
+    """What is left out stays."""
+
+    severity: str | None = None
+    roles: dict[str, str] | None = None
+    mitigated: bool = False
+    retained: bool | None = None
+
+
+class NewFollowUp(Given):
+    """owner: a user name; empty: nobody yet."""
+
+    text: str
+    owner: str = ""
+    due_on: date | None = None
+
+
+class IsDone(Given):
+    done: bool = True
+
+
+class EditedReview(Given):
+    """The review in Markdown; revision: of the text it was edited from."""
+
+    text: str
+    revision: int
+
+
+@router.get(
+    "/alerts/{alert_id}/incident", response=IncidentDetail, summary="An incident's timeline, roles and times"
+)
+def get_incident(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return _incident(found_alert(alert_id))
+
+
+@router.post(
+    "/alerts/{alert_id}/incident",
+    response=IncidentDetail,
+    summary="Severity and roles of an incident, that it is mitigated, and whether its data stay",
+)
+def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> dict[str, Any]:
+    """What is left out stays; a severity of "" is that of the rule, a role of "" is nobody's. retained:
+    whether retention leaves what is recorded of its time.
+    """
+    actor = actor_for(request, "incident.change")
+    acting.change(actor, alert_id, now=timezone.now(), **body.dict())
+    return _incident(found_alert(alert_id))
+
+
+@router.post(
+    "/alerts/{alert_id}/follow-ups",
+    response={201: FollowUpRow},
+    summary="Note what is to be done after an incident",
+)
+def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Status[Any]:
+    actor = actor_for(request, "incident.change")
+    made = acting.add_follow_up(actor, alert_id, now=timezone.now(), **body.dict())
+    return Status(201, _follow_up(made))
+
+
+@router.post(
+    "/alerts/{alert_id}/follow-ups/{follow_up_id}",
+    response=FollowUpRow,
+    summary="A follow-up is done, or open",
+)
+def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: IsDone) -> dict[str, Any]:
+    actor = actor_for(request, "incident.change")
+    return _follow_up(acting.set_follow_up(actor, alert_id, follow_up_id, done=body.done, now=timezone.now()))
+
+
+@router.get("/follow-ups", response=FollowUpList, summary="What is open after incidents")
+def list_follow_ups(request: HttpRequest, rows: int = 100) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    check_rows(rows)
+    return {"follow_ups": [_follow_up(each) for each in incidents.open_follow_ups()[:rows]]}
+
+
+@router.get("/alerts/{alert_id}/review", response=IncidentReview, summary="The review of an incident")
+def get_incident_review(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+    """In Markdown: as somebody has edited it, else a draft from what is recorded."""
+    actor_for(request, "plant.view")
+    return _review(found_alert(alert_id))
+
+
+@router.post("/alerts/{alert_id}/review", response=IncidentReview, summary="Edit the review of an incident")
+def change_incident_review(request: HttpRequest, alert_id: Id, body: EditedReview) -> dict[str, Any]:
+    """An empty text gives the draft back. `revision`: of the review as it was read."""
+    actor = actor_for(request, "incident.change")
+    acting.write_review(actor, alert_id, now=timezone.now(), **body.dict())
+    return _review(found_alert(alert_id))
+
+
+def _incident(alert: Alert) -> dict[str, Any]:
+    kept = incidents.incident_of(alert)
+    rows = FollowUp.objects.filter(incident=alert.pk).order_by("pk")
+    retained = acting.retained_data(alert.pk)
+    return {
+        "alert": alert.pk,
+        "severity": incidents.severity_of(alert),
+        "roles": kept.roles,
+        "mitigated_at": kept.mitigated_at,
+        "retained_since": retained and retained.since,
+        "retained_until": retained and retained.until,
+        **vars(incidents.times(alert)),
+        "timeline": [vars(each) for each in timeline_of(alert, settings.WEIR_DATA)],
+        "follow_ups": [_follow_up(each) for each in rows],
+    }
+
+
+def _follow_up(row: FollowUp) -> dict[str, Any]:
+    names = ("id", "text", "owner", "due_on", "created_at", "done_at")
+    return {"alert": row.incident_id, **{name: getattr(row, name) for name in names}}
+
+
+def _review(alert: Alert) -> dict[str, Any]:
+    kept = incidents.incident_of(alert)
+    return {
+        "alert": alert.pk,
+        "text": review_of(alert, settings.WEIR_DATA),
+        "is_draft": not kept.review,
+        "revision": kept.review_revision,
+    }

@@ -1,0 +1,104 @@
+"""Receivers: who is notified, changed and tried."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+
+from console.actions import alerts
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given, Reason
+from console.api.routes.alerts.alert_documents import (
+    seconds_of,
+)
+from console.api.schemas.alerts import (
+    MessageRow,
+    ReceiverDeleted,
+    ReceiverList,
+    ReceiverRow,
+)
+from console.input.shown_digest import digest_of
+from workers.alerts.lifecycle.models import (
+    AlertWatch,
+    Message,
+    Receiver,
+)
+
+router = Router(tags=["alerts"])
+
+
+class NewReceiver(Given):
+    """settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
+    {"secret_environment", "answers_environment"}, schedule {"secret_environment", "otherwise"}, browser {}.
+    What is left out or null stays as it is; a new one is notified of ends, gets no reports, is switched on.
+    digest: of the receiver as it was read; where somebody has changed it since, it is refused.
+    """
+
+    channel: str
+    settings: dict[str, Any] = {}
+    tells_resolved: bool | None = None
+    gets_reports: bool | None = None
+    enabled: bool | None = None
+    digest: str = ""
+    reason: str
+
+
+@router.get("/receivers", response=ReceiverList, summary="Who is notified, and whether messages arrive")
+def list_receivers(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = Receiver.objects.order_by("name")
+    watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
+    return {
+        "receivers": [{**_receiver_row(each), "messages": _messages(each)} for each in found],
+        "dead_mans_switch": {"called_at": watch.alive_at, "error": watch.alive_error},
+    }
+
+
+@router.post("/receivers/{name}", response=ReceiverRow, summary="Make a receiver, or change it")
+def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> dict[str, Any]:
+    actor = actor_for(request, "receiver.change")
+    return _receiver_row(alerts.define_receiver(actor, name, **body.dict()))
+
+
+@router.post(
+    "/receivers/{name}/delete", response=ReceiverDeleted, summary="Take a receiver away that no rule names"
+)
+def delete_receiver(request: HttpRequest, name: str, body: Reason) -> dict[str, Any]:
+    actor = actor_for(request, "receiver.change")
+    alerts.delete_receiver(actor, _receiver(name), reason=body.reason)
+    return {"deleted": name}
+
+
+@router.post("/receivers/{name}/test", response=MessageRow, summary="Send a test message")
+def test_receiver(request: HttpRequest, name: str) -> dict[str, Any]:
+    actor = actor_for(request, "receiver.test")
+    return _message(alerts.test_receiver(actor, _receiver(name), now=timezone.now()))
+
+
+def _receiver_row(receiver: Receiver) -> dict[str, Any]:
+    described = alerts.described(receiver)
+    return {**described, "digest": digest_of(described)}
+
+
+def _receiver(name: str) -> Receiver:
+    found = Receiver.objects.filter(name=name).first()
+    if found is None:
+        raise Http404(f"Receiver {name} is not known.")
+    return found
+
+
+def _messages(receiver: Receiver) -> list[dict[str, Any]]:
+    return [_message(each) for each in receiver.messages.order_by("-pk")[:5]]
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {
+        "key": message.key,
+        "state": message.state,
+        "tries": message.tries,
+        "title": message.content["title"],
+        "created_at": message.created_at.timestamp(),
+        "sent_at": seconds_of(message.sent_at),
+        "error": message.error,
+    }

@@ -1,0 +1,57 @@
+"""What Alertmanagers of others report, as evidence beside our alerts."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Schema
+
+from console.actions import alerts
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.rows import check_rows
+from console.api.routes.alerts.alert_documents import (
+    reported_document,
+)
+from console.api.schemas.alerts import (
+    ReportedList,
+    ReportTaken,
+)
+from workers.alerts.lifecycle.models import (
+    ReportedAlert,
+)
+
+router = Router(tags=["alerts"])
+
+
+class AlertmanagerReport(Schema):
+    """Alertmanager's webhook, version 4; what else it says is not read."""
+
+    version: str
+    alerts: list[dict[str, Any]]
+
+
+@router.get(
+    "/alerts/reported",
+    response=ReportedList,
+    summary="What Alertmanagers of others reported, newest first",
+)
+def list_reported(request: HttpRequest, rows: int = 100) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    check_rows(rows)
+    newest = ReportedAlert.objects.order_by("-began_at", "-pk")[:rows]
+    return {"alerts": [reported_document(each) for each in newest]}
+
+
+@router.post(
+    "/alerts/reported",
+    response=ReportTaken,
+    summary="Take an Alertmanager's webhook as evidence beside our alerts",
+)
+def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> dict[str, Any]:
+    """Its receiver is a `webhook_config` with this address, and a token of the action alert.report as
+    `authorization`. At most 200 alerts (`max_alerts`). The same again changes nothing.
+    """
+    actor = actor_for(request, "alert.report")
+    taken = alerts.report(actor, body.dict(), now=timezone.now())
+    return {"stored": taken.stored, "own": taken.own}

@@ -1,0 +1,80 @@
+"""Silences: seen, previewed, set and ended."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Status
+
+from console.actions import alerts
+from console.api.answer.router import Router
+from console.api.request.authentication import actor_for
+from console.api.request.bodies import Given
+from console.api.routes.alerts.alert_documents import alert_document
+from console.api.schemas.alerts import (
+    SilenceEnd,
+    SilenceList,
+    SilencePreview,
+    SilenceRow,
+)
+from console.input.row_id import Id
+from workers.alerts.lifecycle.models import (
+    Silence,
+)
+from workers.alerts.rules import matching, silences
+from workers.alerts.rules.silences import in_force
+
+router = Router(tags=["alerts"])
+
+
+class NewSilence(Given):
+    """matchers: [{"label", "is": "=", "!=" or "~", "value"}], all of which must hold."""
+
+    matchers: list[dict[str, str]]
+    reason: str
+    minutes: float
+
+
+class Matchers(Given):
+    matchers: list[dict[str, str]]
+
+
+@router.get("/silences", response=SilenceList, summary="Silences in force")
+def list_silences(request: HttpRequest) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    return {"silences": [_silence(each) for each in in_force(timezone.now()).select_related("owner")]}
+
+
+@router.post("/silences", response={201: SilenceRow}, summary="Silence what matches; it ends by itself")
+def add_silence(request: HttpRequest, body: NewSilence) -> Status[Any]:
+    actor = actor_for(request, "silence.set")
+    made = alerts.silence(actor, now=timezone.now(), **body.dict())
+    return Status(201, _silence(made))
+
+
+@router.post(
+    "/silences/preview", response=SilencePreview, summary="What a silence would hide; nothing is changed"
+)
+def preview_silence(request: HttpRequest, body: Matchers) -> dict[str, Any]:
+    actor_for(request, "plant.view")
+    found = silences.hidden(matching.read(body.matchers, least=1), timezone.now())
+    return {**found, "open": [alert_document(each) for each in found["open"]]}
+
+
+@router.post("/silences/{silence_id}/end", response=SilenceEnd, summary="End a silence now")
+def end_silence(request: HttpRequest, silence_id: Id) -> dict[str, Any]:
+    actor = actor_for(request, "silence.end")
+    found = Silence.objects.filter(pk=silence_id).first()
+    if found is None:
+        raise Http404(f"Silence {silence_id} is not known.")
+    return {"ended": alerts.end_silence(actor, found, now=timezone.now())}
+
+
+def _silence(silence: Silence) -> dict[str, Any]:
+    return {
+        "id": silence.pk,
+        "matchers": silence.matchers,
+        "reason": silence.reason,
+        "owner": silence.owner.get_username(),
+        "expires_at": silence.expires_at.timestamp(),
+    }

@@ -1,0 +1,148 @@
+"""Values as text: numbers with their precision, shares, ages, money, a document in one line.
+
+What is written here the browser writes again each second: `static/js/values/format.js` is the twin of
+`formatted`, with the same names and the same precision, so that no number changes its shape when the page
+comes alive.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from queues import checks
+
+UNKNOWN = "—"
+MINUS = "\u2212"
+ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
+MOST_DECIMALS = 6
+_AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def _fixed(value: float, digits: int) -> str:
+    """Rounded as the browser rounds: by the shortest decimal that names the number, halves to even."""
+    return f"{Decimal(repr(value)):,.{digits}f}"
+
+
+def _significant(value: float, least: int) -> str:
+    """Three significant digits, but each digit before the point and at least so many after it; at most six
+    after it: less is nobody's money, and what sums of floats are off by.
+    """
+    amount = Decimal(repr(round(float(value), MOST_DECIMALS) or 0.0))
+    text = f"{amount:,.{min(max(2 - amount.adjusted(), least), MOST_DECIMALS)}f}"
+    whole, _, decimals = text.partition(".")
+    kept = decimals.rstrip("0").ljust(least, "0")
+    return f"{whole}.{kept}" if kept else whole
+
+
+def _decimals(limit: float) -> Callable[[float], str]:
+    """One decimal below the limit, none from there on."""
+    return lambda value: _fixed(value, 1 if abs(value) < limit else 0)
+
+
+def age(value: float) -> str:
+    """Seconds as the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
+    for seconds, unit in _AGE_STEPS:
+        if value >= seconds:
+            return f"{_fixed(value / seconds, 0)} {unit}"
+    return f"{_decimals(10)(value)} s"
+
+
+def countdown(value: float) -> str:
+    """Seconds as m:ss, or h:mm:ss from one hour on; never below zero."""
+    seconds = max(0, math.floor(value + 0.5))
+    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+FORMATS: dict[str, Callable[[float], str]] = {
+    "integer": lambda value: _fixed(value, 0),
+    "rate": _decimals(100),
+    "seconds": _decimals(100),
+    "milliseconds": lambda value: _fixed(value * 1000, 1),
+    "percent": lambda value: _decimals(10)(value * 100),
+    "percent1": lambda value: _fixed(value * 100, 1),
+    "share": lambda value: _fixed(value * 100, 2),
+    "mebibytes": lambda value: _fixed(value / 2**20, 1),
+    "fraction": lambda value: _fixed(value, 2),
+    "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else _fixed(value, 0),
+    "age": age,
+    "countdown": countdown,
+    "clock": lambda value: datetime.fromtimestamp(value, UTC).strftime("%H:%M:%S"),
+}
+
+
+def known(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    return checks.is_number(value)
+
+
+def formatted(value: Any, name: str = "number") -> str:
+    """A value as text in one of `FORMATS`; what is unknown is a dash, what is text stays text."""
+    if value is None or value == "":
+        return UNKNOWN
+    return FORMATS[name](value) if known(value) else typed(value)
+
+
+def typed(value: Any) -> str:
+    """A value as a person types it: 1000, not 1,000 and not 1000.0; nothing where there is none. Read again
+    it is the same number: a form that is sent as it was opened changes nothing.
+    """
+    if value is None:
+        return ""
+    if checks.FLAG.accepts(value):
+        return str(value).lower()
+    return str(value).removesuffix(".0") if known(value) else str(value)
+
+
+def words(name: Any) -> str:
+    """A snake_case name as words: upper_limit → upper limit."""
+    return str(name).replace("_", " ")
+
+
+def compact(value: Any) -> str:
+    """An action or a value in one line: {"start": 3} → start 3; numbers without noise."""
+    if isinstance(value, dict):
+        return ", ".join(f"{words(key)} {compact(part)}" for key, part in value.items()) or UNKNOWN
+    if isinstance(value, (list, tuple)):
+        return ", ".join(compact(part) for part in value) or UNKNOWN
+    if isinstance(value, str) and ISO_TIME.match(value):
+        return f"{datetime.fromisoformat(value).astimezone(UTC):%-d %b %H:%M:%S} UTC"
+    return formatted(value)
+
+
+def money(value: Any, price: Any) -> str:
+    """An amount of money, in the currency of the prices; without a price it says so, and is never 0."""
+    if price is None:
+        return "no price set"
+    return UNKNOWN if value is None else _significant(value, 2)
+
+
+def hours(value: Any) -> str:
+    """An amount of hours, which may be a second's."""
+    return UNKNOWN if value is None else _significant(value, 0)
+
+
+def signed(value: Any) -> str:
+    """A change with its sign, a true minus where it falls."""
+    return f"{'+' if value > 0 else MINUS}{abs(value):,}"
+
+
+def css_share(value: Any) -> str:
+    """A share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
+    return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
+
+
+def hundredfold(value: float) -> str:
+    """A share as a coordinate from 0 to 100."""
+    return f"{100 * value:.1f}"
+
+
+def brief(value: float) -> str:
+    """A round number as an axis writes it: 0.5, 20, 40k, 1.5M."""
+    for size, unit in ((1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if unit == 'k' else size):g}{unit}"
+    return f"{value:,.4g}" if abs(value) < 1_000 else f"{value:,.0f}"

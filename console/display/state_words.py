@@ -1,0 +1,26 @@
+"""States and verdicts in a word each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
+
+STATE_WORDS: Mapping[str, str] = {
+    IDLE: "Idle",
+    NORMAL: "Normal",
+    BUSY: "Busy",
+    TOOBUSY: "Too busy",
+    OFFLINE: "Offline",
+}
+VERDICT_WORDS: Mapping[str, str] = {
+    "checking": "Checking",
+    "effective": "Effective",
+    "ineffective": "No effect",
+    "harmful": "Harmful",
+    "no action": "No action",
+}
+
+
+def state_word(state: Any) -> str:
+    """A node's or a plant's."""
+    return STATE_WORDS.get(str(state), "Unknown")

@@ -1,0 +1,129 @@
+"""Template words that change a value: into text, an address, a part of itself."""
+
+import json
+from datetime import UTC
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.urls import reverse
+
+from console.display import formats, state_words
+from console.display.formats import compact, known
+from console.input.form_values import iso, time_of
+from controllers.patterns.expression import Expression, render
+from queues.errors import BadInput
+from queues.stored_document import StoredDocument, value_at
+from workers.alerts.conditions.loop_words import loop_words
+from workers.control.kinds.registry import display_of
+from workers.control.ledger.runs import TickRun, lateness_of
+from workers.models import LedgerEntry
+from workers.plants.registry import LOCAL
+from workers.steering.scope import Scope
+
+register = template.Library()
+register.filter("iso", iso)
+for each_format in (
+    formats.formatted,
+    formats.typed,
+    formats.words,
+    formats.compact,
+    formats.money,
+    formats.hours,
+    formats.signed,
+    formats.css_share,
+    formats.hundredfold,
+    formats.brief,
+    state_words.state_word,
+):
+    register.filter(each_format)
+
+
+@register.filter
+def from_microseconds(value: Any) -> Any:
+    """Seconds, of a number of µs."""
+    return value / 1_000_000 if known(value) else None
+
+
+@register.filter
+def as_pattern(expression: Expression) -> str:
+    """A pattern as one writes it."""
+    return render(expression.root)
+
+
+@register.filter
+def at(mapping: Any, key: Any) -> Any:
+    """The value under a key, None where there is no mapping or document, or no such key."""
+    if isinstance(mapping, StoredDocument):
+        return value_at(mapping, str(key))
+    return mapping.get(str(key)) if isinstance(mapping, dict) else None
+
+
+@register.filter
+def hand_place(of: str) -> str:
+    """What a hand is on: queue/alert → queue alert."""
+    return of.replace("/", " ", 1)
+
+
+@register.filter
+def hand_url(of: str) -> str:
+    """The page where a hand was set, and where it ends."""
+    kind, _, name = of.partition("/")
+    if kind in ("queue", "node"):
+        return reverse(kind, args=[name])
+    if kind == "plant" and name != LOCAL:
+        return reverse("plant", args=[name])
+    return reverse("pipeline")
+
+
+@register.filter
+def field_time(text: str) -> str:
+    """A time of an address as a field for a time takes it: in UTC, without saying so. What is none stays."""
+    try:
+        return time_of(text, "at").astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    except BadInput:
+        return text
+
+
+@register.filter
+def each(text: str) -> list[str]:
+    """The words of a text, to go through them."""
+    return text.split()
+
+
+@register.filter
+def did(entry: LedgerEntry) -> str:
+    """A decision's action in a few words: its kind's where it has some, else its values."""
+    return display_of(entry.loop.law).brief(entry.action) or compact(entry.action)
+
+
+@register.filter
+def loop_title(name: str) -> str:
+    """What a loop is called: its law and its target, so that no two are alike."""
+    words = loop_words(str(name))
+    return words[:1].upper() + words[1:]
+
+
+@register.filter
+def ticks_of(run: TickRun, asked: str = "") -> str:
+    """The address of the ledger that lists each tick of a run. asked: the query that chose them."""
+    span = urlencode({"each": 1, "from": iso(run.since), "to": iso(run.end)})
+    return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{span}"
+
+
+@register.filter
+def lateness(entry: LedgerEntry) -> float:
+    """By how many seconds a tick came late; 0: it did not."""
+    return lateness_of(entry)
+
+
+@register.filter
+def scope(override: Any) -> str:
+    """What an override is on, in words."""
+    return str(Scope.of(override))
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    """A document as indented JSON, keys in their order."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
