@@ -19,7 +19,7 @@ from console.api.answer.router import Router
 from console.api.ingestion import chat_message
 from console.api.ingestion.chat_message import ChatMessage, Unproven
 from console.api.request.refusals import RefusedError
-from console.api.schemas.alerts import ChatReply
+from console.api.schemas.alerts.receivers import ChatReply
 from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery.channels import apprise

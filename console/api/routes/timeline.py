@@ -16,7 +16,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
-from console.api.schemas.alerts import ChangeList
+from console.api.schemas.alerts.incidents import ChangeList
 from console.api.schemas.snapshot import PlantSnapshot
 from console.api.schemas.timeline import (
     ChartDecisionList,

@@ -16,7 +16,8 @@ from console.api.answer.schema import (
     Share,
     one_of,
 )
-from console.api.schemas.alerts import ObjectiveStatus, OpenAlert
+from console.api.schemas.alerts.alerts import OpenAlert
+from console.api.schemas.alerts.objectives import ObjectiveStatus
 from console.api.schemas.control import SnapshotOverride
 from console.api.schemas.pipeline_status import PipelineStatus
 from console.api.schemas.plans import PlanSummary

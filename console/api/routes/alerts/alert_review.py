@@ -10,9 +10,7 @@ from ninja import Query
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
-from console.api.schemas.alerts import (
-    AlertReview,
-)
+from console.api.schemas.alerts.alert_review import AlertReview
 from queues.errors import BadInput
 from workers.alerts import review
 

@@ -10,12 +10,7 @@ from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
-from console.api.schemas.alerts import (
-    RuleDetail,
-    RuleList,
-    RulePreview,
-    RuleRow,
-)
+from console.api.schemas.alerts.alert_rules import RuleDetail, RuleList, RulePreview, RuleRow
 from console.connections.control_server import control
 from workers.alerts.evaluation import preview
 from workers.alerts.lifecycle.models import (

@@ -18,13 +18,8 @@ from console.api.routes.alerts.alert_documents import (
     found_alert,
     reported_document,
 )
-from console.api.schemas.alerts import (
-    AlertDetail,
-    AlertHappening,
-    AlertList,
-    AlertRow,
-    IncidentChanges,
-)
+from console.api.schemas.alerts.alerts import AlertDetail, AlertHappening, AlertList, AlertRow
+from console.api.schemas.alerts.incidents import IncidentChanges
 from console.incidents import changes
 from console.input.row_id import Id
 from console.pages.alerts.incident_changes import shown_changes

@@ -16,12 +16,7 @@ from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
     found_alert,
 )
-from console.api.schemas.alerts import (
-    FollowUpList,
-    FollowUpRow,
-    IncidentDetail,
-    IncidentReview,
-)
+from console.api.schemas.alerts.incidents import FollowUpList, FollowUpRow, IncidentDetail, IncidentReview
 from console.incidents.incident_timeline import timeline_of
 from console.incidents.review_draft import review_of
 from console.input.row_id import Id

@@ -12,12 +12,7 @@ from console.api.request.bodies import Given, Reason
 from console.api.routes.alerts.alert_documents import (
     seconds_of,
 )
-from console.api.schemas.alerts import (
-    MessageRow,
-    ReceiverDeleted,
-    ReceiverList,
-    ReceiverRow,
-)
+from console.api.schemas.alerts.receivers import MessageRow, ReceiverDeleted, ReceiverList, ReceiverRow
 from console.input.shown_digest import digest_of
 from workers.alerts.lifecycle.models import (
     AlertWatch,

@@ -13,10 +13,7 @@ from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
     reported_document,
 )
-from console.api.schemas.alerts import (
-    ReportedList,
-    ReportTaken,
-)
+from console.api.schemas.alerts.reported import ReportedList, ReportTaken
 from workers.alerts.lifecycle.models import (
     ReportedAlert,
 )

@@ -11,12 +11,7 @@ from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.routes.alerts.alert_documents import alert_document
-from console.api.schemas.alerts import (
-    SilenceEnd,
-    SilenceList,
-    SilencePreview,
-    SilenceRow,
-)
+from console.api.schemas.alerts.silences import SilenceEnd, SilenceList, SilencePreview, SilenceRow
 from console.input.row_id import Id
 from workers.alerts.lifecycle.models import (
     Silence,

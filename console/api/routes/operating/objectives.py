@@ -9,7 +9,12 @@ from console.actions import objectives
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
-from console.api.schemas.alerts import ObjectiveDetail, ObjectiveList, ObjectiveRemoved, ObjectiveRow
+from console.api.schemas.alerts.objectives import (
+    ObjectiveDetail,
+    ObjectiveList,
+    ObjectiveRemoved,
+    ObjectiveRow,
+)
 from console.connections.control_server import latest_snapshot
 from queues.stored_document import plain
 from workers.documents.snapshot import NOTHING_SEEN

@@ -1,0 +1,1 @@
+"""Answers about alerts, who is notified of them, and service levels."""

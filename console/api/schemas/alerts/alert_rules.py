@@ -1,0 +1,55 @@
+"""Rules of alerts, and what one would have done."""
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Instant, Labels, Seconds
+from console.api.schemas.alerts.alerts import Severity
+from console.api.schemas.alerts.silences import LabelMatcher
+
+
+class EscalationStep(ApiAnswer):
+    after_minutes: float
+    receivers: list[str]
+
+
+class RuleRow(ApiAnswer):
+    """A rule as people set it."""
+
+    name: str
+    revision: int = Field(description="Rises with each change.")
+    condition: str
+    matchers: list[LabelMatcher]
+    group_by: list[str] = Field(description="Alerts that agree in these labels come in one message.")
+    escalation: list[EscalationStep]
+    enabled: bool
+    title: str
+    runbook: str
+    severity: Severity
+    threshold: float = Field(description="In the unit of the condition.")
+    clear_threshold: float
+    window_seconds: Seconds
+    for_seconds: Seconds
+    keep_seconds: Seconds
+    acknowledge_minutes: float
+
+
+class RuleList(ApiAnswer):
+    rules: list[RuleRow]
+
+
+class WouldHaveFired(ApiAnswer):
+    labels: Labels
+    at: Instant
+    until: Instant | None
+
+
+class RulePreview(ApiAnswer):
+    """What a rule would have done in the last 24 h."""
+
+    sentence: str
+    stored_seconds: Seconds = Field(description="How much of the day is stored, s.")
+    fired: list[WouldHaveFired]
+
+
+class RuleDetail(RuleRow):
+    preview: RulePreview

@@ -1,0 +1,104 @@
+"""Incidents: what changed before them, their timeline, what is to be done after them."""
+
+from datetime import date, datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Seconds, one_of
+from console.api.schemas.alerts.alerts import Severity
+
+
+class ChangeRow(ApiAnswer):
+    """What was changed."""
+
+    kind: str
+    at: datetime
+    words: str
+    by: str
+    ref: str = Field(description="Its row, such as override:12; empty where it has none.")
+    parts: list[str] = Field(description="What it touches, such as queue/alert; none: the whole plant.")
+
+
+class ChangeList(ApiAnswer):
+    changes: list[ChangeRow] = Field(description="The newest first.")
+
+
+class IncidentChangeRow(ApiAnswer):
+    """A change before an incident, with how near it is and how often its kind came before."""
+
+    kind: str
+    at: datetime
+    words: str
+    by: str
+    ref: str = Field(description="Its row, such as override:12; empty where it has none.")
+    steps: int | None = Field(description="Steps upstream of what is disturbed; null: none is known.")
+    delay_seconds: Seconds = Field(description="From the change to the onset.")
+    weight: float = Field(description="Of the ranking; the greater the likelier.")
+    before: int = Field(description="Earlier incidents of this condition that such a change came before.")
+    incidents: int = Field(description="How many earlier incidents that rests on.")
+    url: str = Field(description="Where to read on.")
+    undo: str = Field(description="What its button says that undoes it; empty: there is none.")
+
+
+class IncidentChanges(ApiAnswer):
+    """What changed before an incident, the likeliest cause first."""
+
+    alert: int
+    onset: datetime
+    reach_seconds: Seconds = Field(description="How far back was searched.")
+    changes: list[IncidentChangeRow]
+
+
+class FollowUpRow(ApiAnswer):
+    """What is to be done after an incident."""
+
+    id: int
+    alert: int
+    text: str
+    owner: str = Field(description="A user name; empty: nobody yet.")
+    due_on: date | None
+    created_at: datetime
+    done_at: datetime | None = Field(description="null: it is open.")
+
+
+class FollowUpList(ApiAnswer):
+    follow_ups: list[FollowUpRow] = Field(description="Those that are open, the soonest due first.")
+
+
+class IncidentEventRow(ApiAnswer):
+    """What was at an instant of an incident."""
+
+    at: datetime
+    kind: Annotated[str, one_of(("change", "alert", "loop", "plan", "person", "note"))]
+    words: str
+    by: str
+    url: str
+
+
+class IncidentDetail(ApiAnswer):
+    """What is kept of an incident beside its alert."""
+
+    alert: int
+    severity: Severity = Field(description="As a person says, else as its rule says.")
+    roles: dict[str, str] = Field(description="Role → user name.")
+    mitigated_at: datetime | None
+    retained_since: datetime | None = Field(
+        description="What is recorded from then on stays; null: as usual."
+    )
+    retained_until: datetime | None
+    detect_seconds: Seconds | None = Field(description="From the onset to the alert.")
+    acknowledge_seconds: Seconds | None = Field(description="From the alert on, as the others.")
+    mitigate_seconds: Seconds | None
+    resolve_seconds: Seconds | None
+    timeline: list[IncidentEventRow] = Field(description="The oldest first.")
+    follow_ups: list[FollowUpRow]
+
+
+class IncidentReview(ApiAnswer):
+    """The review of an incident, in Markdown."""
+
+    alert: int
+    text: str
+    is_draft: bool = Field(description="true: made from what is recorded; nobody has edited it.")
+    revision: int = Field(description="To be sent with a change.")

@@ -1,0 +1,104 @@
+"""Service levels, and what burnt them."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Instant, Share, one_of
+from workers.objectives.models import Objective
+
+Kind = Annotated[str, one_of(Objective.Kind.values)]
+PaysFor = Annotated[str, one_of(Objective.PaysFor.values)]
+
+
+class RunningMinute(ApiAnswer):
+    """What was counted of a minute that is not over."""
+
+    revision: int = Field(description="Of the objective.")
+    minute: int = Field(description="Since 1970.")
+    bad: float
+    total: float
+    carried: float = Field(0.0, description="What was bad, and is counted in the next seconds.")
+
+
+class ObjectiveStatus(ApiAnswer):
+    """How an objective stands, in seconds or events (`unit`)."""
+
+    target: Share
+    window_days: float
+    kind: Kind
+    subject: str
+    unit: Annotated[str, one_of(("s", "events"))]
+    pays_for: PaysFor
+    bad: float
+    total: float = Field(description="What was counted in the window; what is unknown is not.")
+    left: float = Field(description="How much more of that may be bad; below 0 it is overspent. It steers.")
+    left_share: float | None = Field(description="Of that budget; null: nothing was counted.")
+    window_budget: float | None = Field(
+        description="How much may be bad in the whole window, if the rest is like what was counted."
+    )
+    bad_per_second: float | None
+    per_second: float | None
+    burn: dict[str, float | None] = Field(description="By pair of windows: how many times as fast as it may.")
+    running: RunningMinute | None = Field(None, description="null: it was written.")
+    last_error: str | None = Field(description="Why it is not counted.")
+
+
+class ObjectiveRow(ApiAnswer):
+    """An objective as it is set, and how it stands."""
+
+    name: str
+    revision: int
+    kind: Kind
+    subject: str = Field(description="Empty: the plant, or each of its kind.")
+    condition: str = Field(description="What holds in a good second.")
+    lost: str = Field(description="What is bad, per second.")
+    of: str = Field(description="Of how much, per second.")
+    target: Share
+    window_days: int
+    pays_for: PaysFor
+    changed_by: str | None
+    changed_at: datetime
+    status: ObjectiveStatus | None = Field(description="null: not counted yet.")
+
+
+class ObjectiveList(ApiAnswer):
+    objectives: list[ObjectiveRow]
+
+
+class BurnHour(ApiAnswer):
+    """What was counted in an hour."""
+
+    at: Instant
+    bad: float
+    total: float
+
+
+class BurnSubject(ApiAnswer):
+    """What was bad at a subject."""
+
+    subject: str
+    bad: float
+
+
+class BurnIncident(ApiAnswer):
+    """What was bad while an alert lasted."""
+
+    alert: int
+    title: str
+    since: Instant
+    until: Instant | None
+    bad: float
+
+
+class ObjectiveDetail(ObjectiveRow):
+    """One objective, and what burnt its budget."""
+
+    hours: list[BurnHour]
+    subjects: list[BurnSubject]
+    incidents: list[BurnIncident]
+
+
+class ObjectiveRemoved(ApiAnswer):
+    removed: str

@@ -1,0 +1,33 @@
+"""What Alertmanagers of others report."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from console.api.answer.schema import ApiAnswer, Labels
+
+
+class ReportedRow(ApiAnswer):
+    """An alert that somebody else's Alertmanager reported."""
+
+    source: str = Field(description="The token that brought it.")
+    name: str
+    severity: str
+    labels: Labels
+    summary: str
+    description: str
+    link: str = Field(description="Where it comes from; empty: not known.")
+    began_at: datetime
+    ended_at: datetime | None = Field(description="null: it is firing there.")
+    reported_at: datetime = Field(description="Last.")
+
+
+class ReportedList(ApiAnswer):
+    alerts: list[ReportedRow]
+
+
+class ReportTaken(ApiAnswer):
+    """What was taken of a report."""
+
+    stored: int
+    own: int = Field(description="That were Weir's own alerts, come back.")
