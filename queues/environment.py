@@ -312,7 +312,9 @@ SPARK_MASTER = Variable(
     unset="local[2] for the pipeline, local[1] for batch jobs",
 )
 SPARK_DRIVER_HOST = Variable(
-    "SPARK_DRIVER_HOST", "the name under which a cluster reaches the driver", unset="this host's name"
+    "SPARK_DRIVER_HOST",
+    "the name under which a cluster reaches the driver",
+    unset="this host's address on the way to the master",
 )
 SPARK_SECRET = Variable(
     "WEIR_SPARK_SECRET",

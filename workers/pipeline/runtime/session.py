@@ -1,13 +1,13 @@
 """The Spark session of the pipeline, made small: a plant that is nearly idle should not cost half a core."""
 
 import logging
-import socket
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from queues import environment as variables
+from workers.host.driver_address import driver_settings
 from workers.host.environment import narrowed, needed
 from workers.host.java import archive_options, spark_environment
 from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
@@ -68,7 +68,11 @@ def start_session(
         variables.PROCESS["PYSPARK_PYTHON"] = interpreter(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     more = archive_options(variables.PROCESS["JAVA_HOME"]) if java is None else java
-    settings = {**_settings(folder, heap, more), **_addresses(master), **private_settings(master, folder)}
+    settings = {
+        **_settings(folder, heap, more),
+        **driver_settings(master),
+        **private_settings(master, folder),
+    }
     for key, value in settings.items():
         builder = builder.config(key, value)
     with narrowed(needed(variables.PROCESS, {variables.NODE_LOGIN.name})):
@@ -90,14 +94,6 @@ def forget_reflection(spark: SparkSession) -> None:
     builtin, system = java.scala.Option.apply("builtin"), java.scala.Option.apply("system")
     for name in _REFLECTION:
         registry.dropFunction(java.org.apache.spark.sql.catalyst.FunctionIdentifier(name, builtin, system))
-
-
-def _addresses(master: str) -> dict[str, str]:
-    """Where the driver is found: by nobody else when all runs here, by the cluster's executors otherwise."""
-    if master.startswith("local"):
-        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    host = variables.SPARK_DRIVER_HOST.text() or socket.gethostname()
-    return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
 
 
 def _settings(folder: Path, heap: str, java: tuple[str, ...]) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """The Spark session of batch jobs: all of the cores, the quicker compiler, and memory for sorting."""
 
 import logging
-import socket
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from queues import environment as variables
+from workers.host.driver_address import driver_settings
 from workers.host.environment import narrowed, needed
 from workers.host.java import archive_options, spark_environment
 from workers.host.spark_privacy import java_options, private_settings
@@ -52,7 +52,7 @@ def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
     for key, value in {
         **_SETTINGS,
         **local,
-        **_addresses(master),
+        **driver_settings(master),
         **private_settings(master, folder),
     }.items():
         builder = builder.config(key, value)
@@ -60,11 +60,3 @@ def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-def _addresses(master: str) -> dict[str, str]:
-    """Found by nobody else when all runs here, by the cluster's executors otherwise."""
-    if master.startswith("local"):
-        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    host = variables.SPARK_DRIVER_HOST.text() or socket.gethostname()
-    return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
