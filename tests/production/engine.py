@@ -27,6 +27,7 @@ network_backend="netavark"
 PACKAGES = ("podman", "runc", "netavark", "aardvark-dns", "iptables", "conmon", "debootstrap")
 PROGRAM_PATH = f"{os.environ['PATH']}:/usr/lib/podman"
 PROJECT = "weirtest"
+NAMES = Path("/run/containers/networks/aardvark-dns")  # what its name server reads, a file a network
 HEALTH_EVERY_SECONDS = 2.0
 
 
@@ -109,6 +110,9 @@ class Stack:
         self.compose("down", "--volumes", "--remove-orphans", check=False)
         for volume in self.podman("volume", "ls", "--quiet", "--filter", f"name={PROJECT}_").split():
             self.podman("volume", "rm", "--force", volume)
+        # A run that was killed leaves names there, which go on standing for its containers.
+        for names in NAMES.glob(f"{PROJECT}_*"):
+            names.unlink()
 
     def check_health(self) -> None:
         """The engine's own timers need systemd; where there is none somebody has to ask."""
