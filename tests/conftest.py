@@ -189,9 +189,11 @@ def _migrated(folder: Path) -> Path:
             made, usual = folder / "migrating.sqlite3", connection.settings_dict["NAME"]
             connection.close()
             connection.settings_dict["NAME"] = str(made)
-            call_command("migrate", verbosity=0, interactive=False)
-            connection.close()  # which writes what its journal holds
-            connection.settings_dict["NAME"] = usual
+            try:
+                call_command("migrate", verbosity=0, interactive=False)
+            finally:
+                connection.close()  # which writes what its journal holds
+                connection.settings_dict["NAME"] = usual
             made.rename(database)
     return database
 

@@ -27,5 +27,5 @@ def _towards(master: str) -> str:
             way.connect((host, int(port)))  # of datagrams: nothing is sent
             address: str = way.getsockname()[0]
             return address
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):  # no such host, no number, no port
         return ""

@@ -15,7 +15,7 @@ from console.audit import audit_log
 from console.input.shown_digest import demand_unchanged
 from queues import projection
 from queues.errors import BadInput
-from queues.models import Node
+from queues.models import Container, Node
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement import give_back, node_use, plans, proposals
@@ -81,8 +81,8 @@ def propose_points(
     it was made from; "" of who has seen none.
     """
     demand(actor, "plan.propose", [queue])
-    held = projection.read_database().queue(queue).live_points
-    demand_unchanged(f"The division of {queue}", held, digest)
+    if digest:
+        demand_unchanged(f"The division of {queue}", points_held(queue), digest)
     why = overrides.read_reason(reason)
     made = proposals.propose_hand(
         queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why
@@ -180,6 +180,12 @@ def _changed(actor: Actor, action: str, before: str, plan: Plan, reason: str) ->
         after={"state": plan.state, "hash": plan.hash[:8], "approvals": len(plan.approvals)},
     )
     return plan
+
+
+def points_held(queue: str) -> dict[str, int]:
+    """Node → points of a queue, without nodes that hold none: what a plan by hand starts from."""
+    held = Container.objects.filter(queue__name=queue, points__gt=0)
+    return dict(held.values_list("node__name", "points"))
 
 
 def points_of(plan: Plan) -> int:

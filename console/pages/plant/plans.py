@@ -154,8 +154,9 @@ def use(request: HttpRequest) -> Done:
 
 @action("plan.propose", queue_page)
 def points(request: HttpRequest, name: str) -> Done:
-    """Posted: points-NODE per node (1000 in all; left out is 0), reason, digest
-    of the points that were shown. Opens the plan."""
+    """Posted: points-NODE per node (1000 in all; left out is 0), reason, digest of the points as shown. Opens
+    the plan.
+    """
     get_object_or_404(Queue, name=name)
     wanted = {
         field.removeprefix(POINTS): _whole(text, field)

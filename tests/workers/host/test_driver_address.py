@@ -27,6 +27,6 @@ def test_what_the_operator_says_counts(monkeypatch):
     assert host_of("spark://127.0.0.1:7077") == "driver.example.org"
 
 
-@pytest.mark.parametrize("master", ["spark://no-such-host.invalid:7077", "yarn", "k8s://https://127.0.0.1:1"])
+@pytest.mark.parametrize("master", ["spark://no-such-host.invalid:7077", "spark://127.0.0.1:99999", "yarn"])
 def test_where_no_way_to_the_master_is_known_the_host_has_its_name(master):
     assert host_of(master) == socket.gethostname()
