@@ -73,7 +73,7 @@ def register(
     row.options = {key: value for key, value in options.items() if value}
     with audit_log.noting_refused(actor, "plant.register", name, ADDRESS_FIELDS):
         adapters.check(row)
-    is_another = before is None or _place(before) != _place(row)
+    is_another = before is None or before.place != row.place
     if before is not None and is_another:
         _refuse_while_in_force(name)
     with transaction.atomic():
@@ -144,7 +144,7 @@ def remove(actor: Actor, name: str, reason: str) -> Registration:
     with transaction.atomic():
         RegisteredPlant.objects.filter(pk=row.pk).delete()
         audit_log.record(actor, "plant.remove", name, reason=why, before=described(row))
-    # Only now: until then a loop might have held it again.
+    # Only now: a loop that holds it once more lets it go itself (`adapters.plant_named`).
     return Registration(row, adapters.let_go(row))
 
 
@@ -152,10 +152,6 @@ def _refuse_while_in_force(name: str) -> None:
     """It is undone by the way that leads there now."""
     if in_force := interventions.in_force(control_server(), name):
         raise BadInput("name", f"{name} has what people did there ({in_force[0].field}); undo it first.")
-
-
-def _place(row: RegisteredPlant) -> tuple[object, ...]:
-    return row.kind, row.url, row.options
 
 
 def described(row: RegisteredPlant) -> dict[str, object]:

@@ -22,6 +22,11 @@ class RegisteredPlant(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Which plant it is: one that is reached elsewhere, or of other parts, is another."""
+        return self.kind, self.url, self.options
+
 
 class PlantOrder(models.Model):
     """The tasks of an operator that were last set from here, at `at`, by a loop or a person: one row each."""

@@ -13,6 +13,7 @@ from workers.models import Loop
 from workers.plants.foreign import adapters
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import Adapter
+from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantSilent
 from workers.steering import overrides
@@ -27,6 +28,9 @@ class HeldPlant(Adapter):
 
     def __init__(self, row, let_go, is_away):
         self.row, self.let_go, self.is_away = row, let_go, is_away
+
+    def hold(self, seconds):
+        self.is_held = True
 
     def release(self):
         if self.is_away:
@@ -112,6 +116,24 @@ def test_what_is_held_is_let_go_when_the_plant_is_forgotten(control, let_go):
     assert plant_registration.remove(ACTOR, "shop", "gone").left == ""
     assert let_go == [(ADDRESS, "parse > score")]
     assert not RegisteredPlant.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [lambda: plant_registration.remove(ACTOR, "shop", "gone"), lambda: registered("score")],
+    ids=["removed", "changed"],
+)
+def test_who_holds_the_plant_while_its_registration_ends_lets_it_go(control, let_go, end):
+    registered()
+    local = MemoryPlant(clock=float, containers=[])
+    with adapters.plant_named("shop", local, "loop joint", by_loop=True) as plant:
+        plant.hold(60.0)
+    assert let_go == []
+    with adapters.plant_named("shop", local, "loop joint", by_loop=True) as plant:
+        end()
+        let_go.clear()  # by who ended it
+        plant.hold(60.0)
+    assert let_go == [(ADDRESS, "parse > score")]
 
 
 def test_where_the_plant_does_not_answer_it_is_forgotten_and_said_how_to_let_go_by_hand(control, monkeypatch):

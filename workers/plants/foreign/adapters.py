@@ -167,6 +167,9 @@ def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> It
     """The plant, to set its tasks: `local`, or a registered one, whose line is closed afterwards. What is set
     there is noted as ordered `by` that person or loop, and everything has an end (`bounded`). Raises
     UnknownPlant.
+
+    Whoever removes a plant lets it go once it is registered no more; whoever held it just then finds that
+    here afterwards, and lets it go in turn.
     """
     if name == LOCAL:
         yield local
@@ -175,7 +178,17 @@ def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> It
     if row is None:
         raise UnknownPlant("plant", f"{name} is not registered.")
     with bounded(row) as plant:
-        yield OrderedPlant(row, plant, by, by_loop)
+        try:
+            yield OrderedPlant(row, plant, by, by_loop)
+        finally:
+            if not _leads_there(row):
+                plant.release()
+
+
+def _leads_there(row: RegisteredPlant) -> bool:
+    """Whether its registration still names this very plant."""
+    now = RegisteredPlant.objects.filter(name=row.name).first()
+    return now is not None and now.place == row.place
 
 
 def let_go(row: RegisteredPlant) -> str:
