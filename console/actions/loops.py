@@ -13,6 +13,7 @@ import redis
 from django.db import transaction
 
 from console.accounts.access import Actor, demand
+from console.actions.shorter_stop import demand_later_end
 from console.audit import audit_log
 from console.display.override_words import ending_of, short
 from controllers import catalog
@@ -196,8 +197,8 @@ def set_mode(
     value: Any = None,
 ) -> list[Override]:
     """Change how a loop works: hold and manual take an expiry and revert by themselves; auto and advise
-    without one become the loop's own mode and end a hold. `value` is what manual applies. Gives the overrides
-    that were set, the mode's first.
+    without one become the loop's own mode and end a hold. A hold in place of a longer one is refused. `value`
+    is what manual applies. Gives the overrides that were set, the mode's first.
     """
     demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
     if mode not in Loop.Mode.values:
@@ -209,6 +210,8 @@ def set_mode(
             raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
         _own_mode(actor, loop, mode, reason, now)
         return []
+    if mode == Loop.Mode.HOLD:
+        demand_later_end(Scope(loop), "mode", mode, expiry, now, "mode")
     put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
     made = [put("loop.mode", "mode", mode)]
     if value is not None:

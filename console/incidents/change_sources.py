@@ -18,6 +18,8 @@ from console.timeline.happenings import ended_at
 from console.timeline.restarts import PLANT, restarts
 from workers.history.appearances import Appearance, appearances
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
+from workers.plants.influences import part_of_operator
+from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
 # What people change that has no row of its own, and the kind of part that its target names; "": the plant.
@@ -36,11 +38,18 @@ AUDITED = {
     "task.run": "",
     "task.change": "",
     "alert_rule.change": "rule",
-    "plant.remove": "",
-    "plant.register": "",
+    "plant.remove": "plant",
+    "plant.register": "plant",
+    "plant.scale": "plant",
+    "plant.intervene": "plant",
+    "plant.undo": "plant",
+    "plant.resume": "plant",
+    "token.revoke": "",
+    "token.quota": "",
 }
 APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
 MOST_ROWS = 300  # of one source
+MOST_VALUES = 3  # of one change, in words
 REASON_SHOWN = 160
 
 
@@ -197,6 +206,8 @@ def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:
         return frozenset({f"loop/{first}"})
     if not kind:
         return frozenset()
+    if first == LOCAL and entry.action == "plant.scale":  # tasks of our own operators
+        return frozenset(map(part_of_operator, entry.after or {}))
     if kind == "application" and "/" in first:
         application, _, operator = first.partition("/")
         return frozenset({f"application/{application}", f"operator/{application}/{operator}"})
@@ -205,13 +216,24 @@ def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:
 
 def _entry_words(entry: AuditEntry) -> str:
     what = entry.action.replace(".", " ").replace("_", " ").capitalize()
-    values = "" if entry.before is None or not _is_short(entry) else f" {entry.before} → {entry.after}"
+    values = _values_words(entry)
     reason = f": {entry.reason[:REASON_SHOWN]}" if entry.reason else ""
     return f"{what}, {entry.target}{values}{reason}"
 
 
-def _is_short(entry: AuditEntry) -> bool:
-    return all(isinstance(each, int | float | str) for each in (entry.before, entry.after))
+def _values_words(entry: AuditEntry) -> str:
+    """From what to what; of several values those that changed, "" where they are no short ones."""
+    before, after = entry.before, entry.after
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return f" {before} → {after}" if _is_short(before) and _is_short(after) else ""
+    changed = [(name, before.get(name), value) for name, value in after.items() if before.get(name) != value]
+    if len(changed) > MOST_VALUES or not all(_is_short(was) and _is_short(now) for _, was, now in changed):
+        return ""
+    return ",".join(f" {name} {was} → {now}" for name, was, now in changed)
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, int | float | str)
 
 
 def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:

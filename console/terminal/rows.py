@@ -76,7 +76,8 @@ def worst_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
 
 def _acts_of(snapshot: Snapshot, kind: str, name: str) -> dict[str, Act]:
     if kind == "loop" and name in snapshot.loops:
-        return {HOLD: acts.hold(name, snapshot.loops[name])}
+        loop = snapshot.loops[name]
+        return {} if loop.mode == "hold" else {HOLD: acts.hold(name, loop)}
     if kind == "queue" and name in snapshot.queues:
         return {
             PAUSE: acts.pause(name, pausing.CONSUMPTION),
@@ -86,7 +87,8 @@ def _acts_of(snapshot: Snapshot, kind: str, name: str) -> dict[str, Act]:
 
 
 def incident_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
-    return [_incident(each, now) for each in snapshot.alerts]
+    """Without alerts that another explains: they are of its incident."""
+    return [_incident(each, now) for each in snapshot.alerts if each.under is None]
 
 
 def _incident(alert: AlertStatus, now: float) -> TerminalRow:
@@ -127,7 +129,7 @@ def _loop(snapshot: Snapshot, name: str, finding: str) -> TerminalRow:
             cell(finding or loop.reason or ""),
         ),
         details=[text for text in (finding, loop.reason) if text],
-        acts={} if loop.mode == "hold" else _acts_of(snapshot, "loop", name),
+        acts=_acts_of(snapshot, "loop", name),
     )
 
 

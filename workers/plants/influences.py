@@ -7,6 +7,7 @@
 | `application/NAME` | the queues it reads, its operators, the part `pipeline` |
 | `operator/APPLICATION/NAME` | its application, the operators before it, its loops |
 | `node/NAME` | queues with containers there, its loops |
+| `plant/NAME`, an attached one | its loops |
 | `host/NAME`, `loop/NAME`, `producer/NAME`, `type/APPLICATION/NAME` | a loop: what it steers |
 """
 
@@ -17,7 +18,8 @@ from queues.errors import BadInput
 from workers.documents.snapshot import Snapshot
 from workers.plants.topology import topology_of
 
-STEERED = ("queue", "node", "application", "host")
+STEERED = ("queue", "node", "application", "host", "plant")
+SUBJECTS = ("queue", "node", "host", "loop", "producer", "plant")
 Edge = tuple[str, str]  # what is acted on, what acts on it
 
 
@@ -33,9 +35,7 @@ def influences_of(snapshot: Snapshot) -> dict[str, set[str]]:
 
 def parts_of_labels(labels: Mapping[str, str]) -> list[str]:
     """The parts that an alert is about."""
-    found = [
-        f"{kind}/{labels[kind]}" for kind in ("queue", "node", "host", "loop", "producer") if labels.get(kind)
-    ]
+    found = [f"{kind}/{labels[kind]}" for kind in SUBJECTS if labels.get(kind)]
     return [*found, "pipeline"] if labels.get("pipeline") else found
 
 
@@ -45,10 +45,11 @@ def _flow(snapshot: Snapshot) -> Iterator[Edge]:
     except BadInput:  # applications that feed each other have no topology
         return
     for link in links:
-        yield _part(link.target, snapshot), _part(link.source, snapshot)
+        yield part_of_operator(link.target), part_of_operator(link.source)
 
 
-def _part(operator: str, snapshot: Snapshot) -> str:
+def part_of_operator(operator: str) -> str:
+    """The part that an operator of our topology is."""
     kind, _, name = operator.partition("/")
     if not name:
         return f"queue/{operator}"

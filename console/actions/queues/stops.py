@@ -11,8 +11,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from console.accounts.access import Actor, demand
+from console.actions.shorter_stop import demand_later_end
 from console.audit import audit_log
-from console.display.override_words import ending_of
 from queues import keys, pausing
 from queues.errors import BadInput
 from queues.models import Queue
@@ -47,7 +47,7 @@ def pause_queue(
     if part not in pausing.PARTS:
         raise BadInput("part", f"takes {' or '.join(pausing.PARTS)}, not {part[:40]!r}.")
     scope = Scope(queue=queue)
-    _demand_later_end(scope, part, expiry, now, "part")
+    demand_later_end(scope, part, overrides.PAUSED, expiry, now, "part")
     return _stop(actor, "queue.pause", part, overrides.PAUSED, scope, expiry, reason, now, control)
 
 
@@ -67,7 +67,7 @@ def drain_host(
     if roles[host] == CONTROL_ROLE and list(roles.values()).count(CONTROL_ROLE) == 1:
         raise BadInput("host", f"{host} alone runs the control loops; start another of role control first.")
     scope = Scope(host=host)
-    _demand_later_end(scope, DRAINING, expiry, now, "host")
+    demand_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")
     return _stop(actor, "host.drain", DRAINING, overrides.DRAINED, scope, expiry, reason, now, control)
 
 
@@ -75,16 +75,6 @@ def roles_of_hosts(control: redis.Redis) -> dict[str, str]:
     """{worker host: its role} of those that report."""
     stored = cast(dict[bytes, bytes], control.hgetall(keys.HOSTS))
     return {name.decode(): orjson.loads(text)["role"] for name, text in sorted(stored.items())}
-
-
-def _demand_later_end(scope: Scope, name: str, expiry: Expiry, now: datetime, field: str) -> None:
-    """Who stopped it for longer counts on that: a shorter stop in its place would start it again early."""
-    longer = overrides.soonest_first(_stopped(scope, name, now)).last()
-    asked = expiry.at(now)
-    if longer is None or longer.expires_at is None or asked is None or asked >= longer.expires_at:
-        return
-    by = f"{ending_of(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
-    raise BadInput(field, f"{name} of {scope} is {longer.value} {by}; extend or end that one.")
 
 
 def _stop(

@@ -158,7 +158,8 @@ def _of_entry(name: str, change: IncidentChange) -> _Links:
     if entry is None:
         return _Links()
     url = reverse("entry", args=[entry.pk])
-    if entry.loop.mode == Loop.Mode.HOLD:
+    held = [each.value for each in overrides.on(entry.loop, timezone.now()) if each.name == "mode"]
+    if (held[-1] if held else entry.loop.mode) == Loop.Mode.HOLD:
         return _Links(url=url)
     hold = reverse("loop-mode", args=[entry.loop.pk])
     words = f"Hold the loop for {MINUTES} min"

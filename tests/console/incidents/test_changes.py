@@ -79,6 +79,32 @@ def test_what_acts_on_a_queue_is_where_it_is_who_works_it_and_what_steers_it():
     assert parts_of_labels({"rule": "x", "queue": "alert", "pipeline": "main"}) == ["queue/alert", "pipeline"]
 
 
+def test_what_acts_on_an_attached_plant_is_what_steers_it():
+    loops = {"parallelism_joint/plant:shop": {"target": {"plant": "shop"}}}
+    found = influences_of(snapshot_of(plant(loops=loops)))
+    assert found["plant/shop"] == {"loop/parallelism_joint/plant:shop"}
+    assert parts_of_labels({"plant": "shop", "group": "orders"}) == ["plant/shop"]
+
+
+def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: Path):
+    by = Actor("admin", "administrator")
+    for target, before, after in (
+        ("shop", {"score": 4, "mail": 2}, {"score": 1}),
+        ("main", {"flow/seen": 2}, {"flow/seen": 1}),
+    ):
+        audit_log.record(by, "plant.scale", target, reason="less", before=before, after=after)
+    audit_log.record(by, "plant.intervene", "shop", after={"kind": "pause", "subject": "orders"})
+    audit_log.record(by, "token.revoke", "billing", before={"role": "producer"})
+    now = timezone.now()
+    found = {each.words: each.parts for each in found_changes(now - MINUTE, now, tmp_path)}
+    assert found == {
+        "Plant scale, shop score 4 → 1: less": {"plant/shop"},
+        "Plant scale, main flow/seen 2 → 1: less": {"operator/flow/seen"},
+        "Plant intervene, shop": {"plant/shop"},
+        "Token revoke, billing": set(),
+    }
+
+
 def test_each_record_is_a_source(people, loop, tmp_path: Path):
     owner = people["operator"]
     Queue.objects.create(name="alert", kind="jobs")

@@ -1,0 +1,20 @@
+"""A stop in place of a longer one: who stopped something for longer counts on that."""
+
+from datetime import datetime
+
+from console.display.override_words import ending_of
+from queues.errors import BadInput
+from workers.steering import overrides
+from workers.steering.expiry import Expiry
+from workers.steering.scope import Scope
+
+
+def demand_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: datetime, field: str) -> None:
+    """Raise BadInput of `field` where the same stop would end sooner than it does now."""
+    rows = overrides.in_force(now).filter(name=name, **scope.fields()).select_related("owner")
+    longer = next((each for each in overrides.soonest_first(rows).reverse() if each.value == value), None)
+    asked = expiry.at(now)
+    if longer is None or asked is None or (longer.expires_at is not None and asked >= longer.expires_at):
+        return
+    by = f"{ending_of(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
+    raise BadInput(field, f"{name} of {scope} is {longer.value} {by}; extend or end that one.")
