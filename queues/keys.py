@@ -349,6 +349,12 @@ PIPELINE_FAULTS = Key(
     "pipeline → pipeline",
     "`queue/node/entry/block/place` → cause and rows",
 )
+PIPELINE_FAULTY = Key(
+    "weir:pipeline:faulty:{app}",
+    "set",
+    "pipeline → pipeline",
+    "`{replica}:{tick}` of the batches that have faults to deliver",
+)
 PIPELINE_STATE = Key(
     "weir:pipeline:state:{app}",
     "hash",

@@ -9,6 +9,7 @@ an entry once.
 | key | type | holds |
 |---|---|---|
 | `weir:pipeline:faults:{app}:{replica}:{tick}` | hash | `queue/node/entry/block/place` → cause and rows |
+| `weir:pipeline:faulty:{app}` | set | `{replica}:{tick}` of those that are there |
 """
 
 from typing import cast
@@ -27,6 +28,7 @@ from workers.pipeline.events.arrow_blob import decode, encode
 from workers.pipeline.events.containers import Faults, Nodes
 
 WORKER = "pipeline"
+AT_ONCE = 1_000  # keys that one call goes through
 
 _Letters = dict[bytes, tuple[str, list[pa.RecordBatch]]]
 """Of one entry: field → (cause, events)."""
@@ -37,7 +39,10 @@ class FaultStore:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control, self._application = control, application
-        self._put = control.register_script(script("pipeline/put_result"))
+        self._put = control.register_script(script("pipeline/put_faults"))
+        self._delivered = control.register_script(script("pipeline/delivered_faults"))
+        self._faulty = keys.PIPELINE_FAULTY.of(application)
+        self._has_all = False  # whether `_faulty` names also what an older version has kept
         self._known = KnownTopology()
 
     def keep(self, replica: str, tick: int, attempt: str, faults: Faults) -> None:
@@ -51,8 +56,9 @@ class FaultStore:
         }
         if kept:
             room = keys.PIPELINE_ROOM.of(self._application)
-            written: list[EncodableT] = [replica, attempt, *(part for each in kept.items() for part in each)]
-            self._put(keys=[room, self._key(replica, tick)], args=written)
+            pairs = [part for each in kept.items() for part in each]
+            written: list[EncodableT] = [replica, attempt, tick, *pairs]
+            self._put(keys=[room, self._key(replica, tick), self._faulty], args=written)
 
     def deliver(self, nodes: Nodes, published: dict[str, int]) -> int:
         """Everything of published batches to its segment; how many events. A node that is away is tried at
@@ -60,35 +66,51 @@ class FaultStore:
         """
         delivered = 0
         topology: Topology | None = None
-        for key in self._control.scan_iter(self._key("*", "*")):
-            replica, tick = key.decode().rsplit(":", 2)[1:]
+        for batch in sorted(self._batches()):
+            replica, tick = batch.rsplit(":", 1)
             if published.get(replica, 0) < int(tick):
                 continue
             topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
-            for entry, letters in _by_entry(cast(Fields, self._control.hgetall(key))).items():
-                delivered += self._letters(nodes, topology, key, entry, letters)
+            found = _by_entry(cast(Fields, self._control.hgetall(self._key(replica, tick))))
+            for entry, letters in found.items():
+                delivered += self._letters(nodes, topology, batch, entry, letters)
         return delivered
 
-    def _letters(self, nodes: Nodes, topology: Topology, key: bytes, entry: str, letters: _Letters) -> int:
+    def _batches(self) -> set[str]:
+        """`{replica}:{tick}` of those that have faults. The server's keys are gone through once: it has
+        thousands, and this is asked each second.
+        """
+        if not self._has_all:
+            if found := self._kept():
+                self._control.sadd(self._faulty, *(":".join(name.rsplit(":", 2)[1:]) for name in found))
+            self._has_all = True
+        return {name.decode() for name in cast(set[bytes], self._control.smembers(self._faulty))}
+
+    def _kept(self) -> list[str]:
+        return [name.decode() for name in self._control.scan_iter(self._key("*", "*"), AT_ONCE)]
+
+    def _letters(self, nodes: Nodes, topology: Topology, batch: str, entry: str, letters: _Letters) -> int:
         queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
-        rows = [(batch, cause) for cause, batches in letters.values() for batch in batches]
+        rows = [(events, cause) for cause, found in letters.values() for events in found]
         if node in topology.nodes:
             try:
                 segment = nodes.segment(queue, topology.nodes[node].url)
                 DeadLetters(segment).add(entry_id, WORKER, block_id, rows)
             except (NodeUnavailable, NodeFull):
                 return 0
-        self._control.hdel(key, *letters)
-        return sum(batch.num_rows for batch, _ in rows)
+        key = self._key(*batch.rsplit(":", 1))
+        self._delivered(keys=[key, self._faulty], args=[batch, *letters])
+        return sum(events.num_rows for events, _ in rows)
 
     def abandon(self, replica: str, tick: int) -> None:
         """What attempts before have kept, of a batch that another one begins."""
-        self._control.delete(self._key(replica, tick))
+        key = self._key(replica, tick)
+        if places := cast(list[bytes], self._control.hkeys(key)):
+            self._delivered(keys=[key, self._faulty], args=[f"{replica}:{tick}", *places])
 
     def clear(self) -> None:
         """Forgets everything: what it holds is read again."""
-        if found := list(self._control.scan_iter(self._key("*", "*"))):
-            self._control.delete(*found)
+        self._control.delete(self._faulty, *self._kept())
 
     def _key(self, replica: str, tick: int | str) -> str:
         return keys.PIPELINE_FAULTS.of(self._application, replica, tick)

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from queues import keys
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
@@ -120,6 +121,35 @@ def test_what_can_not_be_delivered_now_is_delivered_when_the_node_is_back(read, 
     nodes[node].start()
     assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
     assert len(letters(nodes)) == 1
+
+
+def test_what_is_kept_is_found_without_going_through_all_keys_of_the_server(read, control, nodes):
+    _, faults = read([event("bad", {})])
+    store = FaultStore(control, "app")
+    store.deliver(Nodes(5.0), {})
+    before = control.info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"]
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
+    assert control.info("commandstats").get("cmdstat_scan", {"calls": 0})["calls"] == before
+    assert control.smembers(keys.PIPELINE_FAULTY.of("app")) == set()
+
+
+def test_what_an_older_version_has_kept_is_delivered_too(read, control, nodes):
+    _, faults = read([event("bad", {})])
+    store = FaultStore(control, "app")
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    control.delete(keys.PIPELINE_FAULTY.of("app"))
+    assert store.deliver(Nodes(5.0), {"iap1": 1}) == 1
+    assert len(letters(nodes)) == 1
+
+
+def test_a_reset_forgets_what_is_kept(read, control, nodes):
+    _, faults = read([event("bad", {})])
+    store = FaultStore(control, "app")
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    store.clear()
+    store.clear()
+    assert store.deliver(Nodes(5.0), {"iap1": 1}) == 0 and letters(nodes) == []
 
 
 def test_a_dead_letter_of_the_pipeline_counts_as_dead(read, control, nodes):
