@@ -161,7 +161,9 @@ class Forecaster:
 
     def __init__(self, day_seconds: float) -> None:
         self._day_seconds = day_seconds
-        self._kernels, self._scale, self._fitted_days = dict.fromkeys(SCALES, Kernel()), Scale(1.0), 0.0
+        self._kernels, self._scale = dict.fromkeys(SCALES, Kernel()), Scale(1.0)
+        # Days since whenever: on a plant since 1970. What is known began with the first.
+        self._first_days, self._fitted_days = math.inf, -math.inf
 
     def ahead(
         self, at_seconds: Floats, rates_per_second: Floats, ahead_seconds: Floats
@@ -181,7 +183,9 @@ class Forecaster:
         return mean * level, np.hypot(deviation, unseen) * level
 
     def _process(self, at_days: Floats, shares: Floats) -> PointProcess:
-        grown = at_days[-1] >= self._fitted_days + min(GROWTH * self._fitted_days, REFIT_DAYS)
+        self._first_days = min(self._first_days, float(at_days[0]))
+        known_days = self._fitted_days - self._first_days
+        grown = at_days[-1] >= self._fitted_days + min(GROWTH * known_days, REFIT_DAYS)
         if grown and at_days.size > 3:
             return self._fitted(at_days, shares)
         return PointProcess.through(self._kernels[self._scale.power], at_days, self._scale.of(shares))

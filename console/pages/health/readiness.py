@@ -9,6 +9,7 @@ from typing import Any
 
 import redis
 from django.db import DatabaseError, connection
+from django.db.models import Max, Min
 
 from console.connections.control_server import control, latest_snapshot
 from queues.nodes.node_state import SILENT
@@ -17,7 +18,7 @@ from workers.documents.hosts import HostStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
-from workers.models import Loop
+from workers.steering.scope import active_loops
 
 OBSERVER_SECONDS = 5.0
 HOST_SECONDS = 10.0
@@ -122,13 +123,15 @@ def _workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
 
 
 def _beat(now: datetime) -> dict[str, ReadinessPart]:
-    """The clock is seen by what it drives: the newest tick of any loop."""
-    loop = Loop.objects.order_by("-ticked_at").exclude(ticked_at=None).first()
-    if loop is None or loop.ticked_at is None:
-        needed = Loop.objects.exists()
-        return {"beat": ReadinessPart(False, None, "no loop has ticked yet")} if needed else {}
-    age_seconds = max(0.0, (now - loop.ticked_at).total_seconds())
-    return {"beat": _aged(age_seconds, BEAT_INTERVALS * loop.interval_seconds, "ticks")}
+    """The clock is seen by what it drives: the newest tick of any loop; the most frequent says how often."""
+    found = active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
+    if found["interval"] is None:
+        return {}
+    if found["newest"] is None:
+        return {"beat": ReadinessPart(False, None, "no loop has ticked yet")}
+    # The distance: after a clock was set back a tick of before it is no sign of life.
+    age_seconds = abs((now - found["newest"]).total_seconds())
+    return {"beat": _aged(age_seconds, BEAT_INTERVALS * found["interval"], "ticks")}
 
 
 def _alerter(now: datetime) -> dict[str, ReadinessPart]:

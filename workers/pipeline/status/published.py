@@ -72,13 +72,15 @@ class Statuses:
         self.write()
 
     def write(self) -> None:
-        """The status as of now. An unreachable control server is left to whoever watches the status' age."""
+        """The status as of now. A control server that is away, or full, is left to whoever watches the
+        status' age.
+        """
         try:
             heartbeats = self._heartbeats()
             with self._lock:
                 found = {name: board.document(heartbeats) for name, board in self._boards.items()}
             self._control.set(keys.PIPELINE, encoded(self.document(found)))
-        except (redis.ConnectionError, redis.TimeoutError):
+        except redis.RedisError:
             return
 
     def _heartbeats(self) -> Fields:

@@ -32,13 +32,13 @@ class RecentLog(logging.Handler):
         self._is_new = True
 
     def write(self) -> None:
-        """Raises nothing where the control server is away: it is written with the next line."""
+        """Raises nothing where the control server is away, or full: it is written with the next line."""
         if not self._is_new:
             return
         self._is_new = False
         try:
             self._control.set(keys.PIPELINE_LOG, encoded(PipelineLog(lines=list(self._lines))))
-        except (redis.ConnectionError, redis.TimeoutError):
+        except redis.RedisError:
             self._is_new = True
 
 

@@ -92,6 +92,27 @@ def test_a_clock_that_stopped_is_seen_by_its_ticks(stored_snapshot):
     assert not parts(now + timedelta(seconds=2))["beat"].ok
 
 
+def test_a_clock_that_stopped_after_a_seldom_loops_tick_is_seen_as_soon(stored_snapshot):
+    now = timezone.now()
+    for name, interval, ago in (("flow", 5, 40), ("node_scaling", 60, 31)):
+        ticked_at = now - timedelta(seconds=ago)
+        Loop.objects.create(name=name, law=name, interval_seconds=interval, ticked_at=ticked_at)
+    assert not parts(now)["beat"].ok
+
+
+def test_a_tick_from_before_the_clock_was_set_back_is_no_sign_of_life(stored_snapshot):
+    now = timezone.now()
+    Loop.objects.create(name="flow", law="flow", interval_seconds=5, ticked_at=now + timedelta(hours=1))
+    assert not parts(now)["beat"].ok
+
+
+def test_a_retired_loop_is_no_measure_of_the_clock(stored_snapshot):
+    now = timezone.now()
+    Loop.objects.create(name="a", law="a", interval_seconds=60, ticked_at=now - timedelta(seconds=90))
+    Loop.objects.create(name="b", law="b", interval_seconds=2, target={"retired_at": 1.0})
+    assert parts(now)["beat"].ok
+
+
 def test_an_alerter_that_died_is_named_where_there_are_rules(stored_snapshot):
     now = timezone.now()
     assert "alerter" not in parts(now)

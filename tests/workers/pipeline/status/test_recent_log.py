@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from queues import keys
+from workers.pipeline.status.published import Statuses
 from workers.pipeline.status.recent_log import LONGEST_TEXT, MOST_LINES, RecentLog, newest
 
 
@@ -41,3 +42,24 @@ def test_nothing_is_written_without_news_and_what_cannot_be_read_counts_as_none(
     assert not control.exists(keys.PIPELINE_LOG)
     control.set(keys.PIPELINE_LOG, b"[")
     assert newest(control) == []
+
+
+@pytest.fixture
+def full(control):
+    """The control server takes nothing that needs memory, as one that is full does."""
+    before = control.config_get("maxmemory")["maxmemory"]
+    control.config_set("maxmemory-policy", "noeviction")
+    control.config_set("maxmemory", 1)
+    yield lambda: control.config_set("maxmemory", before)
+    control.config_set("maxmemory", before)
+
+
+def test_a_control_server_that_is_full_ends_no_thread_and_gets_the_lines_when_there_is_room(
+    log, control, full
+):
+    note(log, "no room")
+    log.write()
+    Statuses(control).enter_state("failed", "no room")
+    full()
+    log.write()
+    assert [line.text for line in newest(control)] == ["no room"]
