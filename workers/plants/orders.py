@@ -13,7 +13,7 @@ from workers.documents.plants import OrderStatus, PlantStatus, ProofStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import PENDING, USUAL, GivenOrder, Patience, followed, why_wrong
+from workers.plants.reached import USUAL, GivenOrder, Patience, followed, why_wrong
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
 REFUSED = (BadInput, PlantHeld)  # then nothing was set; after any other error something may have been
@@ -118,12 +118,11 @@ class OrderWatch:
 
 def _proved(order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float) -> OrderStatus:
     """By what its declaration says shows it. A proof that is not known shows nothing: what was reached stays
-    so, what is pending waits on.
+    so, what is pending waits on, for as long as it may take.
     """
-    if proof.value is None and before is not None and before.at == order.at and before.state != PENDING:
-        return before
     patience = Patience(more_seconds=proof.within_seconds, fewer_seconds=proof.within_seconds)
-    return followed(before, order, round(proof.value or 0.0), seen_at, patience)
+    tasks = None if proof.value is None else round(proof.value)
+    return followed(before, order, tasks, seen_at, patience)
 
 
 def noted_orders() -> Noted:

@@ -11,7 +11,9 @@ A plant may say which tasks it is set to beside those that are there: a rollout 
 for a time, or fewer. What was reached is then undone where it is set to others, and only there.
 
 A loop that sees other tasks than it ordered orders again, at its next tick: so an order of a loop never puts
-off the time by which an earlier one was to take effect, and one that answers a deviation shows it. Missed and
+off the time by which an earlier one was to take effect, and one that answers a deviation shows it. Where it
+then wants more in place of fewer, the share of the patience that is used up is the same of the other one's.
+What has a proof that shows nothing for a time is pending meanwhile, not doubted. Missed and
 undone stay until the tasks are as ordered (after an undoing: for TRUSTED_SECONDS), a person sets others,
 or a person lets it go on (the order is forgotten).
 """
@@ -38,6 +40,10 @@ class Patience:
     more_seconds: float = PATIENCE_SECONDS
     fewer_seconds: float = PATIENCE_SECONDS
 
+    def seconds(self, ordered: int, there: int | None) -> float:
+        """From so many tasks to those that were ordered."""
+        return self.more_seconds if there is None or ordered > there else self.fewer_seconds
+
 
 USUAL = Patience()
 
@@ -55,20 +61,22 @@ class GivenOrder:
 def followed(
     before: OrderStatus | None,
     order: GivenOrder,
-    tasks: int,
+    tasks: int | None,
     seen_at: float,
     patience: Patience = USUAL,
     set_to: int | None = None,
 ) -> OrderStatus:
-    """The order after an observation of `tasks` at `seen_at` (s since 1970). set_to: what the plant itself
-    aims at; None: it does not say.
+    """The order after an observation of `tasks` at `seen_at` (s since 1970); None: what is to show them says
+    nothing. set_to: what the plant itself aims at; None: it does not say.
     """
     if before is None or (order.at > before.at and not order.by_loop):
         before = _begun(order, tasks, seen_at)
     if seen_at <= order.at:  # it was observed before it was ordered
-        return before if before.at == order.at else _ordered_anew(before, order)
+        return before if before.at == order.at else _ordered_anew(before, order, patience)
     if order.at > before.at:
-        before = _ordered_anew(before, order)
+        before = _ordered_anew(before, order, patience)
+    if tasks is None:
+        return _unseen(before, order, seen_at, patience)
     if before.state in (REACHED, UNDONE) and set_to is not None:
         tasks = set_to
     since = seen_at if before.now != tasks or before.since is None else before.since
@@ -81,12 +89,19 @@ def followed(
     if before.state == REACHED:
         return changed(now, state=UNDONE) if seen_at - since >= CONFIRM_SECONDS else now
     waiting_since = seen_at if nearer else (before.waiting_since or order.at)
-    limit_seconds = patience.more_seconds if order.tasks > tasks else patience.fewer_seconds
-    late = seen_at - waiting_since > limit_seconds
+    late = seen_at - waiting_since > patience.seconds(order.tasks, tasks)
     return changed(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
 
 
-def _begun(order: GivenOrder, tasks: int, seen_at: float) -> OrderStatus:
+def _unseen(before: OrderStatus, order: GivenOrder, seen_at: float, patience: Patience) -> OrderStatus:
+    """Nothing is seen of it: what was reached, or is doubted, stays so, and what is pending has its time."""
+    if before.state != PENDING:
+        return before
+    late = seen_at - (before.waiting_since or order.at) > patience.seconds(order.tasks, before.now)
+    return changed(before, state=MISSED) if late else before
+
+
+def _begun(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderStatus:
     return OrderStatus(
         tasks=order.tasks,
         at=order.at,
@@ -98,9 +113,11 @@ def _begun(order: GivenOrder, tasks: int, seen_at: float) -> OrderStatus:
     )
 
 
-def _ordered_anew(before: OrderStatus, order: GivenOrder) -> OrderStatus:
+def _ordered_anew(before: OrderStatus, order: GivenOrder, patience: Patience) -> OrderStatus:
     """By a loop, whatever it saw: where the tasks were no longer as ordered, that is what it answers."""
     anew = changed(before, tasks=order.tasks, at=order.at, by=order.by)
+    if before.state == PENDING:
+        return changed(anew, waiting_since=_counted_on(before, order, patience))
     if before.state != REACHED:
         return anew
     if before.now != before.tasks:
@@ -108,6 +125,13 @@ def _ordered_anew(before: OrderStatus, order: GivenOrder) -> OrderStatus:
     if order.tasks == before.tasks:
         return anew
     return changed(anew, state=PENDING, waiting_since=order.at)
+
+
+def _counted_on(before: OrderStatus, order: GivenOrder, patience: Patience) -> float:
+    """Since when the new order waits, so that it has used up the same share of its own patience."""
+    since = before.at if before.waiting_since is None else before.waiting_since
+    was, now = (patience.seconds(tasks, before.now) for tasks in (before.tasks, order.tasks))
+    return since if was == now else order.at - (order.at - since) * now / was
 
 
 def _recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
@@ -122,6 +146,8 @@ def _recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
 def why_wrong(operator: str, order: OrderStatus) -> str | None:
     """In a sentence, without its full stop; None while nothing is wrong."""
     ordered = f"{operator} was ordered {_tasks(order.tasks)} by {order.by}"
+    if order.state == MISSED and order.now is None:
+        return f"{ordered}, and nothing shows whether it took effect"
     if order.state == MISSED:
         return f"{ordered} and has {order.now}: no effect so far"
     return f"{ordered}; something else set it to {order.now}" if order.state == UNDONE else None

@@ -117,6 +117,27 @@ def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more()
     assert followed(None, fewer, 4, START + 3_601, patience).state == MISSED
 
 
+def test_who_wants_more_while_fewer_are_pending_is_given_the_time_that_more_takes():
+    """Load rises ten minutes after a pool was to shrink, whose tasks take half an hour."""
+    patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
+    fewer, more = GivenOrder(10, START, "loop x"), GivenOrder(14, START + 600, "loop x")
+    status = followed(None, fewer, 12, START + 598, patience)
+    assert followed(status, more, 12, START + 602, patience).state == PENDING
+    assert followed(status, more, 12, START + 620, patience).state == PENDING
+    assert followed(status, more, 12, START + 631, patience).state == MISSED
+
+
+def test_a_proof_that_shows_nothing_is_no_zero():
+    order, status = GivenOrder(4, START, "loop x"), None
+    for second in range(2, 10, 2):  # it flickers: two, nothing, two …
+        status = followed(status, order, 2 if second % 4 else None, START + second)
+        assert (status.state, status.now) == (PENDING, 2)
+    assert followed(status, order, 2, START + 14).state == MISSED
+    unseen = followed(followed(None, order, None, START + 2), order, None, START + 11)
+    assert "nothing shows whether it took effect" in why_wrong("parse", unseen)
+    assert followed(unseen, order, 4, START + 12).state == REACHED
+
+
 def test_what_differs_for_a_moment_is_not_doubted_and_what_comes_late_is_trusted_again():
     order = GivenOrder(4, START, "loop x")
     status = followed(None, order, 2, START + 1)
