@@ -168,7 +168,7 @@ class Tuning(models.Model):
 class FirstReport(models.Model):
     """What a loop that advises at another's plant would have saved in its first hour
     (`workers.control.first_reports`). figures: as `FirstReportFigures`; null: too little was measured, and
-    the next hour is reported instead.
+    the next hour is reported instead. Of no time (`since` is `until`): its plant is another one since then.
     """
 
     loop = models.OneToOneField(Loop, on_delete=models.CASCADE, related_name="first_report")

@@ -12,6 +12,7 @@ from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from console.input.shown_digest import demand_unchanged, digest_of
 from queues.errors import BadInput
+from workers.control import first_reports
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPlant
 from workers.models import Loop
@@ -109,6 +110,8 @@ def _begin_anew(actor: Actor, plant: str) -> list[Loop]:
     for held in overrides.in_force(now).filter(loop__in=loops):
         overrides.end(held, by=actor.user, now=now)
     Loop.objects.filter(pk__in=[loop.pk for loop in loops]).update(mode=Loop.Mode.ADVISE, state=None)
+    for loop in loops:
+        first_reports.begin_anew(loop, now)
     orders.forget(plant)
     return loops
 

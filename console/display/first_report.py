@@ -29,7 +29,7 @@ class ShownReport:
 def report_of(loop: int) -> ShownReport | None:
     """None before there is one."""
     found = FirstReport.objects.filter(loop=loop).first()
-    if found is None:
+    if found is None or found.since == found.until:
         return None
     figures = None if found.figures is None else typed(FirstReportFigures, found.figures)
     return ShownReport(

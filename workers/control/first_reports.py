@@ -34,6 +34,11 @@ def write_due(now: datetime) -> list[FirstReport]:
     return found
 
 
+def begin_anew(loop: Loop, now: datetime) -> None:
+    """Its plant is another one now: what was reported is of the one before, and its hour begins here."""
+    FirstReport.objects.update_or_create(loop=loop, defaults={"since": now, "until": now, "figures": None})
+
+
 def _without() -> list[Loop]:
     """Loops in advise at others' plants that have no report with figures."""
     loops = active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")

@@ -1,15 +1,19 @@
 """A registration that changes or ends: what Weir holds there is let go, and what people did comes first."""
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.actions import plant_registration
+from console.display.first_report import report_of
 from console.models import AuditEntry
 from queues import keys
 from queues.errors import BadInput
 from queues.stored_document import encoded
-from workers.models import Loop
+from workers.control import first_reports
+from workers.models import FirstReport, Loop
 from workers.plants.foreign import adapters
 from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import Adapter
@@ -180,6 +184,20 @@ def test_loops_of_a_plant_that_is_another_one_now_advise_and_know_nothing(contro
     steering.refresh_from_db()
     assert (steering.mode, steering.state, steering.parameters) == (Loop.Mode.ADVISE, None, {"maximum": 5})
     assert AuditEntry.objects.filter(action="loop.mode").latest("pk").after == {"mode": "advise"}
+
+
+def test_the_first_report_of_a_plant_that_is_another_one_now_is_not_shown_for_it(control, let_go, steering):
+    registered()
+    began = timezone.now() - timedelta(days=30)
+    FirstReport.objects.filter(loop=steering).delete()
+    FirstReport.objects.create(loop=steering, since=began, until=began + timedelta(hours=1), figures={})
+    steering.entries.create(mode="advise", at=began, parameters={}, reason="of the plant before")
+    registered("score")
+    assert report_of(steering.pk) is None
+    now = timezone.now()
+    assert first_reports.write_due(now) == []
+    (written,) = first_reports.write_due(now + timedelta(hours=1, seconds=1))
+    assert written.since > now - timedelta(minutes=1)
 
 
 def test_loops_of_a_plant_that_was_removed_do_not_act_on_the_next_of_its_name(control, let_go, steering):
