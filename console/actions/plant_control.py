@@ -4,6 +4,7 @@ field, PlantHeld, PlantSilent and PlantConfused.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import redis
 from django.db import transaction
@@ -12,12 +13,13 @@ from django.utils import timezone
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import BadInput
+from queues.errors import BadInput, WeirError
+from workers.documents.plants import PlantHolder
 from workers.plants import holding, orders
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import Elastic
+from workers.plants.plant import Elastic, PlantConfused
 from workers.steering.expiry import Expiry
 from workers.steering.overrides import read_reason
 
@@ -36,22 +38,49 @@ def set_parallelism(
     seconds: float = holding.SECONDS,
     reason: str = "",
 ) -> float:
-    """Let operators have so many tasks, and hold the plant; until when (s since 1970). seen: the plant
-    now.
+    """Let operators have so many tasks, and hold the plant, here and its own controllers; until when (s since
+    1970). seen: the plant now. What is refused leaves nothing held that was not.
     """
     demand(actor, "plant.scale")
     checked = seen.check_tasks(tasks, "tasks")
+    before = holding.holder_of(control, seen.plant)
     until = take(actor, seen.plant, control, controller=controller, seconds=seconds)
-    with audit_log.attempt(
-        actor,
-        "plant.scale",
-        seen.plant,
-        reason=reason or f"by {holder_name(actor, controller)}",
-        before={name: seen.operators[name].parallelism for name in checked},
-        after=checked,
-    ):
-        plant.set_parallelism(checked)
+    holder = holder_name(actor, controller)
+    _hold_there(plant, seen.plant, holder, seconds, control, before)
+    try:
+        with audit_log.attempt(
+            actor,
+            "plant.scale",
+            seen.plant,
+            reason=reason or f"by {holder}",
+            before={name: seen.operators[name].parallelism for name in checked},
+            after=checked,
+        ):
+            plant.set_parallelism(checked)
+    except (BadInput, PlantConfused):
+        if before is None:
+            holding.release(control, seen.plant, holder)
+            with suppress(WeirError):  # else its hold ends by itself
+                plant.release()
+        raise
     return until
+
+
+def _hold_there(
+    plant: Elastic,
+    name: str,
+    holder: str,
+    seconds: float,
+    control: redis.Redis,
+    before: PlantHolder | None,
+) -> None:
+    """The plant's own controllers as well; where they are not, it is held here no more than `before`."""
+    try:
+        plant.hold(seconds)
+    except Exception:
+        if before is None:
+            holding.release(control, name, holder)
+        raise
 
 
 def set_by_hand(
@@ -67,43 +96,42 @@ def set_by_hand(
     """The same by a person, for some minutes: so long the loops here hold, and the plant's own; then they
     decide again.
     """
-    why, seconds = read_reason(reason), 60.0 * minutes
-    demand(actor, "plant.scale")
-    seen.check_tasks(tasks, "tasks")
-    before = holding.holder_of(control, seen.plant)
-    take_by_hand(actor, seen.plant, control, minutes)
-    try:
-        plant.hold(seconds)
-    except Exception:
-        # Nothing was set, and nothing is noted: the loops here do not hold for it.
-        if before is None:
-            holding.release(control, seen.plant, holder_name(actor))
-        raise
+    why, seconds = read_reason(reason), _seconds_of(minutes)
     return set_parallelism(actor, plant, seen, tasks, control, seconds=seconds, reason=why)
+
+
+def _seconds_of(minutes: float) -> float:
+    """Raises BadInput naming minutes."""
+    least, most = holding.LEAST_SECONDS / 60.0, holding.MOST_SECONDS / 60.0
+    if not least <= minutes <= most:
+        raise BadInput("minutes", f"takes minutes from {least:.2g} to {most:g}, not {minutes:g}")
+    return 60.0 * minutes
 
 
 def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float) -> float:
     """The plant is this person's for some minutes; until when. Raises BadInput naming minutes."""
-    least, most = holding.LEAST_SECONDS / 60.0, holding.MOST_SECONDS / 60.0
-    if not least <= minutes <= most:
-        raise BadInput("minutes", f"takes minutes from {least:.2g} to {most:g}, not {minutes:g}")
-    return take(actor, plant, control, seconds=60.0 * minutes)
+    return take(actor, plant, control, seconds=_seconds_of(minutes))
 
 
 def hold(
     actor: Actor,
-    plant: str,
+    plant: Elastic,
+    name: str,
     control: redis.Redis,
     *,
     controller: str = "",
     seconds: float = holding.SECONDS,
 ) -> float:
-    """Keep the plant without setting anything; until when. Noted when it is taken, not when it is kept."""
-    before = holding.holder_of(control, plant)
+    """Keep the plant without setting anything, and its own controllers off it; until when. Noted when it is
+    taken, not when it is kept.
+    """
+    before, holder = holding.holder_of(control, name), holder_name(actor, controller)
     with transaction.atomic():
         if before is None:
-            audit_log.record(actor, "plant.hold", plant, after={"holder": holder_name(actor, controller)})
-        return take(actor, plant, control, controller=controller, seconds=seconds)
+            audit_log.record(actor, "plant.hold", name, after={"holder": holder})
+        until = take(actor, name, control, controller=controller, seconds=seconds)
+    _hold_there(plant, name, holder, seconds, control, before)
+    return until
 
 
 def take(
@@ -125,13 +153,15 @@ def take(
     return holding.hold(control, plant, holder_name(actor, controller), now, seconds)
 
 
-def release(actor: Actor, plant: str, control: redis.Redis, *, controller: str = "") -> bool:
-    """Let go at once; False when somebody else has it, or nobody."""
+def release(actor: Actor, plant: Elastic, name: str, control: redis.Redis, *, controller: str = "") -> bool:
+    """Let go at once, here and there; False when somebody else has it, or nobody."""
     demand(actor, "plant.scale")
     with transaction.atomic():
-        released = holding.release(control, plant, holder_name(actor, controller))
+        released = holding.release(control, name, holder_name(actor, controller))
         if released:
-            audit_log.record(actor, "plant.release", plant)
+            audit_log.record(actor, "plant.release", name)
+    if released:
+        plant.release()
     return released
 
 
@@ -139,9 +169,8 @@ def release_hand(actor: Actor, plant: Elastic, name: str, control: redis.Redis) 
     """What a person has set by hand is the loops' again, here and at the plant. Raises BadInput where it is
     not this person's.
     """
-    if not release(actor, name, control):
+    if not release(actor, plant, name, control):
         raise BadInput("plant", f"{name} is not held by you.")
-    plant.release()
 
 
 def resume(actor: Actor, plant: str, reason: str) -> int:

@@ -318,15 +318,18 @@ def hold(
     request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
 ) -> dict[str, Any]:
     actor = actor_for(request, "plant.scale")
-    name = topology_now(plant).plant
-    until = plant_control.hold(actor, name, control(), controller=controller, seconds=seconds)
-    return {"holder": plant_control.holder_name(actor, controller), "until": until}
+    name, holder = topology_now(plant).plant, plant_control.holder_name(actor, controller)
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time), holder) as elastic:
+        until = plant_control.hold(actor, elastic, name, control(), controller=controller, seconds=seconds)
+    return {"holder": holder, "until": until}
 
 
 @router.post("/release", response=PlantReleased, summary="Let go of the plant; false when it was not ours")
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
     actor = actor_for(request, "plant.scale")
-    return plant_control.release(actor, topology_now(plant).plant, control(), controller=controller)
+    name, holder = topology_now(plant).plant, plant_control.holder_name(actor, controller)
+    with adapters.plant_named(plant, PublishedPlant(control(), time.time), holder) as elastic:
+        return plant_control.release(actor, elastic, name, control(), controller=controller)
 
 
 def tasks_of(wanted: str) -> dict[str, int]:

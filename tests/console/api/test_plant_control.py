@@ -12,6 +12,8 @@ from console.api.routes.plant_control import tasks_of
 from console.models import AuditEntry
 from queues import keys
 from queues.errors import BadInput
+from workers.plants.plant import PlantConfused
+from workers.plants.published import PublishedPlant
 
 pytestmark = pytest.mark.django_db
 HOSTS, SITES, SOURCE = "performance/hosts", "performance/sites", "producers/telemetry"
@@ -158,6 +160,37 @@ def test_taking_a_plant_and_letting_go_is_audited_and_keeping_it_is_not(call):
     ]
     assert call("hold", "post", role="viewer")[0] == 403
     assert [each.action for each in AuditEntry.objects.order_by("id")][2:] == ["refused.plant.scale"]
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """What the plant's own controllers are asked, in order."""
+    found = []
+    monkeypatch.setattr(PublishedPlant, "hold", lambda plant, seconds: found.append(seconds))
+    monkeypatch.setattr(PublishedPlant, "release", lambda plant: found.append("release"))
+    return found
+
+
+def test_the_plants_own_controllers_are_held_as_long_as_the_plant_is(call, held):
+    call("setoperatorparallelism", "post", operator=HOSTS, parallelism=4, seconds=600)
+    call("hold", "post", seconds=900)
+    call("release", "post")
+    assert call("release", "post") == (200, False)
+    assert held == [600.0, 900.0, "release"]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_what_the_plant_refuses_leaves_held_what_was_before(call, control, held, monkeypatch, before):
+    def refuse(plant, tasks):
+        raise PlantConfused("main answers 403.")
+
+    monkeypatch.setattr(PublishedPlant, "set_parallelism", refuse)
+    if before:
+        call("hold", "post", seconds=60)
+    status, refused = call("setoperatorparallelism", "post", operator=HOSTS, parallelism=4, seconds=600)
+    assert status >= 400 and "403" in str(refused)
+    assert control.exists("weir:holder:main") == before
+    assert held == ([60.0, 600.0] if before else [600.0, "release"])
 
 
 def test_two_controllers_of_one_token_are_told_apart(call):
