@@ -1,16 +1,18 @@
 """Measures of operators that read a log: the lag of their consumer group, seen at another plant, is theirs.
 
 A registration's option `lag` says whose: `worker=events/billing` (the operator, the plant, the group). For an
-operator of n tasks whose group gets λ events a second and reads μ:
+operator of n tasks whose group gets λ events a second and reads μ from p partitions:
 
     inputs of a task = λ · window / n,  executions = μ · window / n
     latency of the links to it = lag in seconds; where that is only known at least, lag in events / λ
-    service time = n / μ while events wait; else what it was when they last did
+    service time = min(n, p) / μ while events wait; else what it was when they last did
+    tasks at most = p: a partition has one reader, and more would stand idle
 
 A group that keeps up doesn't say how much it could do: nothing is known of the service time before the group
 was behind for the first time, and laws hold until then.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -76,7 +78,8 @@ class GroupMeasures:
         found = topology.operators[operator]
         service = self._service(name, found, group)
         measures = _measures(found, group, service, topology.window_seconds)
-        with_measures = replace(found, tasks=(measures,) * found.parallelism)
+        most = max(found.minimum, min(found.maximum, group.partition_count or found.maximum))
+        with_measures = replace(found, tasks=(measures,) * found.parallelism, maximum=most)
         operators = {**topology.operators, operator: with_measures}
         wait, links = _wait_seconds(group), []
         for link in topology.links:
@@ -97,7 +100,7 @@ class GroupMeasures:
         is_behind = (group.lag_seconds or 0.0) > BEHIND_SECONDS
         if not (is_behind and group.out_per_second and operator.parallelism):
             return before
-        now = operator.parallelism / group.out_per_second
+        now = min(operator.parallelism, group.partition_count or math.inf) / group.out_per_second
         smooth = now if before is None else before + NEW_SHARE * (now - before)
         self._service_seconds[name, operator.name] = smooth
         return smooth

@@ -32,7 +32,8 @@ AGAIN = f"It is tried again every {TRY_SECONDS} s for {GIVE_UP_SECONDS / 60:.0f}
 
 class Intervention(StoredDocument, frozen=True, kw_only=True):
     """kind: name of its `InterventionKind`. before: what it goes back to, as its adapter wrote it. until:
-    seconds since 1970. error: why it could not be undone when that was tried last, at `tried_at`.
+    seconds since 1970. error: why it could not be undone when that was tried last, at `tried_at`; it has
+    failed since `failed_since`.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Intervention(StoredDocument, frozen=True, kw_only=True):
     until: float
     error: str = ""
     tried_at: float | None = None
+    failed_since: float | None = None
 
     @property
     def field(self) -> str:
@@ -52,7 +54,7 @@ class Intervention(StoredDocument, frozen=True, kw_only=True):
     @property
     def given_up_at(self) -> float:
         """Seconds since 1970: from then on it is not tried again."""
-        return self.until + GIVE_UP_SECONDS
+        return (self.until if self.failed_since is None else self.failed_since) + GIVE_UP_SECONDS
 
 
 def in_force(control: redis.Redis, plant: str) -> list[Intervention]:
@@ -144,7 +146,7 @@ def undo_due(
     opened: Callable[[RegisteredPlant], AbstractContextManager[BoundedPlant]],
 ) -> list[Intervention]:
     """Those whose end has come, of registered plants; what was undone. One whose plant does not answer is
-    tried again until it is GIVE_UP_SECONDS late: then the plant, or that part of it, is taken to be gone.
+    tried again for GIVE_UP_SECONDS: then the plant, or that part of it, is taken to be gone.
     What is started anew is as its owner set it up.
 
     A plant is left at its first failure, and asked next time for what was not tried then: what can't be
@@ -179,7 +181,9 @@ def _note_failure(
     control: redis.Redis, plant: str, noted: Intervention, error: WeirError, now_seconds: float
 ) -> None:
     left = error.left if isinstance(error, HalfUndone) else noted.before
-    failed = changed(noted, before=left, error=str(error)[:LONGEST_ERROR], tried_at=now_seconds)
+    since = now_seconds if noted.failed_since is None else noted.failed_since
+    said = str(error)[:LONGEST_ERROR]
+    failed = changed(noted, before=left, error=said, tried_at=now_seconds, failed_since=since)
     _replace(control, plant, noted, encoded(failed))
 
 

@@ -18,7 +18,7 @@ ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant says wha
 MOST_JOBS, MOST_DOWN, LONGEST_ERROR = 100, 50, 200
 NEEDS = (
     "To steer by what it measures, declare a plant: PromQL as sensors, and the calls that set tasks."
-    " Fourteen examples are at hand."
+    " Examples are at hand."
 )
 
 
@@ -83,7 +83,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
             what=found.what,
             said=[
                 f"{up} targets of {len(topology.operators)} jobs are up.",
-                f"It has {len(metrics)} metrics; any PromQL can be charted on the plant's page.",
+                f"It has {len(metrics)} metrics; a declared plant charts any PromQL as a sensor.",
             ],
             parts=found.parts,
             needs=found.needs,

@@ -52,6 +52,15 @@ def test_a_group_that_keeps_up_is_known_by_what_it_did_when_it_was_behind():
     assert worker.measure("utilisation") == pytest.approx(60 * 0.02 / 4)
 
 
+def test_replicas_beyond_the_partitions_neither_help_nor_seem_to_make_events_longer():
+    measures = GroupMeasures()
+    for _ in range(20):
+        worker = joined(measures, events(**BEHIND, partition_count=4), replicas=8).operators["worker"]
+    assert inputs.service_seconds(worker) == pytest.approx(4 / 100.0)
+    assert (worker.parallelism, worker.maximum) == (8, 4)
+    assert joined(GroupMeasures(), events(**BEHIND)).operators["worker"].maximum == 20
+
+
 def test_a_lag_that_is_only_known_at_least_counts_its_events():
     group = {**BEHIND, "lag_seconds": 3.0, "at_least": True}
     [link] = joined(GroupMeasures(), events(**group)).links

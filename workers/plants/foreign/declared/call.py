@@ -36,6 +36,7 @@ SHOWN_CHARACTERS = 300
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 PLACE = re.compile(r"\$(tasks|before|change|seconds)\b")
 TASKS, COUNTED = re.compile(r"\$(tasks|change)\b"), re.compile(r"\$change\b")
+SECONDS = re.compile(r"\$seconds\b")
 JSON, MERGE = "application/json", "application/merge-patch+json"
 
 
@@ -88,6 +89,9 @@ class HttpCall:
         """Whether it says by how many: made twice it changes twice as much."""
         return any(map(COUNTED.search, self._texts()))
 
+    def names_seconds(self) -> bool:
+        return any(map(SECONDS.search, self._texts()))
+
     def _texts(self) -> tuple[str, str]:
         return self.url, orjson.dumps(self.body).decode()
 
@@ -112,6 +116,9 @@ class CommandCall:
 
     def names_tasks(self) -> bool:
         return any(map(TASKS.search, self.arguments))
+
+    def names_seconds(self) -> bool:
+        return any(map(SECONDS.search, self.arguments))
 
     def counts(self) -> bool:
         """As that of an HttpCall."""

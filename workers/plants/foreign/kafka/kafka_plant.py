@@ -33,8 +33,8 @@ OPTIONS: Mapping[str, PlantOption] = {
 }
 NOT_SET = "Kafka starts no consumers; steer what runs them, with its lag from here"
 NEEDS = (
-    "To steer consumers, attach what runs them (a Celery app, a Kubernetes Deployment, a declared plant); it"
-    " may take its lag from here."
+    "To steer consumers, attach what runs them: a Kubernetes Deployment takes its lag from here, a declared"
+    " plant has its own sensors."
 )
 SOURCE = "a topic: it only brings events in"
 MOST_LINKS = 900

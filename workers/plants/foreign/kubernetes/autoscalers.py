@@ -12,8 +12,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from queues.errors import BadInput, WeirError
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.holding import PlantHeld
+from workers.plants.plant import PlantConfused
 
 KEDA, SCALED_OBJECTS = "keda.sh/v1alpha1", "scaledobjects"
 AUTOSCALING, HPAS = "autoscaling/v2", "horizontalpodautoscalers"
@@ -106,12 +108,18 @@ class Autoscalers:
 
     def release(self, now: float, only_past: bool = False) -> None:
         """Restore ours at once, or only those whose end is past: also of workloads that are no longer the
-        plant's.
+        plant's. One that is refused keeps no other held; the first refusal is raised afterwards.
         """
+        refused = list[WeirError]()
         for each in self._all():
             past = float(each.held.get("until", 0.0)) <= now
             if each.held and (past or (not only_past and each.held.get("by") == self._holder())):
-                self._server.patch(*each.path, _restored(each.kind, each.held.get("before") or {}))
+                try:
+                    self._server.patch(*each.path, _restored(each.kind, each.held.get("before") or {}))
+                except (PlantConfused, BadInput) as error:
+                    refused.append(error)
+        if refused:
+            raise refused[0]
 
     def _scaled_objects(self) -> Iterator[Autoscaler]:
         for row in _items(self._server.get(KEDA, SCALED_OBJECTS)):

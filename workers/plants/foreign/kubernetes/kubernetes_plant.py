@@ -123,8 +123,11 @@ class KubernetesPlant(Adapter):
         self._autoscalers.release(self._clock())
 
     def sections(self) -> Sequence[PlantSection]:
-        """Replicas with their rollouts, and the autoscalers; a hold whose end is past is ended."""
-        self._autoscalers.release(self._clock(), only_past=True)
+        """Replicas with their rollouts, and the autoscalers; a hold whose end is past is ended. One that the
+        cluster does not let go stands in the table as held, and is tried again.
+        """
+        with suppress(BadInput, PlantConfused):
+            self._autoscalers.release(self._clock(), only_past=True)
         rows = [_rollout(name, document) for name, document in self._read().items()]
         scaled: list[list[str | float | None]] = [
             [each.workload, each.kind, each.name, each.minimum, each.maximum, _state(each.held, each.is_off)]

@@ -162,6 +162,7 @@ def test_a_change_that_is_refused_leaves_what_is_in_force(far, control, begin):
 def test_a_plant_that_is_away_for_an_hour_after_the_end_is_given_up(far, control, begin):
     begin(PAUSE, "celery")
     far.silent = True
+    undo_due(far, control, 200.0)
     undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS - 1)
     assert "no worker answers" in in_force(control)[0].error
     undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS)
@@ -219,9 +220,12 @@ def test_nothing_is_given_up_that_was_never_tried_however_late_it_is(far, contro
         {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
     )
     undo_due(far, control, late)
-    assert [each.kind for each in in_force(control)] == [LIMIT]
+    assert {each.kind for each in in_force(control)} == {PAUSE, LIMIT}  # tried once: an hour begins now
     undo_due(far, control, late + 10.0)
     assert far.limits["shop.mail"] == "10/m"
+    undo_due(far, control, late + interventions.GIVE_UP_SECONDS - 1.0)
+    assert [each.kind for each in in_force(control)] == [PAUSE]
+    undo_due(far, control, late + interventions.GIVE_UP_SECONDS + 1.0)
     assert not in_force(control)
 
 

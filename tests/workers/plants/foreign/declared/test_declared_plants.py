@@ -472,6 +472,7 @@ WRONG = [
     ("name: render", "name: web", "operators", 9),
     ("window_seconds: 10", "window_seconds: 0", "window_seconds", 3),
     ("window_seconds: 10", "window: 10", "declaration.window", 1),
+    ("name: shop", "name: shop\nhold: {http: {url: 'http://runner/suspend'}}", "hold", 2),
 ]
 
 

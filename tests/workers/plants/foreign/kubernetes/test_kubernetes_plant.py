@@ -245,6 +245,27 @@ def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, mon
     assert k8s.get(DEPLOYMENTS, "parse")["spec"]["replicas"] == 2
 
 
+def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monkeypatch, plant_of):
+    k8s.deployment("parse")
+    k8s.deployment("score")
+    k8s.scaled_object("parse")
+    k8s.scaled_object("score")
+    plant, patch = plant_of(k8s, clock), ApiServer.patch
+    plant.hold(60.0)
+
+    def refuse(server, group, path, changes):
+        if path.endswith("keda-parse"):
+            raise PlantConfused("shop refuses to patch keda-parse (403): an admission webhook")
+        return patch(server, group, path, changes)
+
+    monkeypatch.setattr(ApiServer, "patch", refuse)
+    clock.now += 61.0
+    assert "held by weir/shop" in str(plant.sections())
+    assert k8s.annotations(SCALED_OBJECTS, "keda-score") == {}
+    with pytest.raises(PlantConfused, match="admission webhook"):
+        plant.release()
+
+
 def test_the_page_says_what_was_ordered_what_is_ready_and_who_scales(k8s, clock, plant_of):
     k8s.deployment("parse", 2)
     k8s.hpa("parse")
