@@ -21,6 +21,8 @@ from workers.coordination.merge_patch import difference
 BROWSER = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=MISSING)]
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 Snapshot = dict[str, Any]
+OVERHANG = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+SETTLED_SECONDS = 5.0
 
 
 class Observer:
@@ -108,5 +110,8 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
 
 
 def overhang(page: Page) -> int:
-    """How many pixels the page is wider than the screen."""
-    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    """How many pixels the page stays wider than the screen: a chart follows a new width a little later."""
+    deadline = time.monotonic() + SETTLED_SECONDS
+    while (found := page.evaluate(OVERHANG)) > 0 and time.monotonic() < deadline:
+        page.wait_for_timeout(50)
+    return found

@@ -21,7 +21,7 @@ from workers.control.parts import applications
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
-from workers.plants.foreign.adapters import plant_named
+from workers.plants.foreign.adapters import has_own_controllers, plant_named
 from workers.plants.orders import why_unreached
 from workers.plants.plant import Elastic, Plant, PlantSilent
 from workers.plants.registry import LOCAL, UnknownPlant, seen, why_unseen
@@ -164,10 +164,12 @@ def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """The loop is alive, and goes on steering the other plant's tasks: its own controllers stand still. Where
-    another has taken it, the next observation says so. One that gave no valid measurement is not asked: it
-    may be silent, and other loops wait.
+    another has taken it, the next observation says so. A plant that has none, or gave no valid measurement,
+    is not asked: it may be silent, and other loops wait.
     """
-    if "plant" in loop.target and not (entry.observation or {}).get("unfit"):
+    if (entry.observation or {}).get("unfit"):
+        return
+    if "plant" in loop.target and has_own_controllers(loop.target["plant"]):
         with suppress(WeirError), elastic_of(loop, plant) as elastic:
             elastic.hold(HOLD_INTERVALS * loop.interval_seconds)
 

@@ -191,6 +191,12 @@ def _leads_there(row: RegisteredPlant) -> bool:
     return now is not None and now.place == row.place
 
 
+def has_own_controllers(name: str) -> bool:
+    """Whether something there may have to be held while the plant of that name is steered from here."""
+    row = RegisteredPlant.objects.filter(name=name).first()
+    return row is not None and row.kind in kinds() and bool(kinds()[row.kind].let_go_by_hand)
+
+
 def let_go(row: RegisteredPlant) -> str:
     """The plant's own controllers go on: from here nothing is steered there any more, as `row` reaches it. ""
     once they do, or where none are held; else why it is not known, and what to do.
