@@ -174,6 +174,8 @@ def set_environment(data: Path) -> None:
     # Numeric libraries would start a thread per core in every process, each with its own arena.
     variables.PROCESS.setdefault("OMP_NUM_THREADS", "1")
     variables.PROCESS.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # So would each of a process' own threads, most of which do little.
+    variables.PROCESS.setdefault("MALLOC_ARENA_MAX", "2")
 
 
 def close_to_others(data: Path) -> None:

@@ -3,6 +3,7 @@ measurement or don't tick; overrides, plans, tasks, and the delivery of alerts.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from controllers.framework.guard import reversals
@@ -59,7 +60,9 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
 
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
-    return [tick for tick in loop.ticks if tick.at > evidence.now - window_seconds]
+    """The newest of two hours that are kept, which is most of the time but a few."""
+    since = evidence.now - window_seconds
+    return list(takewhile(lambda tick: tick.at > since, reversed(loop.ticks)))[::-1]
 
 
 def _name(loop: LoopFacts) -> str:

@@ -111,6 +111,11 @@ def _settings(folder: Path, heap: str, java: tuple[str, ...]) -> dict[str, str]:
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What only Spark's own pages would show: by themselves a thousand batches of it stay in memory.
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "5",
         **CLOSED,
         "spark.sql.session.timeZone": "UTC",
         # A value that can't be cast is unknown, not the end of the batch.
