@@ -27,6 +27,7 @@ from queues import environment as variables
 from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.nodes.file_sync import FileSync
+from queues.nodes.node_list import parse_nodes
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
 
@@ -115,7 +116,7 @@ def restored(backup: Path) -> bool:
 
 def wait_for_servers(seconds: float = 30.0) -> None:
     """Returns when the control server and all nodes answer; a server may still be loading its file."""
-    urls = [variables.REDIS_URL.text(), *(pair.split("=", 1)[1] for pair in variables.NODES.words())]
+    urls = [variables.REDIS_URL.text(), *parse_nodes(variables.NODES.text()).values()]
     deadline = time.monotonic() + seconds
     for url in urls:
         while True:
@@ -228,6 +229,11 @@ def announce(address: str, password: str | None) -> None:
 
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
+    try:
+        parse_nodes(variables.NODES.text())
+    except BadInput as error:  # before anything is started
+        sys.stderr.write(f"{PROGRAM}: {error}\n")
+        return 2
     data = options.data.resolve()
     set_environment(data)
     close_to_others(data)
@@ -250,8 +256,8 @@ def main(arguments: list[str]) -> int:
 
     supervisor = Supervisor(data, release.ROOT)
     try:
-        nodes = [pair.split("=", 1)[0] for pair in variables.NODES.words()]
-        plant = plant_processes(nodes, max(2, os.cpu_count() or 2), page.host, page.port)
+        nodes = parse_nodes(variables.NODES.text())
+        plant = plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port)
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()
