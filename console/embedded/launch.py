@@ -162,10 +162,15 @@ def write_address(lock: IO[str], address: str) -> None:
 
 
 def stop_on_signal(signum: int, frame: FrameType | None) -> None:
-    """The first signal stops; another must not cut that short, which would leave the plant running."""
+    """The first signal stops."""
+    ignore_signals()
+    raise KeyboardInterrupt
+
+
+def ignore_signals() -> None:
+    """While the plant stops: another signal would cut that short, and leave the plant running."""
     for each in STOPPING:
         signal.signal(each, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def set_environment(data: Path) -> None:
@@ -227,6 +232,21 @@ def announce(address: str, password: str | None) -> None:
     say("Ctrl-C stops everything.")
 
 
+def follow(supervisor: Supervisor) -> int:
+    """Says what ends and what comes back, until a signal stops the plant. Returns the launcher's exit code
+    where the supervisor ends by itself: systemd, with Restart=on-failure, then starts the launcher again.
+    """
+    for sentence in supervisor.events():
+        say(sentence)
+    say("The supervisor ended by itself; stopping what it ran.")
+    return 1
+
+
+def stop(supervisor: Supervisor) -> None:
+    ignore_signals()
+    supervisor.stop()
+
+
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     try:
@@ -274,12 +294,11 @@ def main(arguments: list[str]) -> int:
         write_address(lock, page.announced)
         announce(page.announced, password)
         archive_classes_later(data)
-        for sentence in supervisor.events():
-            say(sentence)
+        return follow(supervisor)
     except KeyboardInterrupt:
         say("Stopping…")
     finally:
-        supervisor.stop()
+        stop(supervisor)
     return 0
 
 
