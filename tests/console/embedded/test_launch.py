@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from console.embedded import launch
-from console.embedded.processes import Process
+from console.embedded.local import EmbeddedServers
+from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
 from queues import environment as variables
 from tests.waiting import until
@@ -55,6 +56,15 @@ def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, c
     supervisor.child.kill()
     assert launch.follow(supervisor) == 1
     assert "The supervisor ended by itself; stopping what it ran." in capsys.readouterr().out
+
+
+def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):
+    """What takes longer is killed; how long it took on a busy host is no verdict."""
+    servers = EmbeddedServers(tmp_path)
+    launch.choose_ports(servers, ["n1"])
+    plant = plant_processes(["n1"], 2, "127.0.0.1", 8000)
+    server = launch.embedded_server(servers, "n1")
+    assert max(process.stop_seconds for process in plant) + server.stop_seconds <= 20
 
 
 @pytest.mark.usefixtures("_signals")
