@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from random import Random
 from typing import Any
 
@@ -32,7 +32,7 @@ PAUSE_SECONDS = 2.0, 6.0  # between two faults
 class Struck:
     """One fault and its end. seconds: until all was whole again; None when that did not happen in time.
     waited_for: {what was missing: seconds from the fault's end until it was there}. load: of the machine, the
-    processes that run or want to, when the fault ended.
+    processes that run or want to, when the fault ended. not_tried: why it was not, "" where it was.
     """
 
     seed: int
@@ -42,6 +42,7 @@ class Struck:
     missing: tuple[str, ...] = ()
     waited_for: dict[str, float] = field(default_factory=dict)
     load: float = 0.0
+    not_tried: str = ""
 
     @property
     def is_within(self) -> bool:
@@ -56,20 +57,22 @@ def run(
     only: the kinds' names; none: all. Raises BadInput when there is no such kind.
     """
     struck: list[Struck] = []
-    whole = Account(0, 0, 0, 0, 0, 0, 0)
+    whole = Account(*[0] * len(fields(Account)))
     left_out: dict[str, str] = {}
     for seed in seeds:
         found, counted, left_out = one_seed(seed, faults, rate_per_second, only)
         struck += found
         whole += counted
+    tried = [each for each in struck if not each.not_tried]
     return {
         "seeds": list(seeds),
-        "faults": len(struck),
+        "faults": len(tried),
         "rate_per_second": rate_per_second,
         "account": asdict(whole),
-        "recovery": recovery(struck),
-        "not_recovered": [asdict(each) for each in struck if each.seconds is None],
-        "late": [asdict(each) for each in struck if not each.is_within],
+        "recovery": recovery(tried),
+        "not_recovered": [asdict(each) for each in tried if each.seconds is None],
+        "late": [asdict(each) for each in tried if not each.is_within],
+        "not_tried": [asdict(each) for each in struck if each.not_tried],
         "left_out": left_out,
     }
 
@@ -115,18 +118,23 @@ def _strike(plant: BrokenPlant, seed: int, kinds: Sequence[Kind]) -> Iterator[St
 
 
 def _struck(plant: BrokenPlant, seed: int, kind: Kind, chance: Random) -> Struck:
-    """A fault in whose own steps the plant does not answer counts as not recovered; the next one comes."""
-    wrong = ""
+    """A fault in whose own steps the plant does not answer counts as not recovered; one that finds no turn at
+    a busy database is not tried. The next one comes.
+    """
+    wrong = not_tried = ""
     try:
         with kind.strike(plant, chance):
             log.warning("seed %d: %s", seed, kind.name)
     except (TimeoutError, httpx.HTTPError, redis.RedisError, psutil.Error) as error:
         wrong = f"in the fault: {error}"
+    except sqlite3.Error as error:
+        not_tried = str(error)
     load = os.getloadavg()[0]
     seconds, why, waited_for = until_whole(plant, MOST_SECONDS)
     if wrong:
         seconds, why = None, [wrong, *why]
-    return Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for, round(load, 1))
+    load = round(load, 1)
+    return Struck(seed, kind.name, kind.limit_seconds, seconds, tuple(why), waited_for, load, not_tried)
 
 
 def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, list[str], dict[str, float]]:

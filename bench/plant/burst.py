@@ -242,4 +242,5 @@ def run(seconds: float) -> dict[str, Any]:
         "figures": figures,
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
         "ratio": {name: figures[name] / limit for name, limit in LIMITS.items()},
+        "at_least": ["pool_share"],
     }

@@ -27,6 +27,7 @@ from queues import environment as variables
 from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.nodes.file_sync import FileSync
+from queues.nodes.node_list import parse_nodes
 from queues.nodes.server import free_port, server_process
 from queues.private_files import keep_private, mend
 
@@ -115,7 +116,7 @@ def restored(backup: Path) -> bool:
 
 def wait_for_servers(seconds: float = 30.0) -> None:
     """Returns when the control server and all nodes answer; a server may still be loading its file."""
-    urls = [variables.REDIS_URL.text(), *(pair.split("=", 1)[1] for pair in variables.NODES.words())]
+    urls = [variables.REDIS_URL.text(), *parse_nodes(variables.NODES.text()).values()]
     deadline = time.monotonic() + seconds
     for url in urls:
         while True:
@@ -161,10 +162,15 @@ def write_address(lock: IO[str], address: str) -> None:
 
 
 def stop_on_signal(signum: int, frame: FrameType | None) -> None:
-    """The first signal stops; another must not cut that short, which would leave the plant running."""
+    """The first signal stops."""
+    ignore_signals()
+    raise KeyboardInterrupt
+
+
+def ignore_signals() -> None:
+    """While the plant stops: another signal would cut that short, and leave the plant running."""
     for each in STOPPING:
         signal.signal(each, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def set_environment(data: Path) -> None:
@@ -228,8 +234,28 @@ def announce(address: str, password: str | None) -> None:
     say("Ctrl-C stops everything.")
 
 
+def follow(supervisor: Supervisor) -> int:
+    """Says what ends and what comes back, until a signal stops the plant. Returns the launcher's exit code
+    where the supervisor ends by itself: systemd, with Restart=on-failure, then starts the launcher again.
+    """
+    for sentence in supervisor.events():
+        say(sentence)
+    say("The supervisor ended by itself; stopping what it ran.")
+    return 1
+
+
+def stop(supervisor: Supervisor) -> None:
+    ignore_signals()
+    supervisor.stop()
+
+
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
+    try:
+        parse_nodes(variables.NODES.text())
+    except BadInput as error:  # before anything is started
+        sys.stderr.write(f"{PROGRAM}: {error}\n")
+        return 2
     data = options.data.resolve()
     set_environment(data)
     close_to_others(data)
@@ -252,8 +278,8 @@ def main(arguments: list[str]) -> int:
 
     supervisor = Supervisor(data, release.ROOT)
     try:
-        nodes = [pair.split("=", 1)[0] for pair in variables.NODES.words()]
-        plant = plant_processes(nodes, max(2, os.cpu_count() or 2), page.host, page.port)
+        nodes = parse_nodes(variables.NODES.text())
+        plant = plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port)
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()
@@ -270,12 +296,11 @@ def main(arguments: list[str]) -> int:
         write_address(lock, page.announced)
         announce(page.announced, password)
         archive_classes_later(data)
-        for sentence in supervisor.events():
-            say(sentence)
+        return follow(supervisor)
     except KeyboardInterrupt:
         say("Stopping…")
     finally:
-        supervisor.stop()
+        stop(supervisor)
     return 0
 
 

@@ -1,10 +1,9 @@
 """First content of a plant: groups, first administrator, nodes, queues, loops. It may all run again."""
 
-import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -19,7 +18,8 @@ from console.connections.control_server import control
 from queues import environment as variables
 from queues import points, projection
 from queues.errors import BadInput
-from queues.models import NAME, Container, Node, Queue
+from queues.models import Container, Node, Queue
+from queues.nodes.node_list import parse_nodes
 from queues.private_files import private_folder, write_private
 from queues.topology import Topology
 from workers.alerts.rules.shipped import ensure_rules
@@ -115,23 +115,6 @@ def first_password(data: Path) -> str | None:
         return password
     path.unlink()
     return None
-
-
-def parse_nodes(text: str) -> dict[str, str]:
-    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that says which part is wrong, and never
-    quotes it: an address may hold a password.
-    """
-    nodes: dict[str, str] = {}
-    for place, part in enumerate(text.split(), 1):
-        name, _, url = part.partition("=")
-        if not cast(re.Pattern[str], NAME.regex).match(name) or "://" not in url:
-            raise BadInput(
-                variables.NODES.name, f"takes name=redis://host:port/0 pairs; part {place} is none."
-            )
-        if name in nodes:
-            raise BadInput(variables.NODES.name, f"names {name} twice.")
-        nodes[name] = url
-    return nodes
 
 
 def seed_nodes(urls: dict[str, str]) -> None:

@@ -183,8 +183,8 @@ class Supervisor:
         write_private(ends_file(self.data), msgspec.json.encode(self.ends).decode())
 
     def stop(self) -> None:
-        """Ends the plant, then the servers it writes to; within half a minute, also on a busy host, and where
-        the supervisor was killed.
+        """Ends the plant, then the servers it writes to; what has not ended in its time is killed, so that it
+        takes 20 s at most. Where the supervisor was killed or is frozen it takes half a minute.
         """
         if self.child and self.child.poll() is None:
             self._stop_plant()

@@ -1,9 +1,12 @@
 """What somebody who helps needs to see of an installation, as one ZIP: without secrets and without events.
 Names of users may stand in it.
 
-Each part is made by itself; one that cannot be made is named in `left-out.json`, with the cause.
+Each part is made by itself; one that cannot be made, and a log that cannot be read, is named in
+`left-out.json`, with the cause.
 """
 
+import errno
+import os
 import platform
 import sys
 import zipfile
@@ -22,6 +25,7 @@ from console import release
 from console.connections.control_server import control
 from console.connections.log_text import HIDDEN, SHORTEST, without_secrets, without_words
 from console.embedded.local import EmbeddedServers
+from console.upkeep.backup.archive import unfinished
 from console.upkeep.doctor import FAULTS, report
 from queues import environment as variables
 from queues import keys
@@ -140,36 +144,62 @@ PARTS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-def logs() -> Iterator[tuple[str, str]]:
-    """The end of each log of this data folder, and what the pipeline last wrote."""
-    for path in sorted((settings.WEIR_DATA / "logs").glob("*.log")):
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_BYTES))
-            yield f"logs/{path.name}", file.read().decode(errors="replace")
+def logs() -> list[Path]:
+    """Of this data folder, and what the pipeline last wrote."""
+    return sorted((settings.WEIR_DATA / "logs").glob("*.log"))
+
+
+def newest(log: Path) -> str:
+    """The end of a log. Raises OSError: it is not ours to read, or was rotated away meanwhile."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def make(path: Path) -> dict[str, Any]:
-    """Write the file, for its owner alone; what is in it, and what was left out. Raises OSError."""
+    """Write the file, for its owner alone; what is in it, and what was left out. Where it can't be written
+    nothing is left of it. Raises OSError.
+    """
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    part = unfinished(path)
+    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(opened, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+            made, left_out = _fill(target)
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return {"file": str(path), "made_at": timezone.now().isoformat(), "parts": made, "left_out": left_out}
+
+
+def _fill(target: zipfile.ZipFile) -> tuple[list[str], dict[str, str]]:
+    """(names of what is in it, {what is not: why}). Raises OSError of the target alone."""
     made: list[str] = []
     left_out: dict[str, str] = {}
-    path.touch(mode=0o600, exist_ok=False)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+    for name, text in _texts(left_out):
+        target.writestr(name, clean(text))
+        made.append(name)
+    target.writestr("left-out.json", orjson.dumps(left_out, option=orjson.OPT_INDENT_2))
+    return [*made, "left-out.json"], left_out
 
-        def add(name: str, text: str) -> None:
-            target.writestr(name, clean(text))
-            made.append(name)
 
-        for name, part in PARTS.items():
-            try:
-                text = orjson.dumps(part(), default=str, option=orjson.OPT_INDENT_2).decode()
-            except (*FAULTS, TypeError, LookupError) as error:
-                left_out[name] = clean(str(error))
-            else:
-                add(f"{name}.json", text)
-        for name, text in logs():
-            add(name, text)
-        add("left-out.json", orjson.dumps(left_out, option=orjson.OPT_INDENT_2).decode())
-    return {"file": str(path), "made_at": timezone.now().isoformat(), "parts": made, "left_out": left_out}
+def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Name and text of each part and log; into `left_out` goes what can't be made or read."""
+    for name, part in PARTS.items():
+        try:
+            text = orjson.dumps(part(), default=str, option=orjson.OPT_INDENT_2).decode()
+        except (*FAULTS, TypeError, LookupError) as error:
+            left_out[name] = clean(str(error))
+        else:
+            yield f"{name}.json", text
+    for log in logs():
+        try:
+            text = newest(log)
+        except OSError as error:
+            left_out[f"logs/{log.name}"] = clean(str(error))
+        else:
+            yield f"logs/{log.name}", text
 
 
 def clean(text: str) -> str:

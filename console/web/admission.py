@@ -26,7 +26,7 @@ import asyncio
 import ipaddress
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,7 @@ AT_ONCE = 12
 OF_ONE = 2 / 3
 ALIVE, WATCHED, FILES = "/healthz", ("/readyz", "/metrics"), "/static/"
 EVENTS_OF = ("/api/v1/queues/", "/events")
+REFUSED = "weir.refused"  # in the scope of a request: how many were refused of each line
 PREFIX_OF_ONE = 64  # bits of an IPv6 address that one customer of a provider has
 
 
@@ -89,6 +90,12 @@ def client_of(scope: dict[str, Any]) -> str:
     return str(address)
 
 
+def refused_of(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
+    """{line: requests refused since this process began}; None for a request that came past the lines."""
+    refused: Mapping[str, int] | None = scope.get(REFUSED)
+    return refused
+
+
 class Admission:
     """Wraps an application; one a process, as its event loop is."""
 
@@ -105,7 +112,7 @@ class Admission:
         self.at_work: Counter[str] = Counter()
         self.at_work_of: Counter[tuple[str, str]] = Counter()  # of a line, for a client
         self.waiting: dict[str, deque[_Place]] = {line.name: deque() for line in lines}
-        self.refused: Counter[str] = Counter()
+        self.refused = Counter(dict.fromkeys(self.lines, 0))
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -113,7 +120,8 @@ class Admission:
             return
         place = _Place(self, self.lines[line_of(scope)], client_of(scope))
         try:
-            await self.application(scope, place.before(receive), Reader(send, self.reading_seconds).send)
+            known = {**scope, REFUSED: self.refused}
+            await self.application(known, place.before(receive), Reader(send, self.reading_seconds).send)
         except RequestRefused as refusal:
             await refuse(scope, send, refusal)
         except ReaderLeft:

@@ -1,9 +1,16 @@
-"""`manage.py bench NAME`: a figure, its peer or limit measured in the same run, and their ratio."""
+"""`manage.py bench NAME`: a figure, its peer or limit measured in the same run, and their ratio.
+
+With `--strict` it exits 1 where a figure is past its limit: peer `limit_cores` is that of figure `cores`,
+which may be that much at most, or at least where the bench names it in `at_least`. A bench without such a
+limit, asked for by its name, exits 1, too.
+"""
 
 import importlib
 import importlib.util
 import os
 import platform
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -74,6 +81,22 @@ def run_bench(name: str, seconds: float) -> dict[str, Any]:
     return {"name": name, **measured, "machine": machine()}
 
 
+def limits_of(bench: dict[str, Any]) -> dict[str, float]:
+    """{figure: its limit}."""
+    figures, peers = bench["figures"], bench["peers"]
+    return {name: peers[f"limit_{name}"] for name in figures if f"limit_{name}" in peers}
+
+
+def past_limits(bench: dict[str, Any]) -> Iterator[str]:
+    """A sentence for each figure that is past its limit, or unknown."""
+    for name, limit in limits_of(bench).items():
+        figure, at_least = bench["figures"][name], name in bench.get("at_least", ())
+        if figure is None or (figure < limit if at_least else figure > limit):
+            shown = "unknown" if figure is None else f"{figure:g}"
+            most = "least" if at_least else "most"
+            yield f"{bench['name']}: {name} is {shown}, and may be {limit:g} at {most}."
+
+
 class Command(JsonCommand):
     help = "Measure a part of Weir beside its peer or limit."
 
@@ -82,6 +105,21 @@ class Command(JsonCommand):
         parser.add_argument("--all", action="store_true", help="every bench that is built")
         parser.add_argument("--seconds", type=float, default=3.0, help="how long each measurement takes")
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--strict", action="store_true", help="exit 1 when a figure is past its limit")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.results: list[dict[str, Any]] = []
+        super().handle(*args, **options)
+        if not options["strict"]:
+            return
+        past = [sentence for each in self.results for sentence in past_limits(each)]
+        if not options["all"]:
+            past += [
+                f"{each['name']}: no figure has a limit." for each in self.results if not limits_of(each)
+            ]
+        if past:
+            self.stderr.write("\n".join(past))
+            sys.exit(1)
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         names, seconds = options["names"], options["seconds"]
@@ -94,8 +132,8 @@ class Command(JsonCommand):
                 raise BadInput("NAME", f"no bench is called {name}; there are {', '.join(BENCHES)}")
         if not names:
             raise BadInput("NAME", f"say which bench ({', '.join(BENCHES)}) or --all")
-        results = [run_bench(name, seconds) for name in names]
-        return results[0] if len(results) == 1 and not options["all"] else {"benches": results}
+        self.results = [run_bench(name, seconds) for name in names]
+        return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 
     def human(self, document: dict[str, Any]) -> str:
         lines = []

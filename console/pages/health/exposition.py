@@ -93,11 +93,13 @@ class SnapshotCollector:
         yield _parts(snapshot)
 
 
-def exposition(snapshot: Snapshot | None) -> bytes:
-    """Prometheus text; without a snapshot only `weir_snapshot_present 0`."""
+def exposition(snapshot: Snapshot | None, beside: Iterable[Metric] = ()) -> bytes:
+    """Prometheus text of the snapshot, and of the families beside it; of the plant without a snapshot only
+    `weir_snapshot_present 0`.
+    """
     registry = CollectorRegistry()
     present = GaugeMetricFamily("weir_snapshot_present", "1 when there is a snapshot", snapshot is not None)
-    registry.register(_Given([present]))
+    registry.register(_Given([present, *beside]))
     if snapshot is not None:
         registry.register(SnapshotCollector(snapshot))
     return generate_latest(registry)

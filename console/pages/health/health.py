@@ -1,19 +1,25 @@
 """For machines that watch: does the process live, is the plant ready, how does it do."""
 
 import ipaddress
+from collections.abc import Iterator
+from contextlib import suppress
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.core import Metric
 
 from console.accounts.access import actor_of, actor_of_token, bearer_of
 from console.connections.control_server import latest_snapshot
 from console.pages.health import readiness
 from console.pages.health.exposition import exposition
+from console.pages.health.record_figures import record_families, record_figures, refusals
+from console.web.admission import refused_of
 
 
 @login_not_required
@@ -45,7 +51,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus text, for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this very machine."""
     if not ((settings.WEIR_METRICS_LOOPBACK and is_loopback(request)) or _may_look(request)):
         return HttpResponse("metrics takes a token (Authorization: Bearer …) or a login.\n", status=401)
-    return HttpResponse(exposition(latest_snapshot()), content_type=CONTENT_TYPE_LATEST)
+    text = exposition(latest_snapshot(), _beside_the_snapshot(request))
+    return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
+
+
+def _beside_the_snapshot(request: HttpRequest) -> Iterator[Metric]:
+    """Unknown is left out: the database may be away, and a request may not have come through lines."""
+    with suppress(DatabaseError):
+        yield from record_families(record_figures(timezone.now()))
+    if (refused := refused_of(getattr(request, "scope", {}))) is not None:
+        yield refusals(refused)
 
 
 def is_loopback(request: HttpRequest) -> bool:

@@ -81,6 +81,12 @@ def test_every_process_of_the_local_plant_is_a_service_with_the_same_command(ser
         assert command == list(process.command), process.name
 
 
+def test_a_service_may_take_as_long_to_stop_as_its_process_of_the_local_plant(services):
+    for process in plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
+        grace = services[process.name].get("stop_grace_period", "10s")  # Compose's own
+        assert grace == f"{process.stop_seconds}s", process.name
+
+
 def test_no_secret_has_a_value_in_the_file():
     text = COMPOSE.read_text()
     for name in SECRETS:
@@ -98,9 +104,41 @@ def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(ser
 def test_nodes_keep_what_they_acknowledged_and_refuse_rather_than_evict(services):
     for name in ("control", "n1", "n2", "n3"):
         script = services[name]["command"][2]
-        assert "sync -d appendonlydir/*.aof" in script.split("exec valkey-server")[0]
+        assert 'sync -d "$$file"' in script.split("exec valkey-server")[0]
         for option in ("--appendonly yes", "--appendfsync no", "--maxmemory-policy noeviction"):
             assert option in script
+
+
+# A second each, of a disk that takes everything, refuses, and takes it again; then the loop is over.
+SECOND = """#!/bin/sh
+echo >> seconds
+test "$(wc -l < seconds)" -lt 8
+"""
+SYNC = """#!/bin/sh
+case "$2" in *gone*) rm "$2"; echo "sync: can't open '$2'" >&2; exit 1;; esac
+case "$(wc -l < seconds)" in [345]) echo "sync: $2: Input/output error" >&2; exit 1;; esac
+"""
+
+
+def test_a_disk_that_refuses_a_server_s_file_is_said_once_and_so_is_its_return(services, tmp_path):
+    """A file that is gone was replaced by the server: nothing is said of it."""
+    for name, text in (("sleep", SECOND), ("sync", SYNC)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    files = tmp_path / "appendonlydir"
+    files.mkdir()
+    for name in ("a.gone.aof", "a.incr.aof"):
+        (files / name).touch()
+    loop = services["n1"]["command"][2].split("exec valkey-server")[0].replace("$$", "$") + "wait"
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    answer = subprocess.run(["sh", "-c", loop], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    file = "appendonlydir/a.incr.aof"
+    assert answer.stderr.splitlines() == [
+        f"The disk does not take {file} (sync: {file}: Input/output error): "
+        "what this server acknowledges now is lost if the host loses its power. See to the disk.",
+        "The disk takes the file of this server again.",
+    ]
+    assert answer.stdout == "" and not (files / "a.gone.aof").exists()
 
 
 def options_of(command: str) -> dict[str, str]:

@@ -12,11 +12,12 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from console.accounts.access import actor_of_token, role_of
-from console.embedded.seeding import FIRST_LOGIN, first_password, parse_nodes, seed, seed_plant
+from console.embedded.seeding import FIRST_LOGIN, first_password, seed, seed_plant
 from console.models import ApiToken, AuditEntry
 from queues import keys
 from queues.errors import BadInput
 from queues.models import Node, Queue
+from queues.nodes.node_list import parse_nodes
 from queues.topology import Topology
 from workers.batch import task_definitions
 from workers.models import Loop, Task

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command, load_command_clas
 
 from console import command_line
 from console.management import commands
+from console.management.commands import bench
 from console.management.document import JsonCommand
 from console.upkeep.management import commands as upkeep_commands
 
@@ -106,6 +107,45 @@ def test_lab_lists_every_scenario_of_the_contract_and_those_of_our_own(monkeypat
 def test_an_unknown_bench_scenario_or_law_is_named_with_the_known_ones(monkeypatch):
     assert "splitter" in refusal(monkeypatch, "bench", "", "speed")
     assert "manager" in refusal(monkeypatch, "lab", "", "run", "traffic")
+
+
+MEASURED = {
+    "calm": {
+        "figures": {"cores": 0.3, "alerts": 0, "share": 0.9},
+        "peers": {"limit_cores": 0.35, "limit_alerts": 0},
+    },
+    "late": {"figures": {"cores": 0.4, "share": 0.8}, "peers": {"limit_cores": 0.35, "limit_share": 0.9}},
+    "free": {"figures": {"cores": 0.4}, "peers": {"another_cores": 0.2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "past"),
+    [
+        ("calm", ""),
+        (
+            "late",
+            "late: cores is 0.4, and may be 0.35 at most.\nlate: share is 0.8, and may be 0.9 at least.\n",
+        ),
+        ("free", "free: no figure has a limit.\n"),
+    ],
+)
+def test_a_strict_bench_that_is_past_a_limit_says_so_and_fails_and_another_does_not(monkeypatch, name, past):
+    monkeypatch.setattr(bench, "BENCHES", dict.fromkeys(MEASURED, ""))
+    monkeypatch.setattr(
+        bench,
+        "run_bench",
+        lambda name, _: {"name": name, "ratio": {}, "at_least": ["share"], **MEASURED[name]},
+    )
+    assert ask(monkeypatch, "bench", "", name)["name"] == name
+    out, err = io.StringIO(), io.StringIO()
+    if past:
+        with pytest.raises(SystemExit, match="1"):
+            call_command("bench", name, "--strict", stdout=out, stderr=err)
+    else:
+        call_command("bench", name, "--strict", stdout=out, stderr=err)
+    assert json.loads(out.getvalue())["name"] == name
+    assert err.getvalue() == past
 
 
 def test_match_finds_and_refuses_by_name(monkeypatch):

@@ -62,6 +62,30 @@ def test_what_cannot_be_made_is_named_and_the_rest_is_there(data, settings):
     assert {"doctor.json", "versions.json", "logs/web.log"} <= set(parts_of(data / "weir.zip"))
 
 
+def test_a_log_that_cannot_be_read_is_named_and_the_rest_is_there(data):
+    (data / "logs" / "gone.log").symlink_to(data / "rotated-away")
+    (data / "logs" / "odd.log").mkdir()
+    done = bundle.make(data / "weir.zip")
+    parts = parts_of(data / "weir.zip")
+    assert {"logs/n1.log", "logs/web.log"} <= set(parts)
+    why = orjson.loads(parts["left-out.json"])
+    assert "No such file" in why["logs/gone.log"] and "directory" in why["logs/odd.log"]
+    assert done["left_out"] == why
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_file_and_the_next_try_may_have_its_name(data, monkeypatch):
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(zipfile.ZipFile, "writestr", full)
+        with pytest.raises(CommandError, match=r"can't be written \(No space left on device\)"):
+            call_command("doctor", "--bundle", str(data / "weir.zip"))
+    assert not [path for path in data.iterdir() if "weir.zip" in path.name]
+    call_command("doctor", "--bundle", str(data / "weir.zip"))
+    assert "left-out.json" in parts_of(data / "weir.zip")
+
+
 def test_a_file_that_is_there_stays(data):
     (data / "weir.zip").write_text("mine")
     with pytest.raises(CommandError, match="is there already"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.web.admission import LINES, Admission, Line, line_of
+from console.web.admission import LINES, Admission, Line, line_of, refused_of
 
 PEOPLE, PROGRAMS, EVENTS = "/", "/api/v1/snapshot", "/api/v1/queues/alert/events"
 FEW = (Line("people", 2, 3, 5.0, 503), Line("programs", 1, 2, 5.0), Line("events", 1, 2, 5.0))
@@ -89,6 +89,22 @@ async def test_so_many_are_at_work_at_once_and_the_others_follow():
     answers.go.set()
     assert [each.status for each in await asyncio.gather(*tasks)] == [200] * 4
     assert answers.most == 2 and not admission.at_work.total()
+
+
+async def test_who_watches_is_given_how_many_were_refused_of_each_line():
+    scopes = []
+
+    async def application(scope: dict[str, Any], _receive: Any, _send: Any) -> None:
+        scopes.append(scope)
+
+    answers = Answers()
+    admission = Admission(answers, FEW, at_once=2)
+    tasks = await begun(admission, *[PROGRAMS] * 5)  # one at work, two wait
+    admission.application = application
+    await ask(admission, PEOPLE)
+    assert refused_of(scopes[0]) == {"people": 0, "programs": 2, "events": 0}
+    answers.go.set()
+    await asyncio.gather(*tasks)
 
 
 async def test_people_go_before_programs_that_came_sooner():

@@ -12,11 +12,11 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
 from console.connections.control_server import control
-from console.embedded.seeding import parse_nodes
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
 from console.upkeep.backup.files import SIGNING_KEY
 from queues import environment as variables
+from queues.nodes.node_list import parse_nodes
 from queues.private_files import write_private
 from workers.coordination.connections import connection
 

@@ -5,16 +5,21 @@ from typing import Any
 
 import orjson
 import pytest
+from django.db import DatabaseError, connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from console.pages.health import health
 from console.pages.health.exposition import exposition
 from console.pages.health.readiness import parts
+from console.pages.health.record_figures import record_figures
+from console.web.admission import REFUSED
 from queues import keys
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.lifecycle.models import AlertWatch
+from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 from workers.alerts.rules.shipped import ensure_rules
-from workers.models import Loop
+from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
 ELSEWHERE = {"REMOTE_ADDR": "192.0.2.7"}
@@ -149,6 +154,89 @@ def test_metrics_without_a_snapshot_say_just_that(control):
     text = Client().get("/metrics").content.decode()
     assert "weir_snapshot_present 0.0" in text
     assert "weir_node" not in text
+
+
+def metrics() -> dict[str, float]:
+    """{sample: value} of what the address says."""
+    lines = Client().get("/metrics").content.decode().splitlines()
+    return {name: float(value) for name, value in (row.rsplit(" ", 1) for row in lines if row[0] != "#")}
+
+
+def test_metrics_count_decisions_and_actions_that_are_open_or_failed():
+    now = timezone.now()
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=now)
+    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate", ticked_at=now)
+
+    def decided(minutes: float, of: Loop = loop, **entry: Any) -> None:
+        entry = {"mode": "auto", "parameters": {}, "reason": "a test", "action": {"start": 1}, **entry}
+        LedgerEntry.objects.create(loop=of, at=now - timedelta(minutes=minutes), **entry)
+
+    decided(16, error="The plant refused.")
+    decided(14, error="The plant refused.")
+    decided(3)  # its tick died; the next one has seen to it
+    decided(2, action=None)
+    decided(1, applied=True)
+    decided(0)
+    decided(0, of=other, mode="advise")
+    retired = Loop.objects.create(name="worker_rate/gone/n1", law="worker_rate", target={"retired_at": 1.0})
+    decided(0, of=retired)
+    figures = metrics()
+    assert figures["weir_ledger_decisions_total"] == LedgerEntry.objects.latest("pk").pk
+    assert (figures["weir_ledger_open_actions"], figures["weir_ledger_failed_actions"]) == (1.0, 1.0)
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it reads SQLite's plans")
+def test_metrics_never_read_the_whole_ledger():
+    now = timezone.now()
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=now)
+    LedgerEntry.objects.create(loop=loop, at=now, mode="auto", parameters={}, reason="a test")
+    with CaptureQueriesContext(connection) as asked:
+        record_figures(now)
+    assert len(asked.captured_queries) > 4
+    with connection.cursor() as cursor:
+        for query in asked.captured_queries:
+            cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
+            steps = [step for *_, step in cursor.fetchall()]
+            assert not [step for step in steps if step.startswith("SCAN workers_ledger")], query["sql"]
+
+
+def test_metrics_count_messages_that_wait_or_were_given_up():
+    now, receiver = timezone.now(), Receiver.objects.create(name="desk", channel="browser")
+
+    def message(state: str, minutes: float, error: str = "") -> None:
+        at, key = now - timedelta(minutes=minutes), f"{state} {minutes}"
+        Message.objects.create(
+            key=key, receiver=receiver, content={}, state=state, created_at=at, error=error
+        )
+
+    assert metrics()["weir_message_wait_seconds"] == 0.0
+    message("waiting", 5)
+    message("waiting", 1)
+    message("sent", 9)
+    message("failed", 10, "refused")
+    message("failed", 11, Message.SWITCHED_OFF)
+    message("failed", 25 * 60, "refused")
+    figures = metrics()
+    assert (figures["weir_messages_waiting"], figures["weir_messages_failed"]) == (2.0, 1.0)
+    assert 300.0 <= figures["weir_message_wait_seconds"] < 400.0
+
+
+def test_metrics_count_the_requests_that_overload_refused(rf):
+    request = rf.get("/metrics")
+    request.scope = {REFUSED: {"people": 3, "events": 0}}
+    text = health.metrics(request).content.decode()
+    assert 'weir_console_refused_requests_total{line="people"} 3.0' in text
+    assert 'weir_console_refused_requests_total{line="events"} 0.0' in text
+
+
+def test_metrics_leave_the_ledger_out_while_the_database_is_away(stored_snapshot, monkeypatch):
+    def away(_now: Any) -> None:
+        raise DatabaseError
+
+    monkeypatch.setattr(health, "record_figures", away)
+    figures = metrics()
+    assert figures["weir_snapshot_present"] == 1.0
+    assert not [name for name in figures if name.startswith(("weir_ledger", "weir_message"))]
 
 
 def test_metrics_from_elsewhere_take_a_token_or_a_login(browsers, secrets, stored_snapshot):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from console.pages.health.exposition import exposition
+from console.pages.health.record_figures import RecordFigures, record_families, refusals
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
 
@@ -28,6 +29,8 @@ CASES = {
                 {"series": 'weir_subject_severity{kind="node", name="n2"}', "values": "3x20"},
                 {"series": 'weir_subject_severity{kind="loop", name="l"}', "values": "4x20"},
                 {"series": "weir_plant_dead_letters", "values": "7x20"},
+                {"series": "weir_message_wait_seconds", "values": "0+1x20"},
+                {"series": 'weir_console_refused_requests_total{line="people"}', "values": "9x20"},
             ],
             "alert_rule_test": [
                 {
@@ -47,6 +50,8 @@ CASES = {
                 },
                 {"eval_time": "5m", "alertname": "WeirDeadLetters", "exp_alerts": []},
                 {"eval_time": "5m", "alertname": "WeirLoopsLate", "exp_alerts": []},
+                {"eval_time": "5m", "alertname": "WeirMessagesWait", "exp_alerts": []},
+                {"eval_time": "5m", "alertname": "WeirRefusesRequests", "exp_alerts": []},
             ],
         },
         {
@@ -61,6 +66,9 @@ CASES = {
                 # Instants are seconds since the beginning of a test.
                 {"series": "weir_snapshot_timestamp_seconds", "values": "0+15x20 300x60"},
                 {"series": "weir_snapshot_present", "values": "1x80"},
+                {"series": "weir_message_wait_seconds", "values": "0x30 315x50"},
+                {"series": 'weir_console_refused_requests_total{line="events"}', "values": "0+4x80"},
+                {"series": 'weir_console_refused_requests_total{line="people"}', "values": "4x80"},
             ],
             "alert_rule_test": [
                 {"eval_time": "5m", "alertname": "WeirLoopsLate", "exp_alerts": []},
@@ -75,6 +83,16 @@ CASES = {
                     "eval_time": "10m",
                     "alertname": "WeirObserverSilent",
                     "exp_alerts": [{"exp_labels": {"severity": "critical"}}],
+                },
+                {
+                    "eval_time": "12m",
+                    "alertname": "WeirMessagesWait",
+                    "exp_alerts": [{"exp_labels": {"severity": "critical"}, "value": "315"}],
+                },
+                {
+                    "eval_time": "12m",
+                    "alertname": "WeirRefusesRequests",
+                    "exp_alerts": [{"exp_labels": {"severity": "warning", "line": "events"}}],
                 },
                 {
                     "eval_time": "17m",
@@ -95,7 +113,8 @@ def given() -> set[str]:
     }
     snapshot["states"] = {"node/n1": {"kind": "node", "name": "n1", "severity": "critical"}}
     snapshot["parts"] = {"pipeline": {"state": "failed"}}
-    text = exposition(snapshot_of(snapshot)).decode()
+    beside = [*record_families(RecordFigures(7, 1, 2, 3, 4.5, 6)), refusals({"people": 8})]
+    text = exposition(snapshot_of(snapshot), beside).decode()
     assert 'weir_subject_severity{kind="node",name="n1"} 4.0' in text
     assert 'weir_part_up{part="pipeline"} 0.0' in text
     assert 'weir_loop_age_seconds{law="flow",loop="flow/a"} 0.0' in text

@@ -1,0 +1,22 @@
+"""A list of nodes as `WEIR_NODES` has it. Without Django: the launcher reads it before it starts anything."""
+
+from queues import environment as variables
+from queues.errors import BadInput
+from queues.topology import NAME
+
+TAKES = "name=redis://host:port/0 pairs, separated by spaces"
+
+
+def parse_nodes(text: str) -> dict[str, str]:
+    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that says which part is wrong, and never
+    quotes it: an address may hold a password.
+    """
+    nodes: dict[str, str] = {}
+    for place, part in enumerate(text.split(), 1):
+        name, _, url = part.partition("=")
+        if not NAME.match(name) or "://" not in url:
+            raise BadInput(variables.NODES.name, f"takes {TAKES}; part {place} is none.")
+        if name in nodes:
+            raise BadInput(variables.NODES.name, f"names {name} twice; give each node a name of its own.")
+        nodes[name] = url
+    return nodes

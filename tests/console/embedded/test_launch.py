@@ -1,0 +1,88 @@
+"""The launcher: what it refuses before it starts anything, and how it ends."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from console.embedded import launch
+from console.embedded.local import EmbeddedServers
+from console.embedded.processes import Process, plant_processes
+from console.embedded.supervision import Supervisor
+from queues import environment as variables
+from tests.waiting import until
+
+
+@pytest.fixture
+def supervisor(tmp_path, monkeypatch) -> Iterator[Supervisor]:
+    """A real one, over a process that sleeps."""
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
+    made = Supervisor(tmp_path, tmp_path)
+    made.start([Process("sleeper", ("sleep", "600"))], [])
+    until(made.socket.exists, 30.0)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """Those that stop the launcher, handled as it handles them."""
+    before = {signum: signal.signal(signum, launch.stop_on_signal) for signum in launch.STOPPING}
+    yield
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "remedy"),
+    [
+        ("n1", "takes name=redis://host:port/0 pairs"),
+        ("n1=redis://a:1/0 n1=redis://b:1/0", "give each node a name of its own"),
+    ],
+)
+def test_a_bad_node_list_is_refused_in_one_line_before_anything_is_started(
+    nodes, remedy, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("WEIR_NODES", nodes)
+    assert launch.main(["--data", str(tmp_path / "data")]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and "WEIR_NODES: " in said.err and remedy in said.err
+    assert said.out == "" and not (tmp_path / "data").exists()
+
+
+def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, capsys):
+    supervisor.child.kill()
+    assert launch.follow(supervisor) == 1
+    assert "The supervisor ended by itself; stopping what it ran." in capsys.readouterr().out
+
+
+def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):
+    """What takes longer is killed; how long it took on a busy host is no verdict."""
+    servers = EmbeddedServers(tmp_path)
+    launch.choose_ports(servers, ["n1"])
+    plant = plant_processes(["n1"], 2, "127.0.0.1", 8000)
+    server = launch.embedded_server(servers, "n1")
+    assert max(process.stop_seconds for process in plant) + server.stop_seconds <= 20
+
+
+@pytest.mark.usefixtures("_signals")
+@pytest.mark.parametrize("signum", launch.STOPPING)
+def test_a_signal_cuts_no_stop_short_also_where_it_is_the_first_one(signum):
+    stopped = []
+
+    class Stopping:
+        def stop(self) -> None:
+            os.kill(os.getpid(), signum)
+            stopped.append(signum)
+
+    launch.stop(Stopping())
+    assert stopped == [signum]
+
+
+@pytest.mark.usefixtures("_signals")
+@pytest.mark.parametrize("signum", launch.STOPPING)
+def test_the_first_signal_stops(signum):
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signum)
