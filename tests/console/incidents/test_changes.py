@@ -1,6 +1,7 @@
 """What changed before an incident: found in every record, kept with it, shown with its undo."""
 
 import re
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -175,6 +176,32 @@ def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: 
     rows = changes.keep_changes(an_alert(), tmp_path, NOW)
     assert [(row.before, row.incidents) for row in rows] == [(1, 1)]
     assert changes.changes_of(Alert.objects.order_by("pk").last()) == rows
+
+
+def test_what_was_found_at_the_start_stays_where_the_snapshots_of_then_are_gone_at_the_end(
+    people, loop, tmp_path: Path
+):
+    """An alert that is open for longer than snapshots are kept is searched once more, when it ends."""
+    recorder, began = Recorder(tmp_path), (NOW - 10 * MINUTE).timestamp()
+    for step in range(10 * 60 // 5):
+        recorder.add(began + 5 * step, snapshot_of(plant(at=began + 5 * step)).to_json())
+    an_override(people["operator"], loop, 3 * MINUTE)
+    alert = an_alert()
+    first = changes.keep_changes(alert, tmp_path, NOW)
+    assert [row.steps for row in first] == [1]
+    Alert.objects.filter(pk=alert.pk).update(state="resolved", resolved_at=NOW + timedelta(days=15))
+    shutil.rmtree(tmp_path / "snapshots")
+    end = NOW + timedelta(days=15, minutes=1)
+    assert ChangeKeeper(tmp_path).step(end) == 1
+    assert changes.changes_of(alert) == first and Incident.objects.get().changes_at == end
+
+
+def test_while_it_is_young_a_late_deploy_is_found_without_a_snapshot_too(tmp_path: Path):
+    alert = an_alert()
+    Mark.objects.create(kind="deploy", title="a", at=NOW - 2 * MINUTE, author="ci")
+    changes.keep_changes(alert, tmp_path, NOW)
+    Mark.objects.create(kind="deploy", title="b", at=NOW - 3 * MINUTE, author="ci")
+    assert len(changes.keep_changes(alert, tmp_path, NOW + 3 * MINUTE)) == 2
 
 
 def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop, tmp_path: Path):
