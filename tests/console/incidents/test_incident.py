@@ -277,6 +277,44 @@ def test_an_explained_alert_leads_to_its_incident(browsers, night, stored_snapsh
     assert answer.status_code == 422 and "explained" in answer.json()["errors"]["alert"][0]
 
 
+def test_what_was_said_of_an_incident_that_became_explained_can_be_brought_to_its_end(
+    browsers, night, stored_snapshot
+):
+    cause, address, browser = (
+        an_alert(labels={"queue": "b"}),
+        f"/alerts/{night.pk}/incident",
+        browsers["operator"],
+    )
+    for path, posted in (
+        ("review", {"text": "# Ours", "revision": "0"}),
+        ("follow-ups", {"text": "a limit"}),
+        ("change", {"retained": "1"}),
+    ):
+        assert post(browser, f"{address}/{path}", **posted).status_code == 200
+    Alert.objects.filter(pk=night.pk).update(under=cause)
+    page = browser.get(f"{address}/").content.decode()
+    assert "# Ours" in page and "Another alert has come to explain it" in page and "Mitigated now" not in page
+    for path, posted in (
+        ("review", {"text": "# Ours, in full", "revision": "1"}),
+        (f"follow-ups/{FollowUp.objects.get().pk}", {"done": "1"}),
+        ("change", {"retained": "0"}),
+    ):
+        assert post(browser, f"{address}/{path}", **posted).status_code == 200
+    assert not Keep.objects.exists() and FollowUp.objects.get().done_at
+    for path, posted in (
+        ("follow-ups", {"text": "one more"}),
+        ("change", {"retained": "1"}),
+        ("change", {"severity": "critical"}),
+    ):
+        assert post(browser, f"{address}/{path}", **posted).status_code == 422
+
+
+def test_of_an_explained_alert_no_first_review_is_written(browsers, night):
+    below = an_alert(labels={"queue": "b"}, under=night)
+    answer = post(browsers["operator"], f"/alerts/{below.pk}/incident/review", text="# Ours", revision="0")
+    assert answer.status_code == 422 and not Incident.objects.filter(alert=below).exists()
+
+
 def test_the_api_has_all_of_it(browsers, night):
     address = f"/api/v1/alerts/{night.pk}"
     send = {"content_type": "application/json"}
