@@ -47,7 +47,7 @@ def incident_of(alert: Alert) -> Incident:
 
 def severity_of(alert: Alert) -> str:
     """As a person says, else as its rule says."""
-    return incident_of(alert).severity or alert.severity
+    return alert.shown_severity
 
 
 def times(alert: Alert) -> IncidentTimes:

@@ -152,7 +152,7 @@ def _folded(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
 
 
 def _order(row: ListedAlert) -> tuple[Any, ...]:
-    return (row.suppression is not None, -GRAVITY[row.alert.severity], row.alert.fired_at)
+    return (row.suppression is not None, -GRAVITY[row.alert.shown_severity], row.alert.fired_at)
 
 
 def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
@@ -183,7 +183,9 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         related_pages=[each for each in related_pages(alert, loop) if actor.may(each.may)],
         events=list(events),
         reported=reported.beside(alert, *history.span(alert), timezone.now()),
-        explained=alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at"),
+        explained=alert.explained.filter(resolved_at__isnull=True)
+        .select_related("incident")
+        .order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
         links=_links(alert),
         runbook=runbook.path(alert.rule) if alert.rule else "",
