@@ -301,6 +301,39 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     assert "Set it back" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
 
 
+def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(
+    browsers, loop, stored_snapshot, tmp_path
+):
+    posted = {"name": "raise_factor", "value": "1.3", "reason": "a test"}
+    assert browsers["administrator"].post(f"/settings/plant/loops/{loop.pk}", posted).status_code == 302
+    onset = timezone.now() + MINUTE
+    alert = an_alert(ago=NOW - onset)
+    changes.keep_changes(alert, tmp_path, onset)
+    page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert f'class="name" href="/loops/{loop.pk}/"' in page
+    assert f'href="/settings/plant/?loop={loop.pk}">Set it back to' in page
+    assert "Set it back to" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+    Loop.objects.filter(pk=loop.pk).update(parameters={})
+    assert "Set it back to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+
+
+def test_a_capped_ladder_leads_to_its_queue_and_is_set_back(browsers, stored_snapshot, tmp_path):
+    Queue.objects.create(name="alert", kind="jobs")
+    ladder = Loop.objects.create(name="ladder/alert", law="ladder", target={"queue": "alert"})
+    posted = {"cap": "workers", "reason": "a test"}
+    assert browsers["administrator"].post("/queues/alert/cap", posted).status_code == 302
+    onset = timezone.now() + MINUTE
+    alert = an_alert(ago=NOW - onset)
+    changes.keep_changes(alert, tmp_path, onset)
+    page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert 'class="name" href="/queues/alert/"' in page
+    (cap,) = re.findall(r'name="cap"\s+value="([^"]+)">Set it back to shed', page)
+    assert browsers["administrator"].post("/queues/alert/cap", {**posted, "cap": cap}).status_code == 302
+    ladder.refresh_from_db()
+    assert ladder.parameters["cap"] == "shed"
+    assert "Set it back" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+
+
 def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):
     Node.objects.create(name="n1", url="redis://n1")
     made = an_override(people["operator"], loop, 3 * MINUTE)
