@@ -55,8 +55,10 @@ def retained_data(alert_id: int) -> Keep | None:
 
 
 def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incident:
-    """Said again of one that was open, it reaches to its end, or to now."""
-    incident = incidents.locked(alert_id)
+    """Said again of one that was open, it reaches to its end, or to now. Also of one that is explained by now
+    they can be let go.
+    """
+    incident = incidents.locked(alert_id) if retained else incidents.locked_begun(alert_id)
     gone, _ = Keep.objects.filter(reason=_reason(alert_id)).delete()
     if retained:
         since, until = incidents.span(incident.alert, now)

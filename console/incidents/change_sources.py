@@ -77,8 +77,8 @@ def found_changes(
 
 
 def recorded_changes(since: datetime, until: datetime, data: Path) -> list[FoundChange]:
-    """What people and parts did; without the snapshots, which take some seconds to read, and without loops,
-    whose actions stand with their effect.
+    """What people and parts did, the oldest first; without the snapshots, which take seconds to read, and
+    without loops, whose actions stand with their effect.
     """
     rows = [
         *_overrides(since, until),
@@ -88,7 +88,7 @@ def recorded_changes(since: datetime, until: datetime, data: Path) -> list[Found
         *_marks(since, until),
         *_restarts(since, until, data),
     ]
-    return [row for row in rows if since <= row.at <= until]
+    return sorted((row for row in rows if since <= row.at <= until), key=lambda row: row.at)
 
 
 def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:

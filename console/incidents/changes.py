@@ -80,11 +80,20 @@ def changes_of(alert: Alert) -> list[IncidentChange]:
 
 
 def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange]:
-    """Search, and store what was found."""
+    """Search, and store what was found. Of an incident that was open for longer than snapshots are kept, what
+    was found at its start stays: without the onset's snapshot nothing is upstream.
+    """
+    if not _is_young(alert, now) and (kept_before := changes_of(alert)) and _has_no_snapshot(alert, data):
+        Incident.objects.filter(alert=alert).update(changes_at=now)
+        return kept_before
     found = search_changes(alert, data)
     kept = [each.document() for each in found[:MOST_STORED]]
     Incident.objects.update_or_create(alert=alert, defaults={"changes": kept, "changes_at": now})
     return found
+
+
+def _has_no_snapshot(alert: Alert, data: Path) -> bool:
+    return _snapshot(data, onset_of(alert)) is NOTHING_SEEN
 
 
 def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
@@ -235,6 +244,9 @@ def is_due(alert: Alert, now: datetime) -> bool:
         return True
     if alert.resolved_at is not None:
         return searched_at < alert.resolved_at
+    return _is_young(alert, now) and now - searched_at >= SEARCH_EVERY
+
+
+def _is_young(alert: Alert, now: datetime) -> bool:
     fired_at = came_back_at(alert) or alert.fired_at
-    young = fired_at is not None and now - fired_at < YOUNG
-    return young and now - searched_at >= SEARCH_EVERY
+    return fired_at is not None and now - fired_at < YOUNG

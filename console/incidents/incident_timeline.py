@@ -1,8 +1,8 @@
 """The timeline of one incident: what changed before, what happened to its alerts, what loops, plans and
-people did meanwhile; the oldest first.
+people did meanwhile; the oldest first. Of what is too much its newest are there, and how many came before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,10 +13,12 @@ from django.utils import timezone
 from console.incidents.change_sources import recorded_changes
 from console.incidents.changes import changes_of
 from controllers.diagnosis.changes import SLACK_SECONDS
+from controllers.framework.reason import counted
 from workers.alerts import history
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 
 MOST_BEFORE, MOST_MEANWHILE, MOST_EVENTS = 5, 60, 200
+FIRST_EVENTS = 20  # of an alert, which stay whatever comes after them: how it began, and who had it
 Kind = AlertEvent.Kind
 WORDS = {Kind.NOTIFIED: "Notified"}  # as it is stored is an older word
 
@@ -34,8 +36,22 @@ class IncidentEvent:
 
 def timeline_of(alert: Alert, data: Path) -> list[IncidentEvent]:
     """All of them."""
-    rows = [*_before(alert), *_events(alert), *_explained(alert), *_loops(alert), *_people(alert, data)]
+    people = _newest(changes_meanwhile(alert, data), MOST_MEANWHILE, "change")
+    rows = [*_before(alert), *_events(alert), *_explained(alert), *_loops(alert), *people]
     return sorted(rows, key=lambda row: (row.at, row.kind))
+
+
+def _newest(rows: Sequence[IncidentEvent], most: int, what: str) -> Iterator[IncidentEvent]:
+    """Of rows in their order the last, and before them how many there are more."""
+    if (more := len(rows) - most) > 0:
+        yield _left_out(rows[more - 1].at, rows[more - 1].kind, more, what)
+    yield from rows[-most:]
+
+
+def _left_out(at: datetime, kind: str, count: int, what: str) -> IncidentEvent:
+    """At the last of them; it is nobody's act."""
+    shown = "change" if kind == "person" else kind
+    return IncidentEvent(at, shown, f"Left out here: {counted(count, what)}.")
 
 
 def _before(alert: Alert) -> Iterator[IncidentEvent]:
@@ -47,8 +63,11 @@ def _before(alert: Alert) -> Iterator[IncidentEvent]:
 
 def _events(alert: Alert) -> Iterator[IncidentEvent]:
     yield IncidentEvent(alert.began_at, "alert", "Began: its condition was true for the first time.")
-    rows = alert.events.select_related("by").order_by("at", "pk")[:MOST_EVENTS]
-    for event in rows:
+    rows = alert.events.select_related("by").order_by("at", "pk")
+    more = max(0, rows.count() - MOST_EVENTS)
+    if more:
+        yield _left_out(rows[FIRST_EVENTS + more - 1].at, "alert", more, "event")
+    for event in [*rows[:FIRST_EVENTS], *rows[FIRST_EVENTS + more :]]:
         by = event.by.get_username() if event.by else ""
         what = WORDS.get(Kind(event.kind), event.kind.capitalize())
         is_note = event.kind == Kind.NOTE
@@ -58,7 +77,12 @@ def _events(alert: Alert) -> Iterator[IncidentEvent]:
 
 def _explained(alert: Alert) -> Iterator[IncidentEvent]:
     """Of what it explains: when it began and ended."""
-    for each in alert.explained.filter(fired_at__isnull=False).order_by("fired_at")[:MOST_MEANWHILE]:
+    found = alert.explained.filter(fired_at__isnull=False).order_by("-fired_at")
+    if (more := found.count() - MOST_MEANWHILE) > 0:
+        last = found[MOST_MEANWHILE].fired_at
+        assert last is not None
+        yield _left_out(last, "alert", more, "explained alert")
+    for each in found[:MOST_MEANWHILE]:
         url = reverse("alert", args=[each.pk])
         assert each.fired_at is not None
         yield IncidentEvent(each.fired_at, "alert", f"Explained by it, fired: {each.title}", "", url)
@@ -71,17 +95,21 @@ def _loops(alert: Alert) -> Iterator[IncidentEvent]:
     for entry in response.entries:
         words = f"{entry.reason} ({entry.verdict})"
         yield IncidentEvent(entry.at, "loop", words, entry.loop.name, reverse("entry", args=[entry.pk]))
+    if (more := response.outcome.count - len(response.entries)) > 0:
+        yield _left_out(min(each.at for each in response.entries), "loop", more, "action")
     for plan in response.plans:
         words = f"Plan proposed: {plan.title} ({plan.get_state_display()})"
         url = reverse("plan", args=[plan.pk])
         yield IncidentEvent(plan.created_at, "plan", words, plan.law or "recovery", url)
 
 
-def _people(alert: Alert, data: Path) -> Iterator[IncidentEvent]:
-    """What was changed from its onset to its end, but by loops."""
+def changes_meanwhile(alert: Alert, data: Path, until: datetime | None = None) -> list[IncidentEvent]:
+    """What was changed from its onset until then (None: to its end), but by loops; the oldest first."""
     since = alert.began_at + timedelta(seconds=SLACK_SECONDS)
-    until = alert.resolved_at or timezone.now()
-    if until <= since:
-        return
-    for each in recorded_changes(since, until, data)[:MOST_MEANWHILE]:
-        yield IncidentEvent(each.at, "person" if each.by else "change", each.words, each.by)
+    end = until or alert.resolved_at or timezone.now()
+    if end <= since:
+        return []
+    return [
+        IncidentEvent(each.at, "person" if each.by else "change", each.words, each.by)
+        for each in recorded_changes(since, end, data)
+    ]

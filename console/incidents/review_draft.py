@@ -10,7 +10,7 @@ from pathlib import Path
 
 from console.display.formats import formatted
 from console.incidents.changes import changes_of
-from console.incidents.incident_timeline import IncidentEvent, timeline_of
+from console.incidents.incident_timeline import IncidentEvent, changes_meanwhile, timeline_of
 from controllers.framework.reason import counted
 from workers.alerts import history, incidents
 from workers.alerts.evaluation import impact
@@ -34,7 +34,7 @@ def draft(alert: Alert, data: Path) -> str:
         _section("Times", _times(alert)),
         _section("What changed before", _changes(alert)),
         _section("What the control loops did", _loops(alert)),
-        _section("What helped", _helped(alert, happened)),
+        _section("What helped", _helped(alert, data)),
         _section("Timeline", [_happened(each) for each in happened]),
         _section("What went well, what did not, where we were lucky", [TO_WRITE]),
         _section("Follow-ups", _follow_ups(alert)),
@@ -95,7 +95,7 @@ def _loops(alert: Alert) -> Iterator[str]:
         yield f"- {_at(entry.at)} {_line(entry.loop.name)}: {_line(entry.reason)} ({entry.verdict})"
 
 
-def _helped(alert: Alert, happened: Iterable[IncidentEvent]) -> list[str]:
+def _helped(alert: Alert, data: Path) -> list[str]:
     """What was judged effective, and what people did last before it was mitigated or over: they know."""
     end = incidents.incident_of(alert).mitigated_at or alert.resolved_at
     effective = history.effective_until(alert, end)
@@ -103,7 +103,7 @@ def _helped(alert: Alert, happened: Iterable[IncidentEvent]) -> list[str]:
     rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in shown]
     if more := effective.count() - len(shown):
         rows.append(f"- {counted(more, 'earlier action')} of loops, judged effective too")
-    acted = [each for each in happened if each.kind == "person" and (end is None or each.at <= end)]
+    acted = [each for each in changes_meanwhile(alert, data, end) if each.kind == "person"]
     rows += [f"- {_line(each.by)}: {_line(each.words)} (did it help?)" for each in acted[-3:]]
     return rows or ["Nothing that is recorded as effective. " + TO_WRITE]
 

@@ -47,10 +47,13 @@ def test_a_slow_handler_that_fills_the_pool_is_one_incident_that_names_it():
 @pytest.mark.spark
 @pytest.mark.hours
 @pytest.mark.timeout(4 * 3600)
-def test_of_thirty_causes_nine_in_ten_are_among_the_first_three():
+def test_of_thirty_causes_nine_in_ten_are_among_the_first_three(record_property):
+    """How soon somebody is notified depends on the host: it is kept with the run, and fails nothing."""
     with Shop() as shop:
         shop.open()
         chance = Random(SEED)
         figures = figures_of([play(shop, kinds, chance) for kinds in chosen(ALL, chance)])
+    record_property("notified_p95_seconds", figures["notified_p95_seconds"])
+    record_property("limit_notified_p95_seconds", LIMITS["notified_p95_seconds"])
     assert figures["found_share"] >= LIMITS["found_share"], figures
     assert figures["incidents_a_cause"] <= LIMITS["incidents_a_cause"], figures

@@ -1,5 +1,8 @@
 """What people say of an incident: how severe it is, who does what, when it was mitigated, its review and what
 is to be done after it. Each raises BadInput where it can't be done, and then nothing has changed.
+
+An alert that another has come to explain is no incident any more: nothing new is said of it. What was said
+before can still be brought to its end: its follow-ups are done, its review is edited, its data are let go.
 """
 
 from collections.abc import Mapping
@@ -44,7 +47,7 @@ def incident_of(alert: Alert) -> Incident:
 
 def severity_of(alert: Alert) -> str:
     """As a person says, else as its rule says."""
-    return incident_of(alert).severity or alert.severity
+    return alert.shown_severity
 
 
 def times(alert: Alert) -> IncidentTimes:
@@ -133,7 +136,9 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
     """
     if len(text) > LONGEST_REVIEW:
         raise BadInput("text", f"takes {LONGEST_REVIEW:,} characters at most.")
-    incident = locked(alert_id)
+    incident = locked_begun(alert_id)
+    if not incident.review:
+        _demand_unexplained(incident.alert)
     if incident.review_revision != revision:
         raise BadInput("revision", "is not the newest: somebody has changed it meanwhile; load it again.")
     incident.review, incident.review_revision = text, revision + 1
@@ -163,7 +168,7 @@ def add_follow_up(
 @transaction.atomic
 def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: datetime) -> FollowUp:
     """Done, or open again."""
-    incident = locked(alert_id)
+    incident = locked_begun(alert_id)
     found = incident.follow_ups.select_for_update(of=("self",)).filter(pk=number).first()
     if found is None:
         raise BadInput("follow_up", f"{number} is not one of this incident.")
@@ -175,6 +180,12 @@ def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: 
     return found
 
 
+def has_own_record(alert: Alert) -> bool:
+    """Whether people have written a review of it, or noted what is to be done after it."""
+    incident = incident_of(alert)
+    return bool(incident.review) or FollowUp.objects.filter(incident=alert.pk).exists()
+
+
 def open_follow_ups() -> Any:
     """Of all incidents, the soonest due first; those without a date last."""
     rows = FollowUp.objects.filter(done_at=None).select_related("incident__alert")
@@ -182,13 +193,23 @@ def open_follow_ups() -> Any:
 
 
 def locked(alert_id: int) -> Incident:
-    """Its alert is locked, so that two who write the first word of it write one row."""
+    """For what is said anew. The alert is locked, so that two who write its first word write one row."""
+    incident = locked_begun(alert_id)
+    _demand_unexplained(incident.alert)
+    return incident
+
+
+def locked_begun(alert_id: int) -> Incident:
+    """For what ends something that was said before: also of an alert that is explained by now."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
         raise BadInput("alert", f"{alert_id} is not known.")
+    return Incident.objects.select_related("alert").get_or_create(alert=alert)[0]
+
+
+def _demand_unexplained(alert: Alert) -> None:
     if alert.under_id is not None:
         raise BadInput("alert", f"is explained by alert {alert.under_id}: that one is the incident.")
-    return Incident.objects.select_related("alert").get_or_create(alert=alert)[0]
 
 
 def _check_role(role: str, who: Any) -> None:

@@ -42,7 +42,7 @@ class Row:
             "id": alert.pk,
             "rule": alert.rule_name,
             "title": alert.title,
-            "severity": alert.severity,
+            "severity": alert.shown_severity,
             "labels": alert.labels,
             "fired_at": alert.fired_at,
             "resolved_at": alert.resolved_at,
@@ -93,7 +93,7 @@ def alerts_between(since: datetime, until: datetime) -> Any:
     events = AlertEvent.objects.select_related("by").order_by("at", "pk")
     return (
         Alert.objects.filter(open_then, fired_at__lt=until)
-        .select_related("under")
+        .select_related("under", "incident")
         .prefetch_related(Prefetch("events", queryset=events))
         .order_by("fired_at", "pk")
     )
@@ -149,7 +149,7 @@ def summary(found: Sequence[Row], since: datetime, until: datetime) -> ReviewFig
         incidents=len(incidents),
         open_seconds=sum((end - begin).total_seconds() for begin, end in spans),
         alerts=len(found),
-        critical=sum(row.alert.severity == "critical" for row in incidents),
+        critical=sum(row.alert.shown_severity == "critical" for row in incidents),
         open=still,
         explained=len(found) - len(incidents),
         flapped=sum(row.flapped for row in found),
@@ -165,7 +165,7 @@ def summary(found: Sequence[Row], since: datetime, until: datetime) -> ReviewFig
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
         return "No alert fired."
-    worst = max(incidents, key=lambda row: (row.alert.severity == "critical", row.seconds))
+    worst = max(incidents, key=lambda row: (row.alert.shown_severity == "critical", row.seconds))
     minutes = worst.seconds / 60
     length = f"{minutes:.0f} min" if minutes >= 1 else f"{worst.seconds:.0f} s"
     count = counted(len(incidents), "incident")

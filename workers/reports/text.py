@@ -54,7 +54,7 @@ def _incident(row: Row) -> str:
     who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "acknowledged by nobody"
     at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
     lasted = f"{row.seconds / 60:.0f} min, {who}. {row.outcome.words}"
-    return f"- {at} {row.alert.title} ({row.alert.severity}), {lasted}"
+    return f"- {at} {row.alert.title} ({row.alert.shown_severity}), {lasted}"
 
 
 def _loops(report: WeekReport) -> Iterator[str]:

@@ -113,7 +113,7 @@ def week(until: datetime) -> WeekReport:
 
 
 def _worst_first(row: review.Row) -> tuple[int, float]:
-    return ("critical", "warning", "notice").index(row.alert.severity), -row.seconds
+    return ("critical", "warning", "notice").index(row.alert.shown_severity), -row.seconds
 
 
 def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseOutcome:

@@ -26,7 +26,7 @@ PART = re.compile(r"(queue|node|application|operator|host|loop|producer)/(\S.{0,
 MOST_PARTS = 20
 # A pipeline that runs wild fills no table: so many outside changes are taken in an hour.
 MOST_AN_HOUR = 1_000
-DEPLOYS = ("deploy", "rollout", "release", "rollback", "rolledback", "rolled-back", "upgraded")
+DEPLOYS = ("deploy", "rollout", "release", "rollback", "roll-back", "rolledback", "rolled-back", "upgrade")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.incidents.changes import changes_of, is_incident
+from console.incidents.differences import LONGEST_READ
 from console.pages.alerts.incident_changes import ShownChange, shown_changes
 from console.pages.alerts.quick_actions import (
     MINUTES,
@@ -41,6 +42,7 @@ LABELS = re.compile("_(seconds|per_second|bytes)$")  # the unit stands in the ti
 # The hour: what went before it matters more than what came after.
 BEFORE, AFTER, LEAD, LONGEST = (timedelta(minutes=each) for each in (45, 15, 10, 24 * 60))
 LEAST_MINUTES, MOST_LIVE_MINUTES = 15, 120
+LEAST_COMPARED = timedelta(minutes=5)  # in less hardly anything is beyond chance
 # What is charted beside what is watched, by what the alert is about.
 BESIDE = {"queue": "queues.{queue}.waiting_events", "node": "nodes.{node}.in_per_second"}
 TITLES = {
@@ -150,7 +152,7 @@ def _folded(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
 
 
 def _order(row: ListedAlert) -> tuple[Any, ...]:
-    return (row.suppression is not None, -GRAVITY[row.alert.severity], row.alert.fired_at)
+    return (row.suppression is not None, -GRAVITY[row.alert.shown_severity], row.alert.fired_at)
 
 
 def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
@@ -181,7 +183,9 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         related_pages=[each for each in related_pages(alert, loop) if actor.may(each.may)],
         events=list(events),
         reported=reported.beside(alert, *history.span(alert), timezone.now()),
-        explained=alert.explained.filter(resolved_at__isnull=True).order_by("-fired_at"),
+        explained=alert.explained.filter(resolved_at__isnull=True)
+        .select_related("incident")
+        .order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
         links=_links(alert),
         runbook=runbook.path(alert.rule) if alert.rule else "",
@@ -258,12 +262,20 @@ def _links(alert: Alert) -> dict[str, str]:
         if label in alert.labels:
             query[label] = alert.labels[label]
             break
-    stretch = {"from": _iso(alert.began_at), "to": _iso(alert.resolved_at or timezone.now())}
     return {
-        "differences": f"{reverse('differences')}?{urlencode(stretch)}",
+        "differences": f"{reverse('differences')}?{urlencode(_stretch(alert))}",
         "ledger": f"{reverse('ledger')}?{urlencode(query)}",
         "at": f"?{urlencode({'at': _iso(alert.began_at)})}",
     }
+
+
+def _stretch(alert: Alert) -> dict[str, str]:
+    """What is compared: of one that is young some minutes before it too, of a long one its first hours, which
+    are as much as the page itself reads.
+    """
+    end = alert.resolved_at or timezone.now()
+    since = min(alert.began_at, end - LEAST_COMPARED)
+    return {"from": _iso(since), "to": _iso(min(end, since + LONGEST_READ))}
 
 
 def _iso(moment: datetime) -> str:

@@ -71,7 +71,9 @@ def alerts_page(
     submitted: QueryDict | None = None,
     chosen: Alert | None = None,
 ) -> HttpResponse:
-    rows = Alert.objects.select_related("rule", "silence__owner", "acknowledged_by", "snoozed_by", "under")
+    rows = Alert.objects.select_related(
+        "rule", "silence__owner", "acknowledged_by", "snoozed_by", "under", "incident"
+    )
     standing = listed(list(rows.filter(state__in=OPEN)))
     over = rows.filter(state=Alert.State.RESOLVED).order_by("-resolved_at", "-pk")
     page_obj = Paginator(over, PER_PAGE).get_page(request.GET.get("page"))

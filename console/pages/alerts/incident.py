@@ -53,6 +53,7 @@ class IncidentPage(FormPage):
     roles: list[RoleRow]
     happened: list[IncidentEvent]
     review: str
+    edits_review: bool  # of one that is explained by now only what was written before
     follow_ups: QuerySet[FollowUp]
     notification: Notification
     retained: Keep | None
@@ -61,7 +62,9 @@ class IncidentPage(FormPage):
 @require_safe
 @requires("plant.view")
 def incident(request: HttpRequest, alert_id: int) -> HttpResponse:
-    """All of it; of an alert that another explains, the other's."""
+    """All of it; of an alert that another explains, the other's, unless people have said something of this
+    one before: a review, a follow-up, that its data stay.
+    """
     return incident_page(request, alert_id)
 
 
@@ -80,6 +83,7 @@ def incident_page(
         roles=roles,
         happened=timeline_of(alert, settings.WEIR_DATA),
         review=review_of(alert, settings.WEIR_DATA),
+        edits_review=alert.under is None or bool(kept.review),
         follow_ups=FollowUp.objects.filter(incident=alert.pk).order_by("done_at", "pk"),
         notification=notification_of(alert),
         retained=acting.retained_data(alert.pk),
@@ -106,7 +110,9 @@ def _found(alert_id: int) -> Alert:
         "rule", "incident__reviewed_by", "under"
     )
     alert: Alert = get_object_or_404(rows, pk=alert_id)
-    return alert if alert.under is None else _found(alert.under.pk)
+    if alert.under is None or incidents.has_own_record(alert) or acting.retained_data(alert.pk):
+        return alert
+    return _found(alert.under.pk)
 
 
 def _done(alert_id: int, message: str) -> Done:

@@ -10,12 +10,14 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.display.formats import typed
+from console.display.override_words import short
 from console.display.subject_pages import page_of
 from console.incidents.changes import IncidentChange
 from console.input.form_values import iso
 from console.models import AuditEntry, Mark
 from console.pages.alerts.quick_actions import MINUTES, QuickAction, RelatedPage
 from controllers.framework.reason import counted
+from controllers.shedding.ladder import LAW as LADDER
 from queues.models import Node, Queue
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.placement.plan_document import can_roll_back
@@ -125,6 +127,10 @@ def _of_audit(name: str, change: IncidentChange) -> _Links:
     first = entry.target.split(" ")[0]
     if entry.action == "settings.change" and entry.target in plant_settings.BY_NAME:
         return _of_setting(entry)
+    if entry.action == "settings.change" and "/" in first:
+        return _of_own_value(first, entry)
+    if entry.action == "ladder.cap":
+        return _of_cap(entry)
     if entry.action.startswith("queue.") and Queue.objects.filter(name=first).exists():
         return _Links(url=reverse("queue", args=[first]))
     if entry.action == "node.use" and Node.objects.filter(name=first).exists():
@@ -145,6 +151,31 @@ def _of_setting(entry: AuditEntry) -> _Links:
     undo = reverse("plant-setting", args=[entry.target])
     words = f"Set it back to {plant_settings.shown(entry.before)}"
     return _Links(url=url, undo=QuickAction(words, undo, "value", typed(entry.before), "settings.change"))
+
+
+def _of_own_value(name: str, entry: AuditEntry) -> _Links:
+    """A parameter or guard setting of a loop; the settings' page has it, while it is as it was set then."""
+    loop = Loop.objects.filter(name=name).first()
+    if loop is None:
+        return _Links()
+    url, parameter = reverse("loop", args=[loop.pk]), entry.target.removeprefix(f"{name} ")
+    own = loop.guard if parameter.startswith("guard.") else loop.parameters
+    if own.get(parameter.removeprefix("guard.")) != entry.after:
+        return _Links(url=url)
+    page = f"{reverse('plant-settings')}?loop={loop.pk}"
+    return _Links(url=url, back=RelatedPage(f"Set it back to {short(entry.before)}", page, "settings.change"))
+
+
+def _of_cap(entry: AuditEntry) -> _Links:
+    """How far a queue's remedy ladder may go: set back, while it is as it was set then."""
+    if not Queue.objects.filter(name=entry.target).exists():
+        return _Links()
+    url = reverse("queue", args=[entry.target])
+    loop = Loop.objects.filter(name=f"{LADDER.name}/{entry.target}").first()
+    if loop is None or entry.before is None or loop.parameters.get("cap") != entry.after["cap"]:
+        return _Links(url=url)
+    undo, before = reverse("queue-cap", args=[entry.target]), entry.before["cap"]
+    return _Links(url=url, undo=QuickAction(f"Set it back to {before}", undo, "cap", before, "ladder.cap"))
 
 
 def _of_mark(name: str, change: IncidentChange) -> _Links:

@@ -65,7 +65,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
 
 def _worst_first(row: reviews.Row) -> Any:
     order = ("critical", "warning", "notice")
-    return (row.alert.under_id is not None, order.index(row.alert.severity), -row.seconds)
+    return (row.alert.under_id is not None, order.index(row.alert.shown_severity), -row.seconds)
 
 
 def _hours(request: HttpRequest) -> int:

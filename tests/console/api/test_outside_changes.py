@@ -48,6 +48,14 @@ def test_a_deploy_becomes_a_mark_on_the_timeline(secrets):
     assert AuditEntry.objects.get().action == "mark.add"
 
 
+@pytest.mark.parametrize(
+    "word", ["deployed", "rollout", "released", "roll-back", "rollback", "rolledback", "upgrade", "upgraded"]
+)
+def test_a_type_that_says_one_of_the_usual_words_is_a_deploy(word):
+    event = {**EVENT, "type": f"com.example.service.{word}.v1"}
+    assert outside_change({}, event, NOW).kind == "deploy"
+
+
 def test_sent_again_it_is_the_same(secrets):
     first, again = (send(secrets["operator"], EVENT) for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 200)

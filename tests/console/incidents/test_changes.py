@@ -1,6 +1,7 @@
 """What changed before an incident: found in every record, kept with it, shown with its undo."""
 
 import re
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -203,6 +204,32 @@ def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: 
     assert changes.changes_of(Alert.objects.order_by("pk").last()) == rows
 
 
+def test_what_was_found_at_the_start_stays_where_the_snapshots_of_then_are_gone_at_the_end(
+    people, loop, tmp_path: Path
+):
+    """An alert that is open for longer than snapshots are kept is searched once more, when it ends."""
+    recorder, began = Recorder(tmp_path), (NOW - 10 * MINUTE).timestamp()
+    for step in range(10 * 60 // 5):
+        recorder.add(began + 5 * step, snapshot_of(plant(at=began + 5 * step)).to_json())
+    an_override(people["operator"], loop, 3 * MINUTE)
+    alert = an_alert()
+    first = changes.keep_changes(alert, tmp_path, NOW)
+    assert [row.steps for row in first] == [1]
+    Alert.objects.filter(pk=alert.pk).update(state="resolved", resolved_at=NOW + timedelta(days=15))
+    shutil.rmtree(tmp_path / "snapshots")
+    end = NOW + timedelta(days=15, minutes=1)
+    assert ChangeKeeper(tmp_path).step(end) == 1
+    assert changes.changes_of(alert) == first and Incident.objects.get().changes_at == end
+
+
+def test_while_it_is_young_a_late_deploy_is_found_without_a_snapshot_too(tmp_path: Path):
+    alert = an_alert()
+    Mark.objects.create(kind="deploy", title="a", at=NOW - 2 * MINUTE, author="ci")
+    changes.keep_changes(alert, tmp_path, NOW)
+    Mark.objects.create(kind="deploy", title="b", at=NOW - 3 * MINUTE, author="ci")
+    assert len(changes.keep_changes(alert, tmp_path, NOW + 3 * MINUTE)) == 2
+
+
 def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop, tmp_path: Path):
     """A deploy at eight in the evening has not caused each of the incidents until eleven."""
     deploy = {"kind": "deploy", "steps": 1, "at": NOW.isoformat(), "ref": "mark:1"}
@@ -298,6 +325,39 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     assert administrator.post(f"/settings/plant/{name}", {**posted, "value": value}).status_code == 302
     assert plant_settings.value(name) == before
     assert "Set it back" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
+
+
+def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(
+    browsers, loop, stored_snapshot, tmp_path
+):
+    posted = {"name": "raise_factor", "value": "1.3", "reason": "a test"}
+    assert browsers["administrator"].post(f"/settings/plant/loops/{loop.pk}", posted).status_code == 302
+    onset = timezone.now() + MINUTE
+    alert = an_alert(ago=NOW - onset)
+    changes.keep_changes(alert, tmp_path, onset)
+    page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert f'class="name" href="/loops/{loop.pk}/"' in page
+    assert f'href="/settings/plant/?loop={loop.pk}">Set it back to' in page
+    assert "Set it back to" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+    Loop.objects.filter(pk=loop.pk).update(parameters={})
+    assert "Set it back to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+
+
+def test_a_capped_ladder_leads_to_its_queue_and_is_set_back(browsers, stored_snapshot, tmp_path):
+    Queue.objects.create(name="alert", kind="jobs")
+    ladder = Loop.objects.create(name="ladder/alert", law="ladder", target={"queue": "alert"})
+    posted = {"cap": "workers", "reason": "a test"}
+    assert browsers["administrator"].post("/queues/alert/cap", posted).status_code == 302
+    onset = timezone.now() + MINUTE
+    alert = an_alert(ago=NOW - onset)
+    changes.keep_changes(alert, tmp_path, onset)
+    page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert 'class="name" href="/queues/alert/"' in page
+    (cap,) = re.findall(r'name="cap"\s+value="([^"]+)">Set it back to shed', page)
+    assert browsers["administrator"].post("/queues/alert/cap", {**posted, "cap": cap}).status_code == 302
+    ladder.refresh_from_db()
+    assert ladder.parameters["cap"] == "shed"
+    assert "Set it back" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):

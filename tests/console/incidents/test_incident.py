@@ -10,7 +10,7 @@ from console.accounts.access import Actor
 from console.actions import incidents as acting
 from console.incidents.incident_timeline import timeline_of
 from console.incidents.review_draft import draft
-from console.models import AuditEntry
+from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
 from workers.alerts import actions, incidents
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
@@ -111,6 +111,37 @@ def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_af
     incidents.mitigate(alert.pk, None, NOW - 78 * MINUTE)
     said = helped(Alert.objects.get(pk=alert.pk), tmp_path)
     assert [f"Start {number} early" in said for number in range(4)] == [True, True, True, False]
+
+
+def test_of_too_many_changes_the_newest_of_every_kind_are_there_and_how_many_more_there_were(
+    people,
+    loop,  # noqa: F811
+    tmp_path: Path,
+):
+    """Sixty overrides filled the timeline, and the deploy after them that helped stood nowhere."""
+    given = {"began_at": NOW - 90 * MINUTE, "state": "resolved", "resolved_at": NOW - MINUTE}
+    alert = an_alert(90 * MINUTE, labels={"queue": "alert", "node": "n1"}, **given)
+    for number in range(62):
+        an_override(people["operator"], loop, (80 - number) * MINUTE, reason=f"try {number}")
+    Mark.objects.create(kind="deploy", title="the fix", at=NOW - 3 * MINUTE, author="ci")
+    rows = timeline_of(alert, tmp_path)
+    assert rows[-1].words == "Deploy: the fix" and sum(row.kind == "person" for row in rows) == 60
+    assert [row.words for row in rows[:2]][1] == "Left out here: 3 changes."
+    assert "ci: Deploy: the fix" in helped(alert, tmp_path)
+    incidents.mitigate(alert.pk, None, NOW - 79.5 * MINUTE)
+    assert "try 0" in helped(Alert.objects.get(pk=alert.pk), tmp_path)
+
+
+def test_of_too_many_events_the_first_and_the_newest_are_in_the_timeline(tmp_path: Path):
+    alert = an_alert(10 * MINUTE)
+    kinds = ["fired", *["came back"] * 250, "resolved"]
+    AlertEvent.objects.bulk_create(
+        AlertEvent(alert=alert, kind=kind, at=alert.fired_at + timedelta(seconds=number))
+        for number, kind in enumerate(kinds)
+    )
+    words = [row.words for row in timeline_of(alert, tmp_path)]
+    assert words[0].startswith("Began") and words[1] == "Fired" and words[-1] == "Resolved"
+    assert "Left out here: 52 events." in words and len(words) == 202
 
 
 def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, loop, tmp_path: Path):  # noqa: F811
@@ -244,6 +275,44 @@ def test_an_explained_alert_leads_to_its_incident(browsers, night, stored_snapsh
     assert browsers["viewer"].get(f"/alerts/{below.pk}/incident/").context["alert"].pk == night.pk
     answer = post(browsers["operator"], f"/alerts/{below.pk}/incident/change", mitigated="1")
     assert answer.status_code == 422 and "explained" in answer.json()["errors"]["alert"][0]
+
+
+def test_what_was_said_of_an_incident_that_became_explained_can_be_brought_to_its_end(
+    browsers, night, stored_snapshot
+):
+    cause, address, browser = (
+        an_alert(labels={"queue": "b"}),
+        f"/alerts/{night.pk}/incident",
+        browsers["operator"],
+    )
+    for path, posted in (
+        ("review", {"text": "# Ours", "revision": "0"}),
+        ("follow-ups", {"text": "a limit"}),
+        ("change", {"retained": "1"}),
+    ):
+        assert post(browser, f"{address}/{path}", **posted).status_code == 200
+    Alert.objects.filter(pk=night.pk).update(under=cause)
+    page = browser.get(f"{address}/").content.decode()
+    assert "# Ours" in page and "Another alert has come to explain it" in page and "Mitigated now" not in page
+    for path, posted in (
+        ("review", {"text": "# Ours, in full", "revision": "1"}),
+        (f"follow-ups/{FollowUp.objects.get().pk}", {"done": "1"}),
+        ("change", {"retained": "0"}),
+    ):
+        assert post(browser, f"{address}/{path}", **posted).status_code == 200
+    assert not Keep.objects.exists() and FollowUp.objects.get().done_at
+    for path, posted in (
+        ("follow-ups", {"text": "one more"}),
+        ("change", {"retained": "1"}),
+        ("change", {"severity": "critical"}),
+    ):
+        assert post(browser, f"{address}/{path}", **posted).status_code == 422
+
+
+def test_of_an_explained_alert_no_first_review_is_written(browsers, night):
+    below = an_alert(labels={"queue": "b"}, under=night)
+    answer = post(browsers["operator"], f"/alerts/{below.pk}/incident/review", text="# Ours", revision="0")
+    assert answer.status_code == 422 and not Incident.objects.filter(alert=below).exists()
 
 
 def test_the_api_has_all_of_it(browsers, night):

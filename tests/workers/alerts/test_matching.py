@@ -77,6 +77,18 @@ def test_what_makes_the_loops_of_an_attached_plant_hold_explains_them_and_no_oth
     assert causes([unreached, blind, held, others, ours]) == explained
 
 
+def test_one_budget_that_burns_is_one_incident_and_no_other_objective_s():
+    def budget(number: int, condition: str, severity: str, objective: str = "late") -> Party:
+        return Party(number, f"budget_{condition}", severity, {"objective": objective})
+
+    slow, spent = budget(3, "burn_slow", "notice"), budget(4, "spent", "warning")
+    medium, fast = budget(2, "burn_medium", "warning"), budget(1, "burn_fast", "critical")
+    other = budget(5, "burn_medium", "warning", "cheap")
+    assert causes([slow, spent, medium, fast, other]) == {2: 1, 3: 1, 4: 1}
+    assert causes([slow, spent, medium, other]) == {3: 2, 4: 2}
+    assert causes([slow, spent]) == {}
+
+
 def waiting(number, queue, condition="queue_wait", **touches):
     return Party(number, condition, "warning", {"queue": queue}, {"kind": "jobs", **touches})
 

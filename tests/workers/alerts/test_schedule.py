@@ -249,3 +249,41 @@ def test_a_schedule_names_its_feed_and_who_is_notified_otherwise(rota, given, fi
 
 def test_a_receiver_that_a_schedule_falls_back_on_is_not_deleted(rota):
     assert receivers.schedules_of(Receiver.objects.get(name="desk")) == ["rota"]
+
+
+@pytest.mark.parametrize(
+    ("channel", "given", "enabled", "field"),
+    [
+        ("email", {"addresses": ["desk@x.example"]}, False, "enabled"),
+        ("schedule", {"secret_environment": NAME, "otherwise": "anna"}, True, "channel"),
+    ],
+)
+def test_a_receiver_that_a_schedule_falls_back_on_stays_switched_on_and_no_schedule(
+    rota, channel, given, enabled, field
+):
+    with pytest.raises(BadInput, match="rota names it") as caught:
+        receivers.define("desk", channel, given, enabled=enabled)
+    assert caught.value.field == field
+    receivers.define("rota", "schedule", rota.settings, enabled=False)
+    receivers.define("desk", channel, given, enabled=enabled)
+    with pytest.raises(BadInput) as caught:
+        receivers.define("rota", "schedule", rota.settings)
+    assert caught.value.field == "otherwise"
+
+
+def test_a_schedule_does_not_fall_back_on_itself(rota):
+    with pytest.raises(BadInput) as caught:
+        receivers.define("anna", "schedule", {"secret_environment": NAME, "otherwise": "anna"})
+    assert caught.value.field == "otherwise"
+
+
+def test_where_nobody_was_on_call_and_the_other_receiver_was_off_the_alert_says_so(rota):
+    Receiver.objects.filter(name="desk").update(enabled=False)
+    rule(escalation=[{"after_minutes": 0, "receivers": ["rota"]}])
+    looks = Looks()
+    looks.snapshot = lost()
+    looks.look()
+    assert not Delivery.objects.exists()
+    assert notification_of(the_alert()).reasons == [
+        "rota: When its step was due, nobody was on call by it, and its other receiver was switched off."
+    ]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from tests.workers.samples import TIME_US, delivery_of
-from workers.alerts.lifecycle.models import Alert, AlertEvent
+from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs import handled_rows, retention
@@ -266,6 +266,20 @@ def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(kee
     assert keeper.run(alert_days=30).state == "done"
     assert [alert.fired_at for alert in Alert.objects.order_by("pk")] == [kept, new]
     assert AlertEvent.objects.count() == 2
+
+
+def test_an_alert_stays_until_what_is_to_be_done_after_it_is_done(keeper: Keeper) -> None:
+    at = NOW - timedelta(days=60)
+    alert = Alert.objects.create(
+        rule_name="r", condition="node_lost", labels={}, severity="warning", title="t", fingerprint="f",
+        threshold=1, state="resolved", began_at=at, fired_at=at, resolved_at=at,
+    )  # fmt: skip
+    to_do = Incident.objects.create(alert=alert).follow_ups.create(text="a limit")
+    keeper.run(alert_days=30)
+    assert Alert.objects.filter(pk=alert.pk).exists()
+    FollowUp.objects.filter(pk=to_do.pk).update(done_at=NOW)
+    keeper.run(alert_days=30)
+    assert not Alert.objects.exists()
 
 
 def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):

@@ -12,7 +12,7 @@ from tests.workers.alerts.receiving import mail_server
 from tests.workers.reports.weeks import MONDAY, eventful_week
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.delivery import dispatcher, receivers
-from workers.alerts.lifecycle.models import Message, Receiver
+from workers.alerts.lifecycle.models import Incident, Message, Receiver
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.models import Objective, ObjectiveMinute
 from workers.reports import sending, text
@@ -51,6 +51,14 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
     ):
         assert part in said, part
     assert "None." in text.text(week(MONDAY - LENGTH)), "the week before was calm"
+
+
+def test_a_severity_that_a_person_says_of_an_incident_is_the_report_s(happened):
+    (row, *_) = week(MONDAY).incidents
+    before = week(MONDAY).figures.critical
+    Incident.objects.update_or_create(alert=row.alert, defaults={"severity": "notice"})
+    found = week(MONDAY)
+    assert "Node n1 is lost (notice)" in text.text(found) and found.figures.critical == before - 1
 
 
 def counted(days: int, bad_day: int, window_days: int) -> None:

@@ -4,7 +4,7 @@
 `notification_of` reads that.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -15,6 +15,8 @@ from workers.alerts.lifecycle.open_alerts import suppression_of
 # notified; on its way: owed or tried again; failed: given up; not yet: its step's delay runs; never: it was
 # not to be notified.
 NoticeState = Literal["notified", "on its way", "failed", "not yet", "never"]
+OF_A_SCHEDULE = "Not itself: whoever was on call by it is owed the message."
+NOBODY_ON_CALL = "When its step was due, nobody was on call by it, and its other receiver was switched off."
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class AlertFacts:
 
 @dataclass(frozen=True)
 class DeliveryFacts:
-    """What a receiver is owed, and the message that carries it ("" while none is made)."""
+    """What a receiver is owed, of which step of the rule, and the message that carries it ("" while none is
+    made).
+    """
 
     receiver: str
     kind: str
@@ -49,6 +53,7 @@ class DeliveryFacts:
     sent_at: datetime | None = None
     due_at: datetime | None = None
     error: str = ""
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,10 +100,11 @@ def notification(
     named = [name for step in alert.steps for name in step["receivers"]]
     names = list(dict.fromkeys([*named, *(each.receiver for each in deliveries)]))
     known = {**channels, **switched_off}
+    steps = {each.step for each in deliveries if each.kind == Delivery.Kind.FIRING}
     notices = []
     for name in names:
         own = [each for each in deliveries if each.receiver == name and each.kind == Delivery.Kind.FIRING]
-        state, words, at = _own(own) or _unowed(alert, name, channels, switched_off)
+        state, words, at = _own(own) or _unowed(alert, name, channels, switched_off, steps)
         end = _end(deliveries, name)
         notices.append(Notice(name, known.get(name, ""), state, f"{words} {end}".rstrip(), at))
     somebody = any(each.state == "notified" for each in notices)
@@ -130,8 +136,13 @@ def _own(own: Sequence[DeliveryFacts]) -> tuple[NoticeState, str, datetime | Non
 
 
 def _unowed(
-    alert: AlertFacts, name: str, channels: Mapping[str, str], switched_off: Mapping[str, str]
+    alert: AlertFacts,
+    name: str,
+    channels: Mapping[str, str],
+    switched_off: Mapping[str, str],
+    steps: Collection[int],
 ) -> tuple[NoticeState, str, datetime | None]:
+    """steps: those of which anybody is owed something."""
     if name == alert.about_receiver:
         return "never", "The alert is about messages to this very receiver.", None
     if name in switched_off:
@@ -142,7 +153,7 @@ def _unowed(
     if at is None:
         return "never", "The rule does not name it any more.", None
     if at < alert.next_step and channels[name] == Receiver.Channel.SCHEDULE:
-        return "never", "Not itself: whoever was on call by it is owed the message.", None
+        return "never", OF_A_SCHEDULE if at in steps else NOBODY_ON_CALL, None
     if at < alert.next_step:
         return "never", "It was switched off, or was not named by the rule, when its step was due.", None
     if alert.resolved_at is not None:
@@ -226,7 +237,7 @@ def _facts(alert: Alert) -> AlertFacts:
 
 def _delivery(row: Delivery) -> DeliveryFacts:
     message = row.message
-    found = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at)
+    found = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at, step=row.step)
     if message is None:
         return found
     return DeliveryFacts(
@@ -239,6 +250,7 @@ def _delivery(row: Delivery) -> DeliveryFacts:
         message.sent_at,
         message.due_at,
         message.error,
+        row.step,
     )
 
 

@@ -1,4 +1,6 @@
-"""Receivers as people set them: checked by channel, never deleted while a rule names them."""
+"""Receivers as people set them: checked by channel, never deleted while a rule names them, and never switched
+off while a schedule names them for when nobody is on call.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -50,6 +52,7 @@ def define(
         raise BadInput("tells_resolved", "stays on: Alertmanager would take every alert as open for days.")
     if gets_reports and channel not in READ_BY_PEOPLE:
         raise BadInput("gets_reports", f"is for {', '.join(READ_BY_PEOPLE)}, not {channel}.")
+    _check_schedules(name, channel, settings, enabled)
     fields = {
         "channel": channel,
         "settings": READERS[channel](settings),
@@ -76,6 +79,22 @@ def schedules_of(receiver: Receiver) -> list[str]:
     """The schedules that name it for when nobody is on call."""
     schedules = Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE).order_by("name")
     return [each.name for each in schedules if each.settings.get("otherwise") == receiver.name]
+
+
+def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabled: bool) -> None:
+    """Whom a schedule in use names for when nobody is on call is there: switched on, and no schedule."""
+    named = [each for each in schedules_of(Receiver(name=name)) if each != name]
+    used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
+    by = f"{', '.join(sorted(used)[:5])} names it for when nobody is on call; name another there first."
+    if used and channel == Receiver.Channel.SCHEDULE:
+        raise BadInput("channel", f"can't become schedule: {by}")
+    if used and not enabled:
+        raise BadInput("enabled", f"stays on: {by}")
+    otherwise = settings.get("otherwise")
+    if channel != Receiver.Channel.SCHEDULE or not enabled:
+        return
+    if otherwise == name or Receiver.objects.filter(name=str(otherwise), enabled=False).exists():
+        raise BadInput("otherwise", "takes another receiver that is switched on; switch it on first.")
 
 
 def _email(settings: Mapping[str, Any]) -> dict[str, Any]:

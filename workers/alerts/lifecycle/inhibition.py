@@ -21,10 +21,13 @@ OF_PARTS = frozenset(
     | {"pipeline_down", "pipeline_stalled", "pipeline_lag", "producer_silent"}
 )
 
+SPENT_SLOWLY = frozenset({"budget_burn_slow", "budget_spent"})
+OF_A_LABEL = ("plant", "objective")  # that are in both alerts' labels
+
 CROWD = "crowd"
 # cause → what it explains, and how they belong together: on the same node, of the same queue, because the
-# cause's queue crowds the pool, of the same attached plant, by a cause that the alert itself names
-# (`touches`), by the queue's consumers, or in any case.
+# cause's queue crowds the pool, of the same attached plant or service level, by a cause that the alert itself
+# names (`touches`), by the queue's consumers, or in any case.
 EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "host_overloaded": (
         (QUEUES | OF_A_NODE | LOOPS | OF_PARTS, "any"),
@@ -41,6 +44,9 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "order_unreached": ((LOOPS | {"loop_held"}, "plant"),),
     "queue_wait": ((QUEUES | {"workers_saturated"}, CROWD), (frozenset({"queue_latency"}), "queue")),
     "queue_latency": ((QUEUES | {"workers_saturated"}, CROWD),),
+    # One budget that burns: the shorter windows notice it first, and it is the same to the longer ones.
+    "budget_burn_fast": ((frozenset({"budget_burn_medium"}) | SPENT_SLOWLY, "objective"),),
+    "budget_burn_medium": ((SPENT_SLOWLY, "objective"),),
 }
 RANK = {name: at for at, name in enumerate(EXPLAINS)}
 
@@ -107,9 +113,9 @@ def _belong(how: str, cause: Party, party: Party) -> bool:
         same = _queue(cause) is not None and _queue(cause) == _queue(party)
         # What was noted of one may be older than of the other: no circle of queues that crowd one another.
         return same and (_crowding(cause) is None or _crowding(party) is not None)
-    if how == "plant":
-        plant = cause.labels.get("plant")
-        return plant is not None and party.labels.get("plant") == plant
+    if how in OF_A_LABEL:
+        name = cause.labels.get(how)
+        return name is not None and party.labels.get(how) == name
     if how == "node":
         node = cause.labels.get("node")
         return node is not None and (

@@ -168,6 +168,12 @@ class Alert(models.Model):
         return f"{self.title} ({self.state})"
 
     @property
+    def shown_severity(self) -> str:
+        """As a person says of its incident, else as its rule says. A query, unless `incident` is selected."""
+        incident: Incident | None = getattr(self, "incident", None)
+        return (incident.severity if incident else "") or self.severity
+
+    @property
     def length_seconds(self) -> float | None:
         """From firing to its end, or None."""
         if self.fired_at is None or self.resolved_at is None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from django.db.models import Max, QuerySet
 
 from queues.errors import BadInput
-from workers.alerts.lifecycle.models import Alert, Message
+from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
@@ -391,8 +391,11 @@ def _old_comparisons(data: Path, before: datetime) -> list[Path]:
 
 
 def due_alerts(before: datetime) -> QuerySet[Alert]:
-    """Alerts that were over by then, without those that fired in a kept range."""
-    due = Alert.objects.filter(resolved_at__lt=before)
+    """Alerts that were over by then, without those that fired in a kept range, and those after which there is
+    still something to be done.
+    """
+    to_do = FollowUp.objects.filter(done_at=None).values("incident")
+    due = Alert.objects.filter(resolved_at__lt=before).exclude(pk__in=to_do)
     for since, until in Keep.objects.values_list("since", "until"):
         due = due.exclude(fired_at__range=(since, until))
     return due

@@ -39,7 +39,7 @@ def _incident(row: Row) -> dict[str, Any]:
     return {
         "alert": row.alert.pk,
         "title": row.alert.title,
-        "severity": row.alert.severity,
+        "severity": row.alert.shown_severity,
         "fired_at": row.alert.fired_at,
         "seconds": row.seconds,
         "acknowledged_by": row.acknowledged_by,

@@ -1,11 +1,14 @@
 """Alerts on their pages: acknowledged, snoozed, escalated, noted, and what is said of them."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from urllib.parse import parse_qs
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from console.incidents.differences import stretches_of
+from console.pages.alerts import alert_view
 from tests.console.pages.alerts.checks import audited, fetch, look, opened
 from tests.workers.alerts.checks import lost, queue, rule
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver
@@ -181,3 +184,20 @@ def test_only_the_first_page_names_the_alert_that_was_resolved_last(page, operat
     Alert.objects.filter(pk=other.pk).update(resolved_at=timezone.now() - timedelta(hours=3))
     text = operator.get(f"/alerts/?page={page}").content.decode()
     assert "No alert is open." in text and ("The latest was resolved" in text) == (page == 1)
+
+
+@pytest.mark.parametrize(
+    ("lasts", "minutes"),
+    [
+        (timedelta(seconds=20), 5),
+        (timedelta(hours=1), 60),
+        (timedelta(days=9), 6 * 60),
+    ],
+)
+def test_what_is_different_in_it_is_asked_of_a_stretch_that_the_page_takes(lasts, minutes, alert):
+    alert.began_at, alert.resolved_at = alert.fired_at - lasts, alert.fired_at
+    query = parse_qs(alert_view._links(alert)["differences"].partition("?")[2])
+    since, until = (datetime.fromisoformat(query[name][0]) for name in ("from", "to"))
+    assert until - since == timedelta(minutes=minutes)
+    here, _ = stretches_of(since, until, "before")
+    assert (here.until - here.since) / 60 == minutes

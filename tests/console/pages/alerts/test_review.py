@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from tests.console.pages.alerts.checks import look, opened
 from tests.workers.alerts.checks import lost, rule, the_alert
+from workers.alerts import incidents
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop
@@ -56,6 +57,14 @@ def test_the_totals_of_a_review_count_incidents_and_nothing_twice(operator, aler
 def test_a_review_of_no_time_says_what_it_takes(query, operator, alert):
     page = operator.get(f"/alerts/review/?{query}")
     assert page.status_code == 200 and page.context["errors"]
+
+
+def test_a_severity_that_a_person_says_is_that_of_the_lists_and_of_the_review(operator, alert):
+    incidents.grade(alert.pk, None, "notice", timezone.now())
+    assert 'data-severity="notice"' in operator.get(f"/alerts/{alert.pk}/").content.decode()
+    page = operator.get("/alerts/review/")
+    assert page.context["summary"].critical == 0
+    assert page.context["found"][0].document()["severity"] == "notice"
 
 
 def test_a_time_without_alerts_says_so(operator, alert):

@@ -10,7 +10,7 @@ from tests.workers.alerts.checks import START, Looks
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
-from workers.alerts.lifecycle.models import Alert
+from workers.alerts.lifecycle.models import Alert, Delivery
 from workers.alerts.rules.shipped import FIRST_RULES, ensure_rules
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.definitions import define
@@ -55,6 +55,21 @@ def test_each_pair_of_windows_fires_where_both_of_them_burn(bad_minutes, minutes
     looks.pass_seconds(10)
     fired = set(Alert.objects.filter(state="firing").values_list("rule_name", flat=True))
     assert fired & set(RULES.values()) == {RULES[pair] for pair in firing}
+
+
+@pytest.mark.django_db
+def test_a_budget_that_burns_fast_is_one_incident_and_what_goes_on_after_it_notifies():
+    ensure_rules(NOW)
+    looks = Looks()
+    looks.snapshot["objectives"] = replayed(60, 600)
+    looks.pass_seconds(10)
+    budgets = Alert.objects.filter(condition__startswith="budget_")
+    assert [each.rule_name for each in budgets.filter(under=None)] == [RULES["fast"]] and budgets.count() == 3
+    assert not Delivery.objects.filter(alert__rule_name=RULES["medium"]).exists()
+    looks.snapshot["objectives"]["late"]["burn"]["fast"] = 0.0
+    looks.pass_seconds(180, every_seconds=10)
+    (cause,) = budgets.filter(resolved_at__isnull=True, under=None)
+    assert cause.rule_name == RULES["medium"] and cause.deliveries.exists()
 
 
 @pytest.mark.django_db
