@@ -351,6 +351,13 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
         assert all(len(row) == len(each.columns) for row in each.rows)
 
 
+def test_columns_of_its_page_say_how_long_tasks_run(far):
+    plant = far.plant()
+    plant.topology()
+    columns = {each.title: each.columns for each in plant.sections()}
+    assert all("Run, s" in columns[title] for title in ("Workers", "Kinds of tasks", "Last tasks"))
+
+
 def test_an_inspection_says_what_is_there_and_changes_nothing(far):
     found = inspect(
         PlantAddress(name="shop", url="redis://broker.example"), lambda _: far.plant(events="listen"), far.run
