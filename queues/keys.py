@@ -199,6 +199,12 @@ RESUMED_QUEUES = Key(
     "web workers → web workers observer",
     "queue of another app → JSON {worker: pid}: who took it up again after a pause; 90 days after the last",
 )
+ASKED_WORKERS = Key(
+    "weir:asked_workers:{plant}",
+    "hash",
+    "observer → observer",
+    "worker of another app → JSON {pid, at}: asked by Weir to send events of tasks; 90 days after the last",
+)
 TASK_ORDER = Key(
     "weir:task_order:{plant}:{operator}",
     "string",

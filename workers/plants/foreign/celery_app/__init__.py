@@ -3,6 +3,7 @@
 from functools import partial
 
 from workers.coordination.connections import control_server
+from workers.plants.foreign.celery_app.asked_workers import SharedAskedWorkers
 from workers.plants.foreign.celery_app.broker import SCHEMES, app_of, broker_of
 from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
@@ -27,6 +28,7 @@ def make(address: PlantAddress) -> CeleryPlant:
         EventListener(app, TaskEvents(address.option("arguments", SHOWN))),
         SharedOrders(control_server(), address.name),
         resumed=SharedResumedQueues(control_server(), address.name),
+        asked=SharedAskedWorkers(control_server(), address.name),
     )
 
 

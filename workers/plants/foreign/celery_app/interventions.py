@@ -33,8 +33,6 @@ INTERVENTIONS = (
 RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(/[smh])?\Z")
 NONE = "0"
 MOST_NAMED = 20  # of what an app has, in an error
-# Workers say their uptime in whole seconds, and its clock may differ from ours.
-UPTIME_SECONDS = 3.0
 
 
 class AppInterventions:
@@ -113,9 +111,7 @@ class AppInterventions:
         return {
             worker: (was, at)
             for worker, (was, at) in noted.items()
-            if worker not in pools
-            or (uptime := pools[worker].uptime_seconds) is None
-            or uptime >= now - at - UPTIME_SECONDS
+            if worker not in pools or pools[worker].lived_at(at, now)
         }
 
     def _takers(self, queue: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:

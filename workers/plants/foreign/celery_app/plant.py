@@ -1,6 +1,7 @@
 """A Celery app whose workers somebody else started, from a plain `celery worker`: observed by its broker, its
 remote control and its events; steered by its remote control. Nothing is changed on the other side, but that
-workers which send no events of tasks are asked to (option `events`), and asked to stop when Weir leaves.
+workers which send no events of tasks are asked to (option `events`), and asked to stop when Weir leaves, by
+this observer or a later one.
 
 Where remote control is switched off (`worker_enable_remote_control`), queues are observed and nothing is
 steered; without events of tasks there are no waits, arguments and errors, and run times by Little's law.
@@ -12,10 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+import redis
+
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app import sections
+from workers.plants.foreign.celery_app.asked_workers import Asked, AskedWorkers, OwnAskedWorkers
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
@@ -65,9 +69,10 @@ class CeleryPlant(Adapter):
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         resumed: ResumedQueues | None = None,
+        asked: AskedWorkers | None = None,
     ) -> None:
-        """resumed: None for those of this process alone."""
-        self._resumed = resumed or OwnResumedQueues()
+        """resumed, asked: None for those of this process alone."""
+        self._resumed, self._noted = resumed or OwnResumedQueues(), asked or OwnAskedWorkers()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
@@ -75,7 +80,7 @@ class CeleryPlant(Adapter):
         self._asks = address.option("events", ASK) == ASK
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._takers = AllTakers()
-        self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
+        self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, is it due to us
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
         self._resumed_at: dict[
@@ -160,10 +165,11 @@ class CeleryPlant(Adapter):
         self._interventions.undo(kind, subject, before)
 
     def close(self) -> None:
+        """First workers are asked to send no more events: who waits for this waits for so long only."""
+        with suppress(WeirError, redis.RedisError):
+            if asked := [worker for worker, (_, is_ours) in self._asked.items() if is_ours]:
+                self._noted.forget(self.control.ask("disable_events", workers=asked))
         self._listener.close()
-        with suppress(WeirError):
-            if asked := [worker for worker, (_, sent_none) in self._asked.items() if sent_none]:
-                self.control.ask("disable_events", workers=asked)
         self.control.close()
         self._broker.close()
 
@@ -191,10 +197,19 @@ class CeleryPlant(Adapter):
         fresh = [pool for pool in pools if self._asked.get(pool.worker, (0, False))[0] != pool.pid]
         if not self._asks or not fresh:
             return
+        noted, now = self._noted.all(), self._clock()
         answers = self.control.ask("enable_events", workers=[pool.worker for pool in fresh])
-        for pool in fresh:
-            if isinstance(answer := answers.get(pool.worker), Mapping):
-                self._asked[pool.worker] = pool.pid, "already" not in str(answer.get("ok", "already"))
+        answered = [pool for pool in fresh if isinstance(answers.get(pool.worker), Mapping)]
+        for pool in answered:
+            is_new = "already" not in str(answers[pool.worker].get("ok", "already"))
+            self._asked[pool.worker] = pool.pid, is_new or _is_of(pool, noted.get(pool.worker), now)
+        self._note_asked(answered, now)
+
+    def _note_asked(self, pools: Sequence[WorkerPool], now: float) -> None:
+        """Once they are known here: where it can't be noted, this observer knows it all the same."""
+        ours = {pool.worker: (pool.pid, now) for pool in pools if self._asked[pool.worker][1]}
+        self._noted.forget([pool.worker for pool in pools if pool.worker not in ours])
+        self._noted.note(ours)
 
     def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
         """Workers that have forgotten to take from a queue whose pause was undone. Read after the pools: who
@@ -294,3 +309,8 @@ class CeleryPlant(Adapter):
             if now <= count or self._monotonic() >= until:
                 return
             self._sleep(AGAIN_SECONDS)
+
+
+def _is_of(pool: WorkerPool, noted: Asked | None, now: float) -> bool:
+    """Whether what was noted is of this life of the worker. now: s since 1970."""
+    return noted is not None and noted[0] == pool.pid and pool.lived_at(noted[1], now)

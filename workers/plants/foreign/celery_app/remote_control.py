@@ -26,6 +26,8 @@ MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
 PREFORK = "celery.concurrency.prefork"
 GEVENT = "celery.concurrency.gevent"
 GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
+# Workers say their uptime in whole seconds, and its clock may differ from ours.
+UPTIME_SECONDS = 3.0
 VERSION, SAYS_SIZE = re.compile(r"celery:(\d{1,4})\.(\d{1,4})"), (5, 7)
 Version = tuple[int, int]
 
@@ -50,6 +52,10 @@ class WorkerPool:
     def begun(self) -> int:
         """Tasks since the worker was started."""
         return sum(self.total.values())
+
+    def lived_at(self, at: float, now: float) -> bool:
+        """Whether it was started by then, as far as it says for how long it is up. Times: s since 1970."""
+        return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
 
 
 class RemoteControl:

@@ -4,6 +4,7 @@ does, and a broker whose queues are numbers. Time passes by `run`.
 
 import threading
 
+from workers.plants.foreign.celery_app.asked_workers import OwnAskedWorkers
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.plant import CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
@@ -54,6 +55,7 @@ class FakeCelery:
         self.busy = dict.fromkeys(processes, 0)
         self.begun = dict.fromkeys(processes, 0)
         self.stats, self.events_on, self.events_off = {}, [], []
+        self.sending, self.noted_workers = set(), OwnAskedWorkers()  # of lives: worker, pid
         self.listener, self.noted, self.resumed = FarListener(), MemoryOrders(), OwnResumedQueues()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.unacknowledged_now = 0
@@ -75,6 +77,7 @@ class FakeCelery:
             monotonic=lambda: self.now,
             sleep=self.run,
             resumed=self.resumed,
+            asked=self.noted_workers,
         )
 
     def run(self, seconds):
@@ -130,9 +133,12 @@ class FakeCelery:
             return {"ok": "tasks flagged as revoked"}
         if command == "enable_events":
             self.events_on.append(worker)
-            return {"ok": "task events enabled"}
+            already = "already " if (worker, self.pid) in self.sending else ""
+            self.sending.add((worker, self.pid))
+            return {"ok": f"task events {already}enabled"}
         if command == "disable_events":
             self.events_off.append(worker)
+            self.sending.discard((worker, self.pid))
             return {"ok": "task events disabled"}
         return self.resize(worker, command, n)
 

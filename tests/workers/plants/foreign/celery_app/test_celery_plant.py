@@ -5,6 +5,7 @@ import pytest
 from controllers.parallelism import inputs
 from queues.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery, MemoryOrders
+from workers.plants.foreign.celery_app.asked_workers import OwnAskedWorkers, SharedAskedWorkers
 from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.kind import PlantAddress
@@ -106,6 +107,33 @@ def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_lea
     plant.close()
     assert far.events_off == [ONE]
     assert far.listener.closed
+
+
+def test_a_later_observer_asks_those_to_stop_that_an_earlier_one_asked_to_begin(far):
+    far.plant().topology()  # killed: nothing was closed
+    later = far.plant()
+    later.topology()
+    later.close()
+    assert far.events_off == [ONE]
+    assert far.noted_workers.all() == {}
+
+
+def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
+    far.sending.add((ONE, far.pid))
+    plant = far.plant()
+    plant.topology()
+    plant.close()
+    assert far.events_off == []
+
+
+def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_later_one(far):
+    far.stats = {"uptime": 500}
+    far.plant().topology()
+    far.now, far.stats = 200.0, {"uptime": 20}  # started anew with -E, in a container: its pid is as before
+    later = far.plant()
+    later.topology()
+    later.close()
+    assert far.events_off == []
 
 
 def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said(far):
@@ -366,6 +394,22 @@ def test_an_inspection_says_what_is_there_and_changes_nothing(far):
     assert [each.name for each in found.parts] == ["queue celery", ONE]
     assert any("-E" in each for each in found.needs)
     assert not {"enable_events", "pool_grow", "pool_shrink"} & set(far.asked)
+
+
+@pytest.fixture(params=["own", "shared"])
+def noted(request):
+    own = request.param == "own"
+    return OwnAskedWorkers() if own else SharedAskedWorkers(request.getfixturevalue("control"), "shop")
+
+
+def test_workers_that_were_asked_for_events_are_known_to_whoever_observes_next(noted):
+    noted.note({})
+    noted.forget([])
+    noted.note({ONE: (7, 100.5)})
+    noted.note({TWO: (None, 101.0)})
+    assert noted.all() == {ONE: (7, 100.5), TWO: (None, 101.0)}
+    noted.forget([ONE, "celery@three"])
+    assert noted.all() == {TWO: (None, 101.0)}
 
 
 @pytest.fixture(params=["memory", "shared"])
