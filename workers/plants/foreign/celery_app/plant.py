@@ -11,16 +11,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-
-import redis
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import WeirError
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app import sections
-from workers.plants.foreign.celery_app.asked_workers import Asked, AskedWorkers, OwnAskedWorkers
+from workers.plants.foreign.celery_app.asked_workers import AskedWorkers, OwnAskedWorkers
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
+from workers.plants.foreign.celery_app.event_requests import EventRequests
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
@@ -72,15 +69,15 @@ class CeleryPlant(Adapter):
         asked: AskedWorkers | None = None,
     ) -> None:
         """resumed, asked: None for those of this process alone."""
-        self._resumed, self._noted = resumed or OwnResumedQueues(), asked or OwnAskedWorkers()
+        self._resumed = resumed or OwnResumedQueues()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._asks = address.option("events", ASK) == ASK
+        self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._takers = AllTakers()
-        self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, is it due to us
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
         self._resumed_at: dict[
@@ -98,7 +95,8 @@ class CeleryPlant(Adapter):
         """Its queues and pools now. Raises PlantSilent and PlantConfused."""
         self._listener.start()
         pools = self._answering()
-        self._ask_for_events(pools)
+        if self._asks:
+            self._requests.ask(pools)
         self._resume_again(pools)
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
@@ -115,7 +113,7 @@ class CeleryPlant(Adapter):
         ]
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
-        self._asked = {worker: each for worker, each in self._asked.items() if worker in living}
+        self._requests.retain(living)
         return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
@@ -148,7 +146,7 @@ class CeleryPlant(Adapter):
     def missing(self) -> list[str]:
         """What can't be seen or steered as it is, a sentence each."""
         workers = [each.pool.worker for each in self._measured]
-        without = [worker for worker in workers if not self._sends(worker)]
+        without = [worker for worker in workers if not self._requests.sends(worker)]
         said = sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
         return said + left_out(self._measured, self._lengths)
 
@@ -166,9 +164,7 @@ class CeleryPlant(Adapter):
 
     def close(self) -> None:
         """First workers are asked to send no more events: who waits for this waits for so long only."""
-        with suppress(WeirError, redis.RedisError):
-            if asked := [worker for worker, (_, is_ours) in self._asked.items() if is_ours]:
-                self._noted.forget(self.control.ask("disable_events", workers=asked))
+        self._requests.stop()
         self._listener.close()
         self.control.close()
         self._broker.close()
@@ -178,6 +174,7 @@ class CeleryPlant(Adapter):
         now = self._monotonic()
         found = self.control.pools(self._expected(now))
         self._fresh = set(found)
+        self._requests.observe(now, found)
         self._answered |= {worker: (now, pool) for worker, pool in found.items()}
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
@@ -191,25 +188,6 @@ class CeleryPlant(Adapter):
             self._all_at = now
             return None
         return max(beating, len(self._answered))
-
-    def _ask_for_events(self, pools: Iterable[WorkerPool]) -> None:
-        """Once in the life of a worker."""
-        fresh = [pool for pool in pools if self._asked.get(pool.worker, (0, False))[0] != pool.pid]
-        if not self._asks or not fresh:
-            return
-        noted, now = self._noted.all(), self._clock()
-        answers = self.control.ask("enable_events", workers=[pool.worker for pool in fresh])
-        answered = [pool for pool in fresh if isinstance(answers.get(pool.worker), Mapping)]
-        for pool in answered:
-            is_new = "already" not in str(answers[pool.worker].get("ok", "already"))
-            self._asked[pool.worker] = pool.pid, is_new or _is_of(pool, noted.get(pool.worker), now)
-        self._note_asked(answered, now)
-
-    def _note_asked(self, pools: Sequence[WorkerPool], now: float) -> None:
-        """Once they are known here: where it can't be noted, this observer knows it all the same."""
-        ours = {pool.worker: (pool.pid, now) for pool in pools if self._asked[pool.worker][1]}
-        self._noted.forget([pool.worker for pool in pools if pool.worker not in ours])
-        self._noted.note(ours)
 
     def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
         """Workers that have forgotten to take from a queue whose pause was undone. Read after the pools: who
@@ -245,7 +223,7 @@ class CeleryPlant(Adapter):
         events come are asked, all at once.
         """
         fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
-        silent = [worker for worker in fresh if not self._sends(worker)]
+        silent = [worker for worker in fresh if not self._requests.sends(worker)]
         taken, busy = self.control.taken(silent), self.control.busy(silent)
         found: dict[str, tuple[int, int | None]] = {}
         for worker in silent:
@@ -266,18 +244,11 @@ class CeleryPlant(Adapter):
         self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: PoolDemand
     ) -> PoolMeasures:
         history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
-        if not self._sends(pool.worker):
+        if not self._requests.sends(pool.worker):
             return history.measured(pool, None, at, ready + waiting, busy, demand)
         with self._listener.lock:
             events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
             return history.measured(pool, events, at, ready + waiting, busy, demand)
-
-    def _sends(self, worker: str) -> bool:
-        """Whether events of its tasks come, or would if it had any."""
-        if self._listener.error is not None:
-            return False
-        events = self._listener.events.pools.get(worker)
-        return worker in self._asked or (events is not None and events.sends_tasks)
 
     def _resize(self, pool: WorkerPool, count: int) -> None:
         """From what was ordered last, as long as that may not have come true."""
@@ -309,8 +280,3 @@ class CeleryPlant(Adapter):
             if now <= count or self._monotonic() >= until:
                 return
             self._sleep(AGAIN_SECONDS)
-
-
-def _is_of(pool: WorkerPool, noted: Asked | None, now: float) -> bool:
-    """Whether what was noted is of this life of the worker. now: s since 1970."""
-    return noted is not None and noted[0] == pool.pid and pool.lived_at(noted[1], now)

@@ -53,6 +53,12 @@ class WorkerPool:
         """Tasks since the worker was started."""
         return sum(self.total.values())
 
+    def goes_on_from(self, before: "WorkerPool") -> bool:
+        """Whether this can be the same life of the worker: what only grows in one is not less."""
+        uptime, earlier = self.uptime_seconds, before.uptime_seconds
+        has_aged = uptime is None or earlier is None or uptime >= earlier
+        return self.pid == before.pid and has_aged and self.begun >= before.begun
+
     def lived_at(self, at: float, now: float) -> bool:
         """Whether it was started by then, as far as it says for how long it is up. Times: s since 1970."""
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS

@@ -136,6 +136,94 @@ def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_la
     assert far.events_off == []
 
 
+def shown(plant, *columns):
+    """Of the only worker, as its page shows it."""
+    [workers] = [each for each in plant.sections() if each.title == "Workers"]
+    return [workers.rows[0][workers.columns.index(name)] for name in columns]
+
+
+def with_tasks(far, plant):
+    """A worker that works at one task, and has taken two more."""
+    far.stats, far.begun[ONE] = {"uptime": 100}, 50
+    plant.topology()
+    for number in range(3):
+        task(far, number, "received")
+    task(far, 0, "started")
+    far.begun[ONE] += 1
+    far.now += 1.0
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [1, 2]
+
+
+@pytest.mark.parametrize("stats, begun", [({"uptime": 1}, 60), ({}, 0)])
+def test_a_worker_that_was_killed_and_began_anew_under_its_pid_has_nothing_at_work_and_is_asked_again(
+    far, stats, begun
+):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.sending.clear()
+    far.now, far.stats, far.begun[ONE] = far.now + 1.0, stats, begun
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [0, 0]
+    assert far.events_on == [ONE, ONE]
+
+
+def test_a_worker_that_says_it_is_online_is_asked_again_and_what_it_said_since_counts(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.now += 0.5
+    far.listener.events.apply({"type": "worker-online", "hostname": ONE, "pid": far.pid}, far.now)
+    task(far, 7, "received")
+    far.now, far.stats, far.begun[ONE] = far.now + 0.5, {"uptime": 1}, 0
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [0, 1]
+    assert far.events_on == [ONE, ONE]
+
+
+def begin_unheard(far, plant, seconds):
+    for _ in range(seconds):
+        far.now += 1.0
+        far.begun[ONE] += 2
+        plant.topology()
+
+
+def test_a_worker_whose_events_somebody_switched_off_is_asked_again(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.sending.clear()
+    begin_unheard(far, plant, 5)
+    assert far.events_on == [ONE]
+    begin_unheard(far, plant, 3)
+    assert far.events_on == [ONE, ONE]
+    assert shown(plant, "Busy", "Waiting") == [0, 0]
+    plant.close()
+    assert far.events_off == [ONE]
+
+
+def test_of_a_worker_whose_events_never_come_it_is_asked_what_it_does_until_they_do(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.busy[ONE], far.reserved = 2, [{"name": "shop.work"}] * 5
+    begin_unheard(far, plant, 20)
+    assert shown(plant, "Busy", "Waiting") == [2, 5]
+    assert far.events_on == [ONE, ONE]
+    assert "do not come" in " ".join(plant.missing())
+    task(far, 9, "received")
+    far.now += 1.0
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [0, 1]
+
+
+def test_a_worker_that_begins_no_task_is_not_asked_again(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    for _ in range(60):
+        far.now += 1.0
+        plant.topology()
+    assert far.events_on == [ONE]
+    assert shown(plant, "Busy", "Waiting") == [1, 2]
+
+
 def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said(far):
     far.silent = True
     far.queues["celery"] = 12
