@@ -92,7 +92,7 @@ LIVE = Key("weir:live", "channel", "observer → web", "JSON, each snapshot and 
 PLANT_INTERVENTIONS = Key(
     "weir:plant_interventions:{plant}",
     "hash",
-    "web workers → web workers",
+    "web workers observer → web workers observer",
     "what people did at another plant → JSON: `workers.plants.foreign.interventions`",
 )
 METRICS = Key(

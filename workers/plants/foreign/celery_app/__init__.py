@@ -7,6 +7,7 @@ from workers.plants.foreign.celery_app.asked_workers import SharedAskedWorkers
 from workers.plants.foreign.celery_app.broker import SCHEMES, app_of, broker_of
 from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
+from workers.plants.foreign.celery_app.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
@@ -29,6 +30,7 @@ def make(address: PlantAddress) -> CeleryPlant:
         SharedOrders(control_server(), address.name),
         resumed=SharedResumedQueues(control_server(), address.name),
         asked=SharedAskedWorkers(control_server(), address.name),
+        in_force=SharedInterventions(control_server(), address.name),
     )
 
 

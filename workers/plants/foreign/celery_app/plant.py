@@ -19,6 +19,12 @@ from workers.plants.foreign.celery_app.asked_workers import AskedWorkers, OwnAsk
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.event_requests import EventRequests
 from workers.plants.foreign.celery_app.interventions import AppInterventions
+from workers.plants.foreign.celery_app.late_workers import (
+    REPEAT_SECONDS,
+    LateWorkers,
+    NoInterventions,
+    NotedInterventions,
+)
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
@@ -42,8 +48,6 @@ logger = logging.getLogger(__name__)
 ASK, LISTEN = "ask", "listen"
 # A worker that answers late once, on a busy host, is taken to be as it was.
 LATE_SECONDS = 8.0
-# A worker that does not follow is asked once more.
-REPEAT_SECONDS = 30.0
 # So often nobody is expected, and all have the time to answer: those without heartbeats, too.
 ALL_SECONDS = 30.0
 # Idle processes end at once; where too few are idle they are asked for again within this.
@@ -67,8 +71,9 @@ class CeleryPlant(Adapter):
         sleep: Callable[[float], None] = time.sleep,
         resumed: ResumedQueues | None = None,
         asked: AskedWorkers | None = None,
+        in_force: NotedInterventions | None = None,
     ) -> None:
-        """resumed, asked: None for those of this process alone."""
+        """resumed, asked, in_force: None for those of this process alone."""
         self._resumed = resumed or OwnResumedQueues()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
@@ -76,6 +81,7 @@ class CeleryPlant(Adapter):
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._asks = address.option("events", ASK) == ASK
         self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
+        self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._takers = AllTakers()
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
@@ -98,6 +104,7 @@ class CeleryPlant(Adapter):
         if self._asks:
             self._requests.ask(pools)
         self._resume_again(pools)
+        self._late.ask([pool for pool in pools if pool.worker in self._fresh], self._limits)
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
         at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)

@@ -74,6 +74,7 @@ class RemoteControl:
     ) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
         self._versions: dict[tuple[str, int | None], Version] = {}
+        self.late: list[str] = []  # workers that did not end their answer when their pools were asked for
 
     def living(self) -> dict[str, WorkerPool]:
         """Worker → its pool, of all that answer. Raises PlantSilent where none does."""
@@ -84,7 +85,11 @@ class RemoteControl:
     def pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
     ) -> dict[str, WorkerPool]:
-        """Worker → its pool, of these or of all that answer; waits no longer than until so many have."""
+        """Worker → its pool, of these or of all that answer; waits no longer than until so many have.
+
+        One that says what it is, and not which queues it takes from, is late: taken to have none it would be
+        neither paused nor measured.
+        """
         stats = self.ask("stats", workers=workers, expected=expected)
         queues = self.ask("active_queues", workers=list(stats)) if stats else {}
         answers = {
@@ -92,9 +97,11 @@ class RemoteControl:
             for worker, answer in sorted(stats.items())
             if isinstance(answer, Mapping) and "error" not in answer
         }
+        self.late = [worker for worker in answers if worker not in queues]
+        answers = {worker: answer for worker, answer in answers.items() if worker in queues}
         versions = self._versions_of({worker: each for worker, each in answers.items() if _is_gevent(each)})
         return {
-            worker: pool_of(worker, answer, queues.get(worker), versions.get(worker))
+            worker: pool_of(worker, answer, queues[worker], versions.get(worker))
             for worker, answer in answers.items()
         }
 

@@ -6,6 +6,7 @@ import threading
 
 from workers.plants.foreign.celery_app.asked_workers import OwnAskedWorkers
 from workers.plants.foreign.celery_app.broker import QueueLength
+from workers.plants.foreign.celery_app.late_workers import NoInterventions
 from workers.plants.foreign.celery_app.plant import CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues
@@ -46,7 +47,7 @@ class FarListener:
 
 class FakeCelery:
     """processes: worker → how many it has; a pool grows when it is next looked after, and shrinks at once by
-    those that are idle.
+    those that are idle. late: command → workers that do not answer it.
     """
 
     def __init__(self, processes, queues=("celery",)):
@@ -63,6 +64,7 @@ class FakeCelery:
         self.asked, self.reserved = [], []
         self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
+        self.in_force, self.late, self.limited = NoInterventions(), {}, []
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -78,6 +80,7 @@ class FakeCelery:
             sleep=self.run,
             resumed=self.resumed,
             asked=self.noted_workers,
+            in_force=self.in_force,
         )
 
     def run(self, seconds):
@@ -99,6 +102,7 @@ class FakeCelery:
         if self.silent:
             return []
         reached = [name for name in self.processes if destination is None or name in destination]
+        reached = [name for name in reached if name not in self.late.get(command, ())]
         return [{name: self.answer(command, name, **arguments)} for name in reached][:limit]
 
     def answer(self, command, worker, n=0, **more):
@@ -127,6 +131,7 @@ class FakeCelery:
             return {"ok": "done"}
         if command == "rate_limit":
             self.limits[more["task_name"]] = more["rate_limit"]
+            self.limited.append((worker, more["rate_limit"]))
             return {"ok": "new rate limit set successfully"}
         if command == "revoke":
             self.revoked.append((worker, more["task_id"], more["terminate"]))

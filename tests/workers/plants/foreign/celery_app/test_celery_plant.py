@@ -285,6 +285,20 @@ def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is
     assert ONE not in plant.topology().operators
 
 
+def test_a_worker_that_does_not_say_its_queues_in_time_is_as_it_was(far):
+    plant = far.plant()
+    busy(far, plant, 20, 9)
+    far.late = {"active_queues": [ONE]}
+    far.now += 1.0
+    topology = plant.topology()
+    assert topology.paths == {"path1": ("queue celery", ONE)}
+    far.late = {}
+    far.now += 1.0
+    far.begun[ONE] += 18
+    rate = inputs.joint(plant.topology())["operators"][ONE]["rate_per_second"]
+    assert rate == pytest.approx(9.0, rel=0.15)
+
+
 def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
     plant = far.plant()
     busy(far, plant, 20, 9)
