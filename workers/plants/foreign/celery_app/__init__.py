@@ -3,11 +3,11 @@
 from functools import partial
 
 from workers.coordination.connections import control_server
-from workers.plants.foreign.celery_app.asked_workers import SharedAskedWorkers
+from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWorkers
+from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.broker import SCHEMES, app_of, broker_of
 from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
-from workers.plants.foreign.celery_app.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app import sections
-from workers.plants.foreign.celery_app.asked_workers import AskedWorkers, OwnAskedWorkers
-from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
-from workers.plants.foreign.celery_app.event_requests import EventRequests
-from workers.plants.foreign.celery_app.interventions import AppInterventions
-from workers.plants.foreign.celery_app.late_workers import (
+from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers, OwnAskedWorkers
+from workers.plants.foreign.celery_app.asking.event_requests import EventRequests
+from workers.plants.foreign.celery_app.asking.late_workers import (
     REPEAT_SECONDS,
     LateWorkers,
     NoInterventions,
     NotedInterventions,
 )
+from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
+from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,

@@ -9,8 +9,8 @@ from queues.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign import interventions
 from workers.plants.foreign.bounded import BoundedPlant
+from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE, REVOKE
-from workers.plants.foreign.celery_app.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, SharedResumedQueues
 from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import PlantConfused, PlantSilent
