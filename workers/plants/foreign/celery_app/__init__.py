@@ -71,5 +71,6 @@ ADAPTER = AdapterKind(
     # Celery forks each five seconds, and on a busy host takes seconds more for it. Only idle processes end,
     # so there are fewer when tasks have ended: within an hour, the time that Redis gives a task by default.
     patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
+    ends_idle=True,
     inspect=partial(inspect, make=make),
 )

@@ -276,7 +276,8 @@ class CeleryPlant(Adapter):
 
     def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
         """As many as are idle at once, in one order: by a second one, before they have ended, the same would
-        be chosen again. Where too few are, some stay: whoever wants fewer orders it again.
+        be chosen again. Where too few are, some stay: a loop orders it again at its next tick, and a person's
+        order is given again meanwhile (`repeated_orders`).
         """
         until = self._monotonic() + SHRINK_SECONDS
         while True:
