@@ -92,7 +92,7 @@ LIVE = Key("weir:live", "channel", "observer → web", "JSON, each snapshot and 
 PLANT_INTERVENTIONS = Key(
     "weir:plant_interventions:{plant}",
     "hash",
-    "web workers → web workers",
+    "web workers observer → web workers observer",
     "what people did at another plant → JSON: `workers.plants.foreign.interventions`",
 )
 METRICS = Key(
@@ -198,6 +198,12 @@ RESUMED_QUEUES = Key(
     "hash",
     "web workers → web workers observer",
     "queue of another app → JSON {worker: pid}: who took it up again after a pause; 90 days after the last",
+)
+ASKED_WORKERS = Key(
+    "weir:asked_workers:{plant}",
+    "hash",
+    "observer → observer",
+    "worker of another app → JSON {pid, at}: asked by Weir to send events of tasks; 90 days after the last",
 )
 TASK_ORDER = Key(
     "weir:task_order:{plant}:{operator}",

@@ -28,7 +28,7 @@ from workers.documents.snapshot import Snapshot
 from workers.observability.spans import note
 from workers.pipeline.declaration import versions
 from workers.placement import draining, execution, plans, recovery
-from workers.plants.foreign import adapters, interventions
+from workers.plants.foreign import adapters, interventions, repeated_orders
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.pool import hosts
 from workers.pool.completions import CompletionReporter
@@ -151,6 +151,15 @@ def undo_interventions() -> None:
     """What people did at attached plants and whose end has come. By itself: such a plant may be slow."""
     now = datetime.now(UTC).timestamp()
     interventions.undo_due(control_server(), adapters.registered(), now, adapters.bounded)
+
+
+@shared_task(name="workers.tasks.repeat_orders", ignore_result=True)
+def repeat_orders() -> None:
+    """What people ordered of attached plants, where only what is idle ends. By itself: such a plant may be
+    slow.
+    """
+    if (snapshot := _seen(control_server())) is not None:
+        repeated_orders.repeat(snapshot, adapters.bounded)
 
 
 def sweep(topology: Topology) -> int:

@@ -9,6 +9,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from workers.control.kinds import registry
 from workers.plants.foreign.interventions import TRY_SECONDS
+from workers.plants.foreign.repeated_orders import REPEAT_SECONDS
 
 Row = tuple[str, str, dict[str, Any], int]  # name, task, arguments, seconds
 UPKEEP: tuple[Row, ...] = (
@@ -16,6 +17,7 @@ UPKEEP: tuple[Row, ...] = (
     ("weir: manage batch tasks", "workers.tasks.manage_tasks", {}, 2),
     ("weir: upkeep of loops and overrides", "workers.tasks.upkeep", {}, 5),
     ("weir: undo interventions at attached plants", "workers.tasks.undo_interventions", {}, TRY_SECONDS),
+    ("weir: repeat people's orders to attached plants", "workers.tasks.repeat_orders", {}, REPEAT_SECONDS),
 )
 
 

@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from django.conf import settings
@@ -33,28 +34,34 @@ class Command(OneLineCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        control = control_server(CONTROL_TIMEOUT_SECONDS)
-        plant = LocalPlant(
-            control,
-            others=PlantWatch(),
-            forecasts=LoadForecasts.of(control, settings.WEIR_DATA),
-            bands=BandWatch.of(control, settings.WEIR_DATA),
-            console=ConsoleProbe.started(variables.CONSOLE_URL.address()),
-        )
-        rollouts, collector = RolloutMarks(), _to_the_collector()
+        # What it has switched on at plants of others is switched off when it stops.
+        with closing(PlantWatch()) as others:
+            _observer(others).run(stop)
 
-        def sent(snapshot: Snapshot) -> None:
-            rollouts.follow(snapshot)
-            if collector is not None:
-                collector(snapshot)
 
-        Observer(
-            control,
-            plant,
-            recorder=Recorder(settings.WEIR_DATA),
-            sent=sent,
-            objectives=ObjectiveBook(),
-        ).run(stop)
+def _observer(others: PlantWatch) -> Observer:
+    control = control_server(CONTROL_TIMEOUT_SECONDS)
+    plant = LocalPlant(
+        control,
+        others=others,
+        forecasts=LoadForecasts.of(control, settings.WEIR_DATA),
+        bands=BandWatch.of(control, settings.WEIR_DATA),
+        console=ConsoleProbe.started(variables.CONSOLE_URL.address()),
+    )
+    rollouts, collector = RolloutMarks(), _to_the_collector()
+
+    def sent(snapshot: Snapshot) -> None:
+        rollouts.follow(snapshot)
+        if collector is not None:
+            collector(snapshot)
+
+    return Observer(
+        control,
+        plant,
+        recorder=Recorder(settings.WEIR_DATA),
+        sent=sent,
+        objectives=ObjectiveBook(),
+    )
 
 
 def _to_the_collector() -> Callable[[Snapshot], None] | None:

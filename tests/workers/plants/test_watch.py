@@ -1,6 +1,8 @@
 """Registered plants: each is looked at by itself; a silent one goes stale, and no loop decides on it."""
 
+import itertools
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +18,7 @@ from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.foreign.remote import RemotePlant
-from workers.plants.foreign.watch import Lookout, PlantWatch
+from workers.plants.foreign.watch import CLOSE_SECONDS, Lookout, PlantWatch
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantSilent
@@ -145,6 +147,25 @@ def test_one_slow_plant_keeps_no_other_waiting(times):
         slow.gate.set()
         watch.close()
     until(lambda: slow.closed and quick.closed)
+
+
+def test_the_end_of_a_watch_waits_for_all_silent_plants_together_for_some_seconds_only():
+    plants = {f"silent{number}": Far() for number in range(4)}
+    for plant in plants.values():
+        plant.gate.clear()
+    passed = itertools.count(step=CLOSE_SECONDS)
+    watch = PlantWatch(
+        lambda: map(row, plants), lambda each: plants[each.name], lambda: float(next(passed)), 0.01
+    )
+    began = time.monotonic()
+    try:
+        watch.rows()
+        watch.close()
+        assert time.monotonic() - began < 2 * CLOSE_SECONDS
+    finally:
+        for plant in plants.values():
+            plant.gate.set()
+    until(lambda: all(plant.closed for plant in plants.values()))
 
 
 def test_plants_come_go_and_change_without_a_restart(times):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from tests.workers.snapshots import snapshot_of
 from workers.coordination.merge_patch import applied, difference
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
+from workers.plants.foreign.watch import PlantWatch
+from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.observer import OBSERVE_AT_SECONDS, Observer, until_next_observation_seconds
 
 BASE = Path(__file__).parents[3]
@@ -246,6 +249,25 @@ def test_the_command_publishes_until_it_is_told_to_stop(
         process.kill()
         process.wait()
     assert control.get("weir:lease:observer") is None
+
+
+def test_the_command_closes_what_it_watched_at_plants_of_others(
+    control_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    monkeypatch.setenv("REDIS_URL", control_server.url)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(PlantWatch, "close", lambda watch: closed.append(watch))
+    monkeypatch.setattr(ConsoleProbe, "started", lambda _: None)
+
+    def fails(observer: Observer, stop: threading.Event) -> None:
+        raise RuntimeError("an error of the observer's own")
+
+    for run, raised in ((lambda *_: None, nullcontext()), (fails, pytest.raises(RuntimeError))):
+        monkeypatch.setattr(Observer, "run", run)
+        with raised:
+            call_command("observe")
+    assert len(closed) == 2
 
 
 def test_the_command_is_there_to_be_called() -> None:

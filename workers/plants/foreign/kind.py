@@ -187,7 +187,8 @@ class AdapterKind:
     sentence; "": none are held.
 
     pace: how such plants can be steered; None: as any plant, whose rescales are slow and stop it.
-    interventions: what people may do there besides.
+    interventions: what people may do there besides. ends_idle: where fewer tasks are ordered, only what is
+    idle ends; so what a person orders is ordered again (`repeated_orders`).
     """
 
     name: str
@@ -207,6 +208,7 @@ class AdapterKind:
     steers_at: Callable[[PlantAddress], bool] | None = None
     patience: Patience = USUAL
     interventions: tuple[InterventionKind, ...] = ()
+    ends_idle: bool = False
 
     def inspected(self, address: PlantAddress) -> FoundPlant:
         """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""

@@ -26,7 +26,7 @@ from workers.plants.plant import PlantConfused
 
 OBSERVE_SECONDS = 2.0
 RELOAD_SECONDS = 5.0
-CLOSE_SECONDS = 10.0
+CLOSE_SECONDS = 5.0
 MOST_BYTES = 4 * 2**20  # of one plant in the snapshot
 LONGEST_ERROR = 500
 SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
@@ -176,11 +176,14 @@ class PlantWatch:
         }
 
     def close(self) -> None:
-        """The threads end once their plants have answered, or not in time."""
+        """The threads end once their plants have answered; those that have not within CLOSE_SECONDS, of all
+        of them, are left to the end of the process.
+        """
         threads = [thread for _, _, thread in self._running.values()]
         self._follow(())
+        until = self._monotonic() + CLOSE_SECONDS
         for thread in threads:
-            thread.join(CLOSE_SECONDS)
+            thread.join(max(0.0, until - self._monotonic()))
 
     def _follow(self, rows: Iterable[RegisteredPlant]) -> None:
         """Lookouts for these, and no others; one for a plant that was changed starts anew."""

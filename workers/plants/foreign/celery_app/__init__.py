@@ -3,6 +3,8 @@
 from functools import partial
 
 from workers.coordination.connections import control_server
+from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWorkers
+from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.broker import SCHEMES, app_of, broker_of
 from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
@@ -27,6 +29,8 @@ def make(address: PlantAddress) -> CeleryPlant:
         EventListener(app, TaskEvents(address.option("arguments", SHOWN))),
         SharedOrders(control_server(), address.name),
         resumed=SharedResumedQueues(control_server(), address.name),
+        asked=SharedAskedWorkers(control_server(), address.name),
+        in_force=SharedInterventions(control_server(), address.name),
     )
 
 
@@ -67,5 +71,6 @@ ADAPTER = AdapterKind(
     # Celery forks each five seconds, and on a busy host takes seconds more for it. Only idle processes end,
     # so there are fewer when tasks have ended: within an hour, the time that Redis gives a task by default.
     patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
+    ends_idle=True,
     inspect=partial(inspect, make=make),
 )

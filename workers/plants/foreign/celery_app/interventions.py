@@ -4,12 +4,13 @@ task. Each by remote control, and with what undoes it.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from queues.errors import BadInput
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.resumed_queues import ResumedQueues
 from workers.plants.foreign.kind import HalfUndone, InterventionKind
+from workers.plants.plant import PlantConfused, PlantSilent
 
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
 INTERVENTIONS = (
@@ -33,8 +34,6 @@ INTERVENTIONS = (
 RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(/[smh])?\Z")
 NONE = "0"
 MOST_NAMED = 20  # of what an app has, in an error
-# Workers say their uptime in whole seconds, and its clock may differ from ours.
-UPTIME_SECONDS = 3.0
 
 
 class AppInterventions:
@@ -46,6 +45,7 @@ class AppInterventions:
 
     def __init__(self, control: RemoteControl, clock: Callable[[], float], resumed: ResumedQueues) -> None:
         self._control, self._clock, self._resumed = control, clock, resumed
+        self._noted: dict[tuple[str, str], set[str]] = {}  # workers of which `before` knows what they had
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """What there is now, as JSON; of workers that were there before, as they were then. Raises BadInput
@@ -59,26 +59,35 @@ class AppInterventions:
             raise BadInput("value", f"takes a rate such as 10/s, 100/m or 5/h, not {value[:40]!r}.")
         pools = self._control.living()
         noted = self._still(json.loads(earlier or "{}"), pools)
-        found = self._takers(subject, pools) if kind == PAUSE else self._limits(subject, pools)
+        if kind == PAUSE:
+            found = self._takers(subject, pools)
+        else:
+            found = _limited(subject, self._control.rate_limits(self._all(pools)))
         if not found and not noted:
             raise BadInput("subject", self._unknown(kind, subject, pools))
         now = self._clock()
+        self._noted[kind, subject] = found.keys() | noted.keys()
         return json.dumps({worker: [was, now] for worker, was in found.items()} | noted)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
-        """Do it; what is so already stays. All workers are asked, whichever does not answer."""
+        """Do it; what is so already stays. All workers are asked, whichever does not answer; but for one of
+        which `before` does not know what it had: it could not be undone there. It is named, and asked by
+        whoever observes (`late_workers`).
+        """
         pools = self._control.living()
-        if kind == PAUSE:
+        if kind == REVOKE:
+            workers, terminate = self._all(pools), value == "terminate"
+            failed = self._control.order_all("revoke", workers, task_id=subject, terminate=terminate)
+        elif kind == PAUSE:
             self._resumed.forget(subject)  # first: whoever observes would have them take it up again
-            failed = self._control.order_all(
-                "cancel_consumer", list(self._takers(subject, pools)), queue=subject
-            )
-        elif kind == LIMIT:
-            takers = list(self._limits(subject, pools))
-            failed = self._control.order_all("rate_limit", takers, task_name=subject, rate_limit=value)
+            asked, left_out = self._asked(kind, subject, self._takers(subject, pools), self._control.late)
+            failed = self._control.order_all("cancel_consumer", asked, queue=subject) | left_out
         else:
-            terminate = value == "terminate"
-            failed = self._control.order_all("revoke", list(pools), task_id=subject, terminate=terminate)
+            limits = self._control.rate_limits(self._all(pools))
+            silent = [worker for worker in self._all(pools) if worker not in limits]
+            asked, left_out = self._asked(kind, subject, _limited(subject, limits), silent)
+            failed = self._control.order_all("rate_limit", asked, task_name=subject, rate_limit=value)
+            failed |= left_out
         for error in failed.values():
             raise error
 
@@ -113,24 +122,38 @@ class AppInterventions:
         return {
             worker: (was, at)
             for worker, (was, at) in noted.items()
-            if worker not in pools
-            or (uptime := pools[worker].uptime_seconds) is None
-            or uptime >= now - at - UPTIME_SECONDS
+            if worker not in pools or pools[worker].lived_at(at, now)
         }
 
     def _takers(self, queue: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
         return {worker: "" for worker, pool in pools.items() if queue in pool.queues}
 
-    def _limits(self, task: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
-        """Worker → the task's limit there now."""
-        limits = self._control.rate_limits(list(pools))
-        return {worker: of[task] for worker, of in limits.items() if task in of}
+    def _all(self, pools: Mapping[str, WorkerPool]) -> list[str]:
+        """Those too of which it is not known which queues they take from."""
+        return [*pools, *self._control.late]
+
+    def _asked(
+        self, kind: str, subject: str, found: Collection[str], silent: Collection[str]
+    ) -> tuple[list[str], dict[str, PlantSilent | PlantConfused]]:
+        """Workers to ask; and those that are not asked, in an error."""
+        known = self._noted.get((kind, subject), set(found))
+        asked = [worker for worker in found if worker in known]
+        left_out = [worker for worker in [*found, *silent] if worker not in asked]
+        if not left_out:
+            return asked, {}
+        said = f"Not asked, since they answered late: {_some(left_out)}; they are asked once they answer."
+        return asked, {left_out[0]: PlantSilent(said)}
 
     def _unknown(self, kind: str, subject: str, pools: Mapping[str, WorkerPool]) -> str:
         if kind == LIMIT:
             return f"takes the name of a task that workers know, not {subject!r}."
         known = _some(each for pool in pools.values() for each in pool.queues)
         return f"takes a queue that workers take from ({known}), not {subject!r}."
+
+
+def _limited(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Worker → the task's limit there now."""
+    return {worker: of[task] for worker, of in limits.items() if task in of}
 
 
 def _some(names: Iterable[str]) -> str:

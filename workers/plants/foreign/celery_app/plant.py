@@ -1,6 +1,7 @@
 """A Celery app whose workers somebody else started, from a plain `celery worker`: observed by its broker, its
 remote control and its events; steered by its remote control. Nothing is changed on the other side, but that
-workers which send no events of tasks are asked to (option `events`), and asked to stop when Weir leaves.
+workers which send no events of tasks are asked to (option `events`), and asked to stop when Weir leaves, by
+this observer or a later one.
 
 Where remote control is switched off (`worker_enable_remote_control`), queues are observed and nothing is
 steered; without events of tasks there are no waits, arguments and errors, and run times by Little's law.
@@ -10,12 +11,18 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import WeirError
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app import sections
+from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers, OwnAskedWorkers
+from workers.plants.foreign.celery_app.asking.event_requests import EventRequests
+from workers.plants.foreign.celery_app.asking.late_workers import (
+    REPEAT_SECONDS,
+    LateWorkers,
+    NoInterventions,
+    NotedInterventions,
+)
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.listener import EventListener
@@ -41,8 +48,6 @@ logger = logging.getLogger(__name__)
 ASK, LISTEN = "ask", "listen"
 # A worker that answers late once, on a busy host, is taken to be as it was.
 LATE_SECONDS = 8.0
-# A worker that does not follow is asked once more.
-REPEAT_SECONDS = 30.0
 # So often nobody is expected, and all have the time to answer: those without heartbeats, too.
 ALL_SECONDS = 30.0
 # Idle processes end at once; where too few are idle they are asked for again within this.
@@ -65,17 +70,20 @@ class CeleryPlant(Adapter):
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         resumed: ResumedQueues | None = None,
+        asked: AskedWorkers | None = None,
+        in_force: NotedInterventions | None = None,
     ) -> None:
-        """resumed: None for those of this process alone."""
+        """resumed, asked, in_force: None for those of this process alone."""
         self._resumed = resumed or OwnResumedQueues()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._asks = address.option("events", ASK) == ASK
+        self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
+        self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._takers = AllTakers()
-        self._asked: dict[str, tuple[int | None, bool]] = {}  # worker → its pid, whether it sent none before
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
         self._known_queues: list[str] = []
         self._resumed_at: dict[
@@ -93,8 +101,10 @@ class CeleryPlant(Adapter):
         """Its queues and pools now. Raises PlantSilent and PlantConfused."""
         self._listener.start()
         pools = self._answering()
-        self._ask_for_events(pools)
+        if self._asks:
+            self._requests.ask(pools)
         self._resume_again(pools)
+        self._late.ask([pool for pool in pools if pool.worker in self._fresh], self._limits)
         self._lengths = self._broker.lengths(self._queues(pools))
         self._unacknowledged = self._broker.unacknowledged()
         at, ready, held = self._monotonic(), shares(pools, self._lengths), self._held(pools)
@@ -110,7 +120,7 @@ class CeleryPlant(Adapter):
         ]
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
-        self._asked = {worker: each for worker, each in self._asked.items() if worker in living}
+        self._requests.retain(living)
         return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
@@ -143,7 +153,7 @@ class CeleryPlant(Adapter):
     def missing(self) -> list[str]:
         """What can't be seen or steered as it is, a sentence each."""
         workers = [each.pool.worker for each in self._measured]
-        without = [worker for worker in workers if not self._sends(worker)]
+        without = [worker for worker in workers if not self._requests.sends(worker)]
         said = sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
         return said + left_out(self._measured, self._lengths)
 
@@ -160,10 +170,9 @@ class CeleryPlant(Adapter):
         self._interventions.undo(kind, subject, before)
 
     def close(self) -> None:
+        """First workers are asked to send no more events: who waits for this waits for so long only."""
+        self._requests.stop()
         self._listener.close()
-        with suppress(WeirError):
-            if asked := [worker for worker, (_, sent_none) in self._asked.items() if sent_none]:
-                self.control.ask("disable_events", workers=asked)
         self.control.close()
         self._broker.close()
 
@@ -172,6 +181,7 @@ class CeleryPlant(Adapter):
         now = self._monotonic()
         found = self.control.pools(self._expected(now))
         self._fresh = set(found)
+        self._requests.observe(now, found)
         self._answered |= {worker: (now, pool) for worker, pool in found.items()}
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
@@ -185,16 +195,6 @@ class CeleryPlant(Adapter):
             self._all_at = now
             return None
         return max(beating, len(self._answered))
-
-    def _ask_for_events(self, pools: Iterable[WorkerPool]) -> None:
-        """Once in the life of a worker."""
-        fresh = [pool for pool in pools if self._asked.get(pool.worker, (0, False))[0] != pool.pid]
-        if not self._asks or not fresh:
-            return
-        answers = self.control.ask("enable_events", workers=[pool.worker for pool in fresh])
-        for pool in fresh:
-            if isinstance(answer := answers.get(pool.worker), Mapping):
-                self._asked[pool.worker] = pool.pid, "already" not in str(answer.get("ok", "already"))
 
     def _resume_again(self, pools: Iterable[WorkerPool]) -> None:
         """Workers that have forgotten to take from a queue whose pause was undone. Read after the pools: who
@@ -230,7 +230,7 @@ class CeleryPlant(Adapter):
         events come are asked, all at once.
         """
         fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
-        silent = [worker for worker in fresh if not self._sends(worker)]
+        silent = [worker for worker in fresh if not self._requests.sends(worker)]
         taken, busy = self.control.taken(silent), self.control.busy(silent)
         found: dict[str, tuple[int, int | None]] = {}
         for worker in silent:
@@ -251,18 +251,11 @@ class CeleryPlant(Adapter):
         self, pool: WorkerPool, at: float, ready: float, waiting: int, busy: int | None, demand: PoolDemand
     ) -> PoolMeasures:
         history = self._history.setdefault((pool.worker, pool.pid), PoolHistory())
-        if not self._sends(pool.worker):
+        if not self._requests.sends(pool.worker):
             return history.measured(pool, None, at, ready + waiting, busy, demand)
         with self._listener.lock:
             events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
             return history.measured(pool, events, at, ready + waiting, busy, demand)
-
-    def _sends(self, worker: str) -> bool:
-        """Whether events of its tasks come, or would if it had any."""
-        if self._listener.error is not None:
-            return False
-        events = self._listener.events.pools.get(worker)
-        return worker in self._asked or (events is not None and events.sends_tasks)
 
     def _resize(self, pool: WorkerPool, count: int) -> None:
         """From what was ordered last, as long as that may not have come true."""
@@ -283,7 +276,8 @@ class CeleryPlant(Adapter):
 
     def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
         """As many as are idle at once, in one order: by a second one, before they have ended, the same would
-        be chosen again. Where too few are, some stay: whoever wants fewer orders it again.
+        be chosen again. Where too few are, some stay: a loop orders it again at its next tick, and a person's
+        order is given again meanwhile (`repeated_orders`).
         """
         until = self._monotonic() + SHRINK_SECONDS
         while True:

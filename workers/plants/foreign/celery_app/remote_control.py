@@ -26,6 +26,8 @@ MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
 PREFORK = "celery.concurrency.prefork"
 GEVENT = "celery.concurrency.gevent"
 GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
+# Workers say their uptime in whole seconds, and its clock may differ from ours.
+UPTIME_SECONDS = 3.0
 VERSION, SAYS_SIZE = re.compile(r"celery:(\d{1,4})\.(\d{1,4})"), (5, 7)
 Version = tuple[int, int]
 
@@ -51,6 +53,16 @@ class WorkerPool:
         """Tasks since the worker was started."""
         return sum(self.total.values())
 
+    def goes_on_from(self, before: "WorkerPool") -> bool:
+        """Whether this can be the same life of the worker: what only grows in one is not less."""
+        uptime, earlier = self.uptime_seconds, before.uptime_seconds
+        has_aged = uptime is None or earlier is None or uptime >= earlier
+        return self.pid == before.pid and has_aged and self.begun >= before.begun
+
+    def lived_at(self, at: float, now: float) -> bool:
+        """Whether it was started by then, as far as it says for how long it is up. Times: s since 1970."""
+        return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
+
 
 class RemoteControl:
     """Of one app; `broadcast` as `celery.app.control.Control` has it. Every method raises PlantSilent where
@@ -62,6 +74,7 @@ class RemoteControl:
     ) -> None:
         self._name, self._broadcast, self.close = name, broadcast, closed
         self._versions: dict[tuple[str, int | None], Version] = {}
+        self.late: list[str] = []  # workers that did not end their answer when their pools were asked for
 
     def living(self) -> dict[str, WorkerPool]:
         """Worker → its pool, of all that answer. Raises PlantSilent where none does."""
@@ -72,7 +85,11 @@ class RemoteControl:
     def pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
     ) -> dict[str, WorkerPool]:
-        """Worker → its pool, of these or of all that answer; waits no longer than until so many have."""
+        """Worker → its pool, of these or of all that answer; waits no longer than until so many have.
+
+        One that says what it is, and not which queues it takes from, is late: taken to have none it would be
+        neither paused nor measured.
+        """
         stats = self.ask("stats", workers=workers, expected=expected)
         queues = self.ask("active_queues", workers=list(stats)) if stats else {}
         answers = {
@@ -80,9 +97,11 @@ class RemoteControl:
             for worker, answer in sorted(stats.items())
             if isinstance(answer, Mapping) and "error" not in answer
         }
+        self.late = [worker for worker in answers if worker not in queues]
+        answers = {worker: answer for worker, answer in answers.items() if worker in queues}
         versions = self._versions_of({worker: each for worker, each in answers.items() if _is_gevent(each)})
         return {
-            worker: pool_of(worker, answer, queues.get(worker), versions.get(worker))
+            worker: pool_of(worker, answer, queues[worker], versions.get(worker))
             for worker, answer in answers.items()
         }
 

@@ -73,7 +73,7 @@ def _workers(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
         about="counts since they were first heard of; times of the last two minutes",
         columns=[
             "Worker", "Pool", "Processes", "Busy", "Waiting", "Oldest, s", "Arrivals/s", "Begun/s",
-            "Wait, s", "TaskTime, s", "Failed", "Retried", "Revoked", "Takes ahead", "Queues",
+            "Wait, s", "Run, s", "Failed", "Retried", "Revoked", "Takes ahead", "Queues",
         ],
         rows=[_worker(each, events.pools.get(each.pool.worker)) for each in pools],
         empty="No worker answers.",
@@ -141,7 +141,7 @@ def _kinds(
     return PlantSection(
         title="Kinds of tasks",
         about=f"of the last {len(tasks)} tasks: how they ended, and how long they ran",
-        columns=["Task", "Begun", "Failed", "Retried", "TaskTime, s", "Rate limit"],
+        columns=["Task", "Begun", "Failed", "Retried", "Run, s", "Rate limit"],
         rows=[
             [
                 name,
@@ -168,7 +168,7 @@ def _last(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last tasks",
         about="arguments without what seems secret",
-        columns=["Id", "Task", "Arguments", "State", "Wait, s", "TaskTime, s", "Retries", "Worker"],
+        columns=["Id", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
         rows=[_task(each) for each in tasks],
         empty="No event of a task has come.",
     )

@@ -56,12 +56,15 @@ class TaskTime:
 @dataclass
 class PoolEvents:
     """Of one worker. started, ended and so on count since it was first heard of. beat_at: its last heartbeat;
-    None: it sends none (`--without-heartbeat`).
+    None: it sends none (`--without-heartbeat`). online_at: when it last said that it is online; task_at: when
+    the last event of a task came.
     """
 
     heard_at: float
     beat_at: float | None = None
     pid: int | None = None
+    online_at: float | None = None
+    task_at: float | None = None
     received: int = 0
     started: int = 0
     succeeded: int = 0
@@ -92,9 +95,9 @@ class TaskEvents:
         pool = self._pool(worker, now)
         group, _, what = kind.partition("-")
         if group == "worker":
-            self._worker(pool, worker, what, event.get("pid"))
+            self._worker(pool, worker, what, event)
         elif group == "task" and name_of(event.get("uuid")):
-            pool.sends_tasks = True
+            pool.sends_tasks, pool.task_at = True, now
             self._task(pool, worker, what, event, now)
 
     def beating(self, now: float) -> list[str]:
@@ -132,16 +135,33 @@ class TaskEvents:
         pool.heard_at = now
         return pool
 
-    def _worker(self, pool: PoolEvents, worker: str, what: str, pid: Any) -> None:
-        """Of another life of a worker nothing waits and nothing runs any more."""
-        if what == "offline" or (pool.pid is not None and pid is not None and pid != pool.pid):
+    def begin_anew(self, worker: str) -> None:
+        """What it has taken and what runs there is not known, nor whether events of its tasks come."""
+        if (pool := self.pools.get(worker)) is not None:
             pool.waiting.clear()
             pool.running.clear()
+            pool.sends_tasks = False
+
+    def _worker(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any]) -> None:
+        """Of another life of a worker nothing waits and nothing runs any more."""
+        pid = event.get("pid")
+        if what == "offline" or (pool.pid is not None and pid is not None and pid != pool.pid):
+            self.begin_anew(worker)
+        if what == "online":
+            self._online(pool, worker, count_of(event.get("active")) or 0)
         if what == "offline":
             self.pools.pop(worker, None)
         elif what in BEATS:
             pool.beat_at = pool.heard_at
         pool.pid = pid if isinstance(pid, int) else pool.pid
+
+    def _online(self, pool: PoolEvents, worker: str, active: int) -> None:
+        """A new life; or its broker was away: then its tasks run on, and what it had taken comes anew."""
+        pool.online_at = pool.heard_at
+        if active:
+            pool.waiting.clear()
+        else:
+            self.begin_anew(worker)
 
     def _task(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
         task = self._seen(worker, event, now)

@@ -4,6 +4,8 @@ does, and a broker whose queues are numbers. Time passes by `run`.
 
 import threading
 
+from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers
+from workers.plants.foreign.celery_app.asking.late_workers import NoInterventions
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.plant import CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
@@ -45,7 +47,7 @@ class FarListener:
 
 class FakeCelery:
     """processes: worker → how many it has; a pool grows when it is next looked after, and shrinks at once by
-    those that are idle.
+    those that are idle. late: command → workers that do not answer it.
     """
 
     def __init__(self, processes, queues=("celery",)):
@@ -54,6 +56,7 @@ class FakeCelery:
         self.busy = dict.fromkeys(processes, 0)
         self.begun = dict.fromkeys(processes, 0)
         self.stats, self.events_on, self.events_off = {}, [], []
+        self.sending, self.noted_workers = set(), OwnAskedWorkers()  # of lives: worker, pid
         self.listener, self.noted, self.resumed = FarListener(), MemoryOrders(), OwnResumedQueues()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.unacknowledged_now = 0
@@ -61,6 +64,7 @@ class FakeCelery:
         self.asked, self.reserved = [], []
         self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
+        self.in_force, self.late, self.limited = NoInterventions(), {}, []
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -75,6 +79,8 @@ class FakeCelery:
             monotonic=lambda: self.now,
             sleep=self.run,
             resumed=self.resumed,
+            asked=self.noted_workers,
+            in_force=self.in_force,
         )
 
     def run(self, seconds):
@@ -96,6 +102,7 @@ class FakeCelery:
         if self.silent:
             return []
         reached = [name for name in self.processes if destination is None or name in destination]
+        reached = [name for name in reached if name not in self.late.get(command, ())]
         return [{name: self.answer(command, name, **arguments)} for name in reached][:limit]
 
     def answer(self, command, worker, n=0, **more):
@@ -124,15 +131,19 @@ class FakeCelery:
             return {"ok": "done"}
         if command == "rate_limit":
             self.limits[more["task_name"]] = more["rate_limit"]
+            self.limited.append((worker, more["rate_limit"]))
             return {"ok": "new rate limit set successfully"}
         if command == "revoke":
             self.revoked.append((worker, more["task_id"], more["terminate"]))
             return {"ok": "tasks flagged as revoked"}
         if command == "enable_events":
             self.events_on.append(worker)
-            return {"ok": "task events enabled"}
+            already = "already " if (worker, self.pid) in self.sending else ""
+            self.sending.add((worker, self.pid))
+            return {"ok": f"task events {already}enabled"}
         if command == "disable_events":
             self.events_off.append(worker)
+            self.sending.discard((worker, self.pid))
             return {"ok": "task events disabled"}
         return self.resize(worker, command, n)
 

@@ -5,6 +5,7 @@ import pytest
 from controllers.parallelism import inputs
 from queues.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery, MemoryOrders
+from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers, SharedAskedWorkers
 from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.kind import PlantAddress
@@ -108,6 +109,121 @@ def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_lea
     assert far.listener.closed
 
 
+def test_a_later_observer_asks_those_to_stop_that_an_earlier_one_asked_to_begin(far):
+    far.plant().topology()  # killed: nothing was closed
+    later = far.plant()
+    later.topology()
+    later.close()
+    assert far.events_off == [ONE]
+    assert far.noted_workers.all() == {}
+
+
+def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
+    far.sending.add((ONE, far.pid))
+    plant = far.plant()
+    plant.topology()
+    plant.close()
+    assert far.events_off == []
+
+
+def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_later_one(far):
+    far.stats = {"uptime": 500}
+    far.plant().topology()
+    far.now, far.stats = 200.0, {"uptime": 20}  # started anew with -E, in a container: its pid is as before
+    later = far.plant()
+    later.topology()
+    later.close()
+    assert far.events_off == []
+
+
+def shown(plant, *columns):
+    """Of the only worker, as its page shows it."""
+    [workers] = [each for each in plant.sections() if each.title == "Workers"]
+    return [workers.rows[0][workers.columns.index(name)] for name in columns]
+
+
+def with_tasks(far, plant):
+    """A worker that works at one task, and has taken two more."""
+    far.stats, far.begun[ONE] = {"uptime": 100}, 50
+    plant.topology()
+    for number in range(3):
+        task(far, number, "received")
+    task(far, 0, "started")
+    far.begun[ONE] += 1
+    far.now += 1.0
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [1, 2]
+
+
+@pytest.mark.parametrize("stats, begun", [({"uptime": 1}, 60), ({}, 0)])
+def test_a_worker_that_was_killed_and_began_anew_under_its_pid_has_nothing_at_work_and_is_asked_again(
+    far, stats, begun
+):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.sending.clear()
+    far.now, far.stats, far.begun[ONE] = far.now + 1.0, stats, begun
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [0, 0]
+    assert far.events_on == [ONE, ONE]
+
+
+def test_a_worker_that_says_it_is_online_is_asked_again_and_what_it_said_since_counts(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.now += 0.5
+    far.listener.events.apply({"type": "worker-online", "hostname": ONE, "pid": far.pid}, far.now)
+    task(far, 7, "received")
+    far.now, far.stats, far.begun[ONE] = far.now + 0.5, {"uptime": 1}, 0
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [0, 1]
+    assert far.events_on == [ONE, ONE]
+
+
+def begin_unheard(far, plant, seconds):
+    for _ in range(seconds):
+        far.now += 1.0
+        far.begun[ONE] += 2
+        plant.topology()
+
+
+def test_a_worker_whose_events_somebody_switched_off_is_asked_again(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.sending.clear()
+    begin_unheard(far, plant, 5)
+    assert far.events_on == [ONE]
+    begin_unheard(far, plant, 3)
+    assert far.events_on == [ONE, ONE]
+    assert shown(plant, "Busy", "Waiting") == [0, 0]
+    plant.close()
+    assert far.events_off == [ONE]
+
+
+def test_of_a_worker_whose_events_never_come_it_is_asked_what_it_does_until_they_do(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    far.busy[ONE], far.reserved = 2, [{"name": "shop.work"}] * 5
+    begin_unheard(far, plant, 20)
+    assert shown(plant, "Busy", "Waiting") == [2, 5]
+    assert far.events_on == [ONE, ONE]
+    assert "do not come" in " ".join(plant.missing())
+    task(far, 9, "received")
+    far.now += 1.0
+    plant.topology()
+    assert shown(plant, "Busy", "Waiting") == [0, 1]
+
+
+def test_a_worker_that_begins_no_task_is_not_asked_again(far):
+    plant = far.plant()
+    with_tasks(far, plant)
+    for _ in range(60):
+        far.now += 1.0
+        plant.topology()
+    assert far.events_on == [ONE]
+    assert shown(plant, "Busy", "Waiting") == [1, 2]
+
+
 def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said(far):
     far.silent = True
     far.queues["celery"] = 12
@@ -167,6 +283,20 @@ def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is
     assert plant.topology().operators[ONE].parallelism == 2
     far.now += 10.0
     assert ONE not in plant.topology().operators
+
+
+def test_a_worker_that_does_not_say_its_queues_in_time_is_as_it_was(far):
+    plant = far.plant()
+    busy(far, plant, 20, 9)
+    far.late = {"active_queues": [ONE]}
+    far.now += 1.0
+    topology = plant.topology()
+    assert topology.paths == {"path1": ("queue celery", ONE)}
+    far.late = {}
+    far.now += 1.0
+    far.begun[ONE] += 18
+    rate = inputs.joint(plant.topology())["operators"][ONE]["rate_per_second"]
+    assert rate == pytest.approx(9.0, rel=0.15)
 
 
 def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
@@ -351,6 +481,13 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
         assert all(len(row) == len(each.columns) for row in each.rows)
 
 
+def test_columns_of_its_page_say_how_long_tasks_run(far):
+    plant = far.plant()
+    plant.topology()
+    columns = {each.title: each.columns for each in plant.sections()}
+    assert all("Run, s" in columns[title] for title in ("Workers", "Kinds of tasks", "Last tasks"))
+
+
 def test_an_inspection_says_what_is_there_and_changes_nothing(far):
     found = inspect(
         PlantAddress(name="shop", url="redis://broker.example"), lambda _: far.plant(events="listen"), far.run
@@ -359,6 +496,22 @@ def test_an_inspection_says_what_is_there_and_changes_nothing(far):
     assert [each.name for each in found.parts] == ["queue celery", ONE]
     assert any("-E" in each for each in found.needs)
     assert not {"enable_events", "pool_grow", "pool_shrink"} & set(far.asked)
+
+
+@pytest.fixture(params=["own", "shared"])
+def noted(request):
+    own = request.param == "own"
+    return OwnAskedWorkers() if own else SharedAskedWorkers(request.getfixturevalue("control"), "shop")
+
+
+def test_workers_that_were_asked_for_events_are_known_to_whoever_observes_next(noted):
+    noted.note({})
+    noted.forget([])
+    noted.note({ONE: (7, 100.5)})
+    noted.note({TWO: (None, 101.0)})
+    assert noted.all() == {ONE: (7, 100.5), TWO: (None, 101.0)}
+    noted.forget([ONE, "celery@three"])
+    assert noted.all() == {TWO: (None, 101.0)}
 
 
 @pytest.fixture(params=["memory", "shared"])

@@ -9,6 +9,7 @@ from queues.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign import interventions
 from workers.plants.foreign.bounded import BoundedPlant
+from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE, REVOKE
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, SharedResumedQueues
 from workers.plants.foreign.kind import Adapter
@@ -247,6 +248,81 @@ def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(
     with pytest.raises(PlantSilent, match="no worker answers remote control"):
         begin(kind, "celery", value)
     assert not in_force(control)
+
+
+@pytest.fixture
+def observer(far, control):
+    far.in_force = SharedInterventions(control, "shop")
+    return far.plant()
+
+
+@pytest.mark.parametrize("command", ["stats", "active_queues"])
+def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_answers_until_the_end(
+    far, control, begin, observer, command
+):
+    observer.topology()
+    far.late = {command: [TWO]}
+    if command == "active_queues":
+        with pytest.raises(PlantSilent, match=rf"Not asked, .*: {TWO}; .* It may have been done in part"):
+            begin(PAUSE, "celery")
+    else:  # nobody knows that it is there
+        begin(PAUSE, "celery")
+    assert far.paused == {(ONE, "celery")}
+    far.late = {}
+    far.now += 1.0
+    observer.topology()
+    assert far.paused == {(ONE, "celery"), (TWO, "celery")}
+    undo_due(far, control, 200.0)
+    assert not far.paused and not in_force(control)
+    far.now += 60.0
+    observer.topology()
+    assert not far.paused
+
+
+def test_a_worker_that_takes_from_a_paused_queue_all_the_same_is_asked_again_but_not_each_second(
+    far, control, begin, observer
+):
+    begin(PAUSE, "celery")
+    for _ in range(29):
+        far.paused.clear()
+        far.now += 1.0
+        observer.topology()
+    assert far.asked.count("cancel_consumer") == 1 + 1
+
+
+def test_a_worker_that_was_started_while_a_queue_is_paused_takes_from_it(far, control, begin, observer):
+    begin(PAUSE, "celery")
+    far.now, far.stats = 150.0, {"uptime": 10}
+    far.paused.clear()
+    observer.topology()
+    assert not far.paused
+
+
+def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answers_and_undone(
+    far, control, begin, observer
+):
+    far.late = {"registered": [TWO]}
+    with pytest.raises(PlantSilent, match="Not asked"):
+        begin(LIMIT, "shop.mail", "1/m")
+    assert far.limited == [(ONE, "1/m")]
+    far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other's is not asked for any more
+    for _ in range(3):
+        far.now += 1.0
+        observer.topology()
+        observer.sections()
+    assert far.limited[1:] == [(TWO, "1/m")]
+    undo(far, control, LIMIT, "shop.mail")
+    assert far.limited[2:] == [(ONE, "10/m"), (TWO, "10/m")]
+
+
+def test_a_worker_that_can_t_be_undone_is_not_asked(far, begin):
+    far.late = {"active_queues": [TWO]}
+    plant = far.plant()
+    plant.before(PAUSE, "celery", "")
+    far.late = {}
+    with pytest.raises(PlantSilent, match=f"Not asked, .*: {TWO}"):
+        plant.intervene(PAUSE, "celery", "")
+    assert far.paused == {(ONE, "celery")}
 
 
 def test_what_begins_anew_while_it_is_undone_stays_in_force(far, control, begin):

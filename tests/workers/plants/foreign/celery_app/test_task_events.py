@@ -63,6 +63,23 @@ def test_a_worker_that_was_started_anew_has_nothing_waiting_and_one_that_left_is
     assert heard.beating(61.0) == []
 
 
+def test_a_worker_that_comes_online_under_the_same_pid_has_nothing_waiting_and_nothing_at_work():
+    heard = events("received", "started")
+    events("received", uuid="b", into=heard)
+    for kind in ("heartbeat", "online"):
+        heard.apply({"type": f"worker-{kind}", "hostname": WORKER, "pid": 1, "active": 0}, 60.0)
+    pool = heard.pools[WORKER]
+    assert (pool.waiting, pool.running, pool.sends_tasks) == (set(), {}, False)
+
+
+def test_a_worker_whose_broker_was_away_goes_on_with_its_tasks_and_takes_the_others_anew():
+    heard = events("received", "started")
+    events("received", uuid="b", into=heard)
+    heard.apply({"type": "worker-online", "hostname": WORKER, "pid": 1, "active": 1}, 60.0)
+    pool = heard.pools[WORKER]
+    assert (pool.waiting, list(pool.running)) == (set(), ["a"])
+
+
 def test_who_sends_tasks_is_no_worker():
     heard = TaskEvents()
     heard.apply({"type": "task-sent", "hostname": "gen1@web", "uuid": "a"}, 1.0)

@@ -1,0 +1,1 @@
+"""What whoever observes an app asks its workers for: events of tasks, and what they were too late for."""

@@ -1,0 +1,71 @@
+"""Workers that send events of tasks because Weir asked them to, in that life of theirs.
+
+A worker that is asked once more only answers that it does so already, whoever asked it first. Who is to ask
+it to stop may be another process than that which asked it to begin: the next observer, after a restart.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Protocol, cast
+
+import redis
+
+from queues import keys
+
+RETAINED_SECONDS = 90 * 24 * 3_600  # since a worker of the app was noted
+Asked = tuple[int | None, float]  # its pid, and when it was noted, s since 1970
+
+
+class AskedWorkers(Protocol):
+    """Of one app."""
+
+    def note(self, workers: Mapping[str, Asked]) -> None:
+        """These send events because they were asked to."""
+        ...
+
+    def forget(self, workers: Collection[str]) -> None:
+        """They do so no longer, or because their owner wants it."""
+        ...
+
+    def all(self) -> dict[str, Asked]:
+        """Worker → its life, by its pid and an instant of it."""
+        ...
+
+
+class SharedAskedWorkers:
+    """On the control server: a later observer sees them."""
+
+    def __init__(self, control: redis.Redis, plant: str) -> None:
+        self._control, self._key = control, keys.ASKED_WORKERS.of(plant)
+
+    def note(self, workers: Mapping[str, Asked]) -> None:
+        if workers:
+            lives = {worker: json.dumps({"pid": pid, "at": at}) for worker, (pid, at) in workers.items()}
+            self._control.hset(self._key, mapping=lives)
+            self._control.expire(self._key, RETAINED_SECONDS)
+
+    def forget(self, workers: Collection[str]) -> None:
+        if workers:
+            self._control.hdel(self._key, *workers)
+
+    def all(self) -> dict[str, Asked]:
+        stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
+        found = {worker.decode(): json.loads(life) for worker, life in stored.items()}
+        return {worker: (life["pid"], life["at"]) for worker, life in found.items()}
+
+
+class OwnAskedWorkers:
+    """Of this process alone."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, Asked] = {}
+
+    def note(self, workers: Mapping[str, Asked]) -> None:
+        self._noted |= workers
+
+    def forget(self, workers: Collection[str]) -> None:
+        for worker in workers:
+            self._noted.pop(worker, None)
+
+    def all(self) -> dict[str, Asked]:
+        return dict(self._noted)

@@ -1,0 +1,115 @@
+"""Workers that did not answer while a person paused a queue or limited a rate: a busy host answers late.
+
+Who begins such a thing asks those that answer then. Whoever observes the app asks the others once they do, as
+long as it is in force; first each is noted with what it had, so that undoing it asks them, too. A worker that
+was started since is as its owner set it up, and left so.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import redis
+
+from queues import keys
+from queues.lua.script import script
+from queues.stored_document import changed, encoded
+from workers.plants.foreign import interventions
+from workers.plants.foreign.celery_app.interventions import LIMIT, PAUSE
+from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
+from workers.plants.foreign.interventions import Intervention
+
+# One that does not follow is asked once more.
+REPEAT_SECONDS = 30.0
+Noted = Mapping[str, tuple[str, float]]  # worker → what it had, and when that was, s since 1970
+Limits = Mapping[str, Mapping[str, str]]  # worker → name of a task → its rate limit
+logger = logging.getLogger(__name__)
+
+
+class NotedInterventions(Protocol):
+    """Of one app."""
+
+    def all(self) -> Sequence[Intervention]:
+        """Those that are noted."""
+        ...
+
+    def replace(self, noted: Intervention, by: Intervention) -> bool:
+        """False where somebody has undone or changed it meanwhile: then nothing is noted."""
+        ...
+
+
+class SharedInterventions:
+    """On the control server."""
+
+    def __init__(self, control: redis.Redis, plant: str) -> None:
+        self._control, self._plant = control, plant
+
+    def all(self) -> Sequence[Intervention]:
+        return interventions.in_force(self._control, self._plant)
+
+    def replace(self, noted: Intervention, by: Intervention) -> bool:
+        key = keys.PLANT_INTERVENTIONS.of(self._plant)
+        arguments = (noted.field, encoded(noted), encoded(by))
+        return bool(self._control.eval(script("plant/replace_note"), 1, key, *arguments))
+
+
+class NoInterventions:
+    """Of who observes alone."""
+
+    def all(self) -> Sequence[Intervention]:
+        return ()
+
+    def replace(self, noted: Intervention, by: Intervention) -> bool:
+        return False
+
+
+class LateWorkers:
+    """Of one app. clock: s since 1970."""
+
+    def __init__(self, control: RemoteControl, noted: NotedInterventions, clock: Callable[[], float]) -> None:
+        self._control, self._noted, self._clock = control, noted, clock
+        self._asked_at: dict[tuple[str, str], float] = {}  # worker, field of what it was asked to do → when
+
+    def ask(self, pools: Sequence[WorkerPool], limits: Limits) -> None:
+        """Those of these that were not asked, or do not follow. pools: as they answered just now."""
+        now = self._clock()
+        self._asked_at = {key: at for key, at in self._asked_at.items() if now - at < REPEAT_SECONDS}
+        for each in self._noted.all():
+            before = json.loads(each.before) if each.kind in (PAUSE, LIMIT) and each.until > now else {}
+            late = _late(each, before, pools, limits, now) if before else {}
+            late = {worker: was for worker, was in late.items() if (worker, each.field) not in self._asked_at}
+            if late and self._note(each, before, late, now):
+                self._order(each, late, now)
+
+    def _note(self, each: Intervention, before: Noted, late: Mapping[str, str], now: float) -> bool:
+        more = {worker: (was, now) for worker, was in late.items() if worker not in before}
+        return not more or self._noted.replace(each, changed(each, before=json.dumps({**before, **more})))
+
+    def _order(self, each: Intervention, late: Mapping[str, str], now: float) -> None:
+        self._asked_at |= {(worker, each.field): now for worker in late}
+        if each.kind == PAUSE:
+            failed = self._control.order_all("cancel_consumer", list(late), queue=each.subject)
+        else:
+            arguments = {"task_name": each.subject, "rate_limit": each.value}
+            failed = self._control.order_all("rate_limit", list(late), **arguments)
+        for worker, error in failed.items():
+            logger.warning("%s did not follow %s: %s", worker, each.field, error)
+
+
+def _late(
+    each: Intervention, before: Noted, pools: Sequence[WorkerPool], limits: Limits, now: float
+) -> dict[str, str]:
+    """Worker → what it has, of those that lived when it began. A limit is asked of those that were not asked;
+    a pause also of those that take from the queue all the same.
+    """
+    began = min(at for _, at in before.values())
+    found: dict[str, str] = {}
+    for pool in pools:
+        was = limits.get(pool.worker, {}).get(each.subject) if each.kind == LIMIT else ""
+        is_paused = each.kind == PAUSE and each.subject not in pool.queues
+        is_limited = each.kind == LIMIT and pool.worker in before
+        _, at = before.get(pool.worker, ("", began))
+        if was is not None and not is_paused and not is_limited and pool.lived_at(at, now):
+            found[pool.worker] = was
+    return found

@@ -1,0 +1,63 @@
+"""Orders of people for fewer tasks, at plants where only what is idle ends (`AdapterKind.ends_idle`).
+
+A busy pool follows such an order in part, or not at all yet. A loop orders again at its next tick; while a
+person has the plant it does not, so the order is given again here, as long as the snapshot shows it pending
+and the plant as that person's: it takes effect as tasks end. What was ordered since, by whomever, is what
+counts.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+
+from queues.errors import WeirError
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import Snapshot
+from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.bounded import BoundedPlant
+from workers.plants.foreign.watch import SEEN
+from workers.plants.models import PlantOrder, RegisteredPlant
+from workers.plants.reached import PENDING
+
+REPEAT_SECONDS = 10
+logger = logging.getLogger(__name__)
+
+
+def repeat(
+    snapshot: Snapshot, opened: Callable[[RegisteredPlant], AbstractContextManager[BoundedPlant]]
+) -> list[PlantOrder]:
+    """Give those again that are pending; which. A plant that does not answer is asked the next time."""
+    orders = PlantOrder.objects.select_related("plant").filter(by_loop=False)
+    due = [each for each in orders if _is_due(each, snapshot.plants.get(each.plant.name))]
+    repeated: list[PlantOrder] = []
+    for row in dict.fromkeys(each.plant for each in due):
+        try:
+            with opened(row) as plant:
+                latest = list(_latest(each for each in due if each.plant == row))
+                plant.set_parallelism({each.operator: each.tasks for each in latest})
+                repeated += latest
+        except WeirError as error:
+            logger.info("What people ordered of %s is not followed yet: %s", row.name, error)
+    return repeated
+
+
+def _is_due(order: PlantOrder, row: PlantStatus | None) -> bool:
+    kind = kinds().get(order.plant.kind)
+    status = row.orders.get(order.operator) if row is not None and row.state == SEEN else None
+    if kind is None or not kind.ends_idle or status is None or status.now is None:
+        return False
+    is_pending = status.state == PENDING and status.at == order.at.timestamp()
+    return is_pending and status.now > order.tasks and _has_it(order.by, row)
+
+
+def _has_it(by: str, row: PlantStatus | None) -> bool:
+    """Whether the plant is this person's, or this token's (of one of its controllers): loops here hold."""
+    holder = row.steered_by.holder if row is not None and row.steered_by is not None else ""
+    return holder == by or holder.startswith(f"{by}/")
+
+
+def _latest(orders: Iterable[PlantOrder]) -> Iterable[PlantOrder]:
+    """Those that are still what was ordered last: read at the latest instant there is."""
+    for each in orders:
+        if PlantOrder.objects.filter(pk=each.pk, at=each.at, tasks=each.tasks, by_loop=False).exists():
+            yield each
