@@ -82,15 +82,16 @@ def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper
     assert archived(keeper).exists()
 
 
-@given(st.lists(st.integers(0, 9_000_000), max_size=8), st.integers(1, 20))
-def test_the_oldest_go_until_the_rest_fits_and_no_more(sizes: list[int], most: int) -> None:
-    days = {f"day {number}": size for number, size in enumerate(sizes)}
-    gone = retention.excess(days, most)
-    assert gone == list(days)[: len(gone)]
-    left = sum(days.values()) - sum(days[day] for day in gone)
-    assert left <= most * 1_000_000 or len(gone) == max(0, len(days) - 1)
-    assert not gone or left + days[gone[-1]] > most * 1_000_000
-    assert retention.excess(days, retention.FOREVER) == []
+@given(st.lists(st.tuples(st.integers(0, 9_000_000), st.booleans()), max_size=8), st.integers(1, 20))
+def test_the_oldest_go_until_the_rest_fits_and_no_more(rows: list[tuple[int, bool]], most: int) -> None:
+    sizes = {number: size for number, (size, _) in enumerate(rows)}
+    may_go = [number for number, (_, stays) in enumerate(rows) if not stays]
+    gone = retention.excess(sizes, most, lambda number: rows[number][1])
+    assert gone == may_go[: len(gone)]
+    left = sum(sizes.values()) - sum(sizes[number] for number in gone)
+    assert left <= most * 1_000_000 or gone == may_go
+    assert not gone or left + sizes[gone[-1]] > most * 1_000_000
+    assert retention.excess(sizes, retention.FOREVER, lambda _: False) == []
 
 
 def snapshots(keeper: Keeper, day: int, size_bytes: int) -> Path:
@@ -106,6 +107,29 @@ def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keepe
     assert keeper.run(snapshot_megabytes=1).state == "done"
     # The 28th is kept for its incident; of the newest day nothing goes, whatever it takes.
     assert [day.exists() for day in days] == [False, True, False, True]
+
+
+def test_days_that_are_kept_free_no_room_so_the_next_ones_go(keeper: Keeper) -> None:
+    days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
+    retention.keep(NOW - timedelta(days=4, hours=6), NOW - timedelta(days=4, hours=5), "an incident")
+    assert keeper.run(snapshot_megabytes=1).state == "done"
+    assert [day.exists() for day in days] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("newest", [NOW.date().isoformat(), "2036-01-01"])
+def test_of_the_newest_day_nothing_goes_of_any_queue_nor_of_today(keeper: Keeper, newest: str) -> None:
+    folders = [
+        keeper.where.data / "archive" / f"queue={queue}" / f"day={day}"
+        for queue in ("alert", "process")
+        for day in ("2026-12-30", NOW.date().isoformat(), newest)
+    ]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "block.parquet").write_bytes(bytes(600_000))
+        os.utime(folder / "block.parquet", ((NOW - timedelta(hours=1)).timestamp(),) * 2)
+    assert keeper.run(archive_megabytes=1).state == "done"
+    left = [folder.name for folder in folders if folder.exists()]
+    assert left == [folder.name for folder in folders if folder.name != "day=2026-12-30"]
 
 
 def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its_index(

@@ -8,7 +8,7 @@ and nobody waits long.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -109,34 +109,53 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
     """The oldest of what takes more room than it may."""
     partitions = {each: _bytes_of(each.folder(where.data)) for each in event_archive.partitions(where.data)}
-    for partition in excess(partitions, values["archive_megabytes"]):
-        if not is_retained(partition.day, partition.queue):
-            yield _archive_piece(partition, FOREVER)
+    for partition in _excess_partitions(partitions, values["archive_megabytes"], where.now):
+        yield _archive_piece(partition, FOREVER)
     raw = {day: _bytes_of(_metric_folder("raw", where) / f"day={day}") for day in _metric_days("raw", where)}
-    for day in excess(raw, values["raw_megabytes"]):
-        if not is_retained(day):
-            yield _metric_piece("raw", day)
+    for day in _excess_days(raw, values["raw_megabytes"], where.now):
+        yield _metric_piece("raw", day)
     snapshots = {
         day: _bytes_of(snapshot_archive.day_folder(where.data, day))
         for day in snapshot_archive.days(where.data)
     }
-    for day in excess(snapshots, values["snapshot_megabytes"]):
-        if not is_retained(day):
-            yield _snapshot_piece(day)
+    for day in _excess_days(snapshots, values["snapshot_megabytes"], where.now):
+        yield _snapshot_piece(day)
     yield from _many_entries(values["ledger_entries"], where)
 
 
-def excess(sizes_bytes: Mapping[T, int], most_megabytes: int) -> list[T]:
-    """Of what is given, the oldest first, what has to go so that the rest fits; the last one always stays."""
+def _excess_partitions(
+    sizes_bytes: Mapping[event_archive.Partition, int], most_megabytes: int, now: datetime
+) -> list[event_archive.Partition]:
+    newest = newest_days((each.day for each in sizes_bytes), now)
+    return excess(
+        sizes_bytes, most_megabytes, lambda each: each.day in newest or is_retained(each.day, each.queue)
+    )
+
+
+def _excess_days(sizes_bytes: Mapping[str, int], most_megabytes: int, now: datetime) -> list[str]:
+    newest = newest_days(sizes_bytes, now)
+    return excess(sizes_bytes, most_megabytes, lambda day: day in newest or is_retained(day))
+
+
+def newest_days(days: Iterable[str], now: datetime) -> set[str]:
+    """Of which nothing goes by its size: today and the newest, which events of a clock that is ahead make."""
+    return {now.astimezone(UTC).date().isoformat(), max(days, default="")}
+
+
+def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T], bool]) -> list[T]:
+    """Of what is given, the oldest first, what has to go so that the rest fits. What stays takes its room
+    all the same, so that more of the other goes.
+    """
     over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEGABYTE
     found: list[T] = []
     if most_megabytes == FOREVER:
         return found
-    for each in list(sizes_bytes)[:-1]:
+    for each, size_bytes in sizes_bytes.items():
         if over <= 0:
             break
-        found.append(each)
-        over -= sizes_bytes[each]
+        if not stays(each):
+            found.append(each)
+            over -= size_bytes
     return found
 
 
