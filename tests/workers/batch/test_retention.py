@@ -339,4 +339,36 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
 def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
     handler = Sql(Place("alert", tmp_path), Options("sql", {}))
     handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
-    assert handled_rows.has_older(tmp_path, NOW)
+    assert list(handled_rows.deleted(tmp_path, handled_rows.us(NOW))) == [1]
+
+
+def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handled_rows, "STEP_ROWS", 3)
+    monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 100)
+    handled(keeper, 5, 4, 3, 2)
+    handled(keeper, 5.5, 1, table="mine")
+    at = NOW - timedelta(days=4)
+    retention.keep(at - timedelta(hours=1), at + timedelta(hours=1), "incident 12", queue="alert")
+    # A row takes some 22 bytes: two too many for 100 of them. What is kept counts, and stays.
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 2
+    assert handled_ids(keeper) == {"4", "3", "2"} and handled_ids(keeper, "mine") == {"1"}
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 0
+
+
+def test_of_the_newest_day_no_handled_event_goes_by_the_room_it_takes(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 1)
+    handled(keeper, 2, 0.4, 0.1, -400)
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 1
+    assert handled_ids(keeper) == {"0.4", "0.1", "-400"}
+
+
+def test_a_file_of_handled_events_that_is_small_enough_is_not_read(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(handled_rows, "measured")
+    handled(keeper, 5)
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 0

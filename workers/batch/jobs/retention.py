@@ -41,11 +41,11 @@ def days_parameter(name: str, default: int, what: str) -> JobParameter:
     )
 
 
-def size_parameter(name: str, default: int, what: str) -> JobParameter:
+def size_parameter(name: str, default: int, what: str, part: str = "day") -> JobParameter:
     return JobParameter(
         name,
         "integer",
-        f"MB that {what} may take, the oldest day goes first (0: any)",
+        f"MB that {what} may take, the oldest {part} goes first (0: any)",
         default,
         least=0,
         most=MOST_MEGABYTES,
@@ -62,10 +62,11 @@ PARAMETERS = (
     days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
-    days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
+    days_parameter("handled_days", 90, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
     size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
+    size_parameter("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
     JobParameter(
         "ledger_entries",
         "integer",
@@ -92,6 +93,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     """
     found = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
     yield from found.values()
+    yield from _handled_pieces(values, where)
 
 
 def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -103,7 +105,6 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _ledger_pieces(values["ledger_days"], where)
     yield from _alert_pieces(values["alert_days"], where)
     yield from _run_pieces(values["run_days"], where)
-    yield from _handled_pieces(values["handled_days"], where)
 
 
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -278,10 +279,13 @@ def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("runs", {"kind": "runs", "before": before.isoformat()})
 
 
-def _handled_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
-    before = cutoff(days, where.now)
-    if days != FOREVER and handled_rows.has_older(where.data, before):
-        yield Piece("handled", {"kind": "handled", "before": before.isoformat()})
+def _handled_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """One, whatever is due: to know that takes reading all rows, which its worker does."""
+    days, most = values["handled_days"], values["handled_megabytes"]
+    if (days == FOREVER and most == FOREVER) or not handled_rows.exists(where.data):
+        return
+    before = "" if days == FOREVER else cutoff(days, where.now).isoformat()
+    yield Piece("handled", {"kind": "handled", "before": before, "megabytes": most})
 
 
 def _delete_archive(lease: Any) -> Made:
@@ -391,16 +395,33 @@ def _delete_runs(lease: Any) -> Made:
 
 
 def _delete_handled(lease: Any) -> Made:
-    """Rows of old events, some thousands at a time: workers wait for the file meanwhile."""
-    steps = handled_rows.deleted(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
+    """Rows of old events, and the oldest of what takes more room than it may; some thousands at a time:
+    workers wait for the file meanwhile.
+    """
+    before = lease.content["before"]
+    old_us = handled_rows.us(datetime.fromisoformat(before)) if before else handled_rows.LONG_AGO_US
+    before_us = max(old_us, _excess_handled_us(lease))
+    steps = handled_rows.deleted(lease.surroundings.data, before_us)
     rows = 0
-    while True:
+    while before_us > handled_rows.LONG_AGO_US:
         with lease.guarded():
             count = next(steps, None)
         if count is None:
-            return Made(rows)
+            break
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
+    return Made(rows)
+
+
+def _excess_handled_us(lease: Any) -> int:
+    """Before which time rows take more room than they may; a file that is small enough is not read."""
+    data, most = lease.surroundings.data, lease.content.get("megabytes", FOREVER) * BYTES_PER_MEGABYTE
+    if most == FOREVER or handled_rows.file_bytes(data) <= most:
+        return handled_rows.LONG_AGO_US
+    sizes = handled_rows.RowSizes()
+    for _ in handled_rows.measured(data, sizes):
+        lease.check()
+    return sizes.excess_before_us(most, lease.clock())
 
 
 def _old_comparisons(data: Path, before: datetime) -> list[Path]:
