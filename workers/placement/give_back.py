@@ -10,7 +10,7 @@ from typing import cast
 
 import redis
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from controllers.rebalancing.node_scaling import LAW
 from queues import keys, projection
@@ -25,6 +25,7 @@ from workers.placement.moves import Move
 from workers.placement.plans import User
 
 RETURN_SECONDS = 60.0
+NEWEST_RESTORING = 50
 BY = "recovery"
 
 
@@ -101,10 +102,15 @@ def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: date
 
 def last_restored(node: str) -> Plan | None:
     """The newest plan by which recovery took points from a node."""
+    return next((row for row in restoring() if any(move["from"] == node for move in row.moves)), None)
+
+
+def restoring() -> QuerySet[Plan]:
+    """The plans of recovery that a node may get its points back from, the newest first."""
     rows = Plan.objects.filter(
         kind=Plan.Kind.RESTORE, state__in=(*plans.ENDED_WITH_MOVES, Plan.State.ROLLED_BACK)
     )
-    return next((row for row in rows.order_by("-pk")[:50] if any(m["from"] == node for m in row.moves)), None)
+    return rows.order_by("-pk")[:NEWEST_RESTORING]
 
 
 def offers(node: str, points: int) -> bool:

@@ -23,6 +23,7 @@ from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.parquet import Parquet
 from workers.consumer.handlers.sql import Sql, SqliteStore
+from workers.coordination.leases import Lease
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
 from workers.models import Chunk, LedgerEntry, Loop, Plan, Run, Task
@@ -302,6 +303,61 @@ def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):
     assert keeper.run(run_days=400).state == "done"
     left = Run.objects.filter(task=task)
     assert left.count() == 2 and open_run in left and Chunk.objects.filter(run__task=task).count() == 1
+
+
+def plan(age_days: float, state: str = "done", kind: str = "rebalance", **fields: object) -> Plan:
+    """A plan of a loop that ended so long ago, and of which ever since a lease has had a number."""
+    ended = None if state in ("proposed", "approved", "running") else NOW - timedelta(days=age_days)
+    rest = {"title": "A test", "moves": [], "base": {}, "base_revision": 1, "expires_at": NOW, **fields}
+    created = NOW - timedelta(days=age_days)
+    return Plan.objects.create(state=state, kind=kind, created_at=created, ended_at=ended, **rest)
+
+
+def plan_ids() -> set[int]:
+    return set(Plan.objects.values_list("pk", flat=True))
+
+
+def test_plans_that_are_long_over_go_with_their_fencing_numbers(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "LEDGER_BATCH_ROWS", 2)
+    for state in ("done", "void", "rejected", "failed", "stopped"):
+        plan(100, state)
+    left = [plan(100, "running"), plan(100, "proposed"), plan(80)]
+    for number in plan_ids():
+        with Lease(keeper.where.control, f"plan:{number}", 5.0):
+            pass
+    assert keeper.run(plan_days=90).progress["rows"] == 5
+    assert plan_ids() == {each.pk for each in left}
+    fences = {key.decode() for key in keeper.where.control.scan_iter("weir:fence:plan:*")}
+    assert fences == {f"weir:fence:plan:{each.pk}" for each in left}
+    assert keeper.run(plan_days=90).chunks_total == 0
+
+
+def test_a_plan_stays_as_long_as_something_points_to_it(keeper: Keeper) -> None:
+    undone, incident = plan(400, "rolled-back"), plan(95)
+    retention.keep(incident.created_at, incident.created_at, "incident 12")
+    plan(310, "void", "use", law="node_scaling")
+    declined, restored = plan(300, "rejected", "use", law="node_scaling"), plan(300, kind="restore")
+    left = [
+        undone,
+        plan(80, "stopped", "roll-back", undoes=undone),
+        incident,
+        declined,
+        restored,
+        plan(299, "done", "roll-back", undoes=restored),
+    ]
+    plan(150, "done", "roll-back", undoes=plan(200, "rolled-back"))
+    assert keeper.run(plan_days=90).progress["rows"] == 3
+    assert plan_ids() == {each.pk for each in left}
+
+
+def test_the_ledger_entry_of_a_plan_that_is_gone_goes_as_others_do(keeper: Keeper) -> None:
+    row = entry(Loop.objects.create(name="x", law="rebalancing"), 100)
+    plan(100, entry=row)
+    assert keeper.run(ledger_days=90).chunks_total == 0
+    keeper.run(plan_days=90)
+    assert keeper.run(ledger_days=90).progress["rows"] == 1
 
 
 def handled(keeper: Keeper, *ages_days: float, table: str = "handled", queue: str = "alert") -> None:

@@ -1,10 +1,10 @@
-"""Retention: archived events, metrics, snapshots, ledger entries, alerts and runs older than so many days go,
-and the oldest of what takes more room than it may; but nothing that an incident refers to
-(`Keep`: a time range, a reason; people ask for it on the incident's page), and never the newest day.
+"""Retention: archived and handled events, metrics, snapshots, ledger entries, alerts, plans and runs older
+than so many days go, and the oldest of what takes more room than it may, but for today and the newest day;
+nothing that an incident refers to (`Keep`: a time range, a reason; people ask for it on the incident's page).
 
-A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts, or
-the runs. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
-and nobody waits long.
+A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts,
+the plans, the runs, or the handled events. Every deletion is done under the lease's guard, in small steps, so
+a revived process deletes nothing and nobody waits long.
 """
 
 import sqlite3
@@ -16,13 +16,16 @@ from typing import Any, TypeVar
 
 from django.db.models import Max, QuerySet
 
+from queues import keys
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Message
 from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts
-from workers.models import Keep, LedgerEntry, Run
+from workers.models import Keep, LedgerEntry, Plan, Run
+from workers.placement import give_back
+from workers.placement.plans import OPEN
 
 FOREVER = 0  # days; of a size: whatever it is
 MOST_DAYS = 36_500
@@ -61,6 +64,7 @@ PARAMETERS = (
     days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
     days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
+    days_parameter("plan_days", 90, "plans that are over"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
     days_parameter("handled_days", 90, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
@@ -104,6 +108,7 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _snapshot_pieces(values["snapshot_days"], where)
     yield from _ledger_pieces(values["ledger_days"], where)
     yield from _alert_pieces(values["alert_days"], where)
+    yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
 
 
@@ -271,6 +276,12 @@ def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("alerts", {"kind": "alerts", "before": before.isoformat()})
 
 
+def _plan_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    before = cutoff(days, where.now)
+    if days != FOREVER and due_plans(before).exists():
+        yield Piece("plans", {"kind": "plans", "before": before.isoformat()})
+
+
 def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
     before = cutoff(days, where.now)
     if days != FOREVER and (
@@ -375,6 +386,24 @@ def _delete_alerts(lease: Any) -> Made:
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
+def _delete_plans(lease: Any) -> Made:
+    """Plans that were over by then, with the fencing numbers of their leases; a plan that was undone goes
+    behind the one that undid it.
+    """
+    before = datetime.fromisoformat(lease.content["before"])
+    deleted = 0
+    while True:
+        with lease.guarded():
+            ids = list(due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            if not ids:
+                return Made(deleted)
+            # First: once the rows are gone nobody knows the keys. A lease needs no number before its own.
+            lease.surroundings.control.delete(*(keys.FENCE.of(f"plan:{number}") for number in ids))
+            Plan.objects.filter(pk__in=ids).delete()
+            deleted += len(ids)
+        lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
+
+
 def _delete_runs(lease: Any) -> Made:
     """Runs that were over by then, with their chunks, and what such runs compared; one at a time, as one may
     have thousands of chunks.
@@ -438,6 +467,21 @@ def due_alerts(before: datetime) -> QuerySet[Alert]:
     return due
 
 
+def due_plans(before: datetime) -> QuerySet[Plan]:
+    """Plans that were over by then, without those in a kept range, those that another one undoes, and those
+    that are still asked for: the newest of each loop and kind (`workers.placement.declined`), what a node may
+    get its points back from, and what gave them back (`workers.placement.give_back`).
+    """
+    by_loops = Plan.objects.filter(owner=None).exclude(law="").values("law", "kind")
+    newest = by_loops.annotate(newest=Max("pk")).values_list("newest", flat=True)
+    restoring = [plan.pk for plan in give_back.restoring()]
+    due = Plan.objects.filter(ended_at__lt=before, undone_by__isnull=True).exclude(state__in=OPEN)
+    due = due.exclude(pk__in=[*newest, *restoring]).exclude(undoes__in=restoring)
+    for since, until in Keep.objects.values_list("since", "until"):
+        due = due.exclude(created_at__range=(since, until)).exclude(ended_at__range=(since, until))
+    return due
+
+
 def due_entries(before: datetime) -> QuerySet[LedgerEntry]:
     """Entries older than that, without those in a kept range, still being checked, or with a plan."""
     due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(
@@ -469,6 +513,7 @@ _WORK = {
     "snapshots": _delete_snapshots,
     "ledger": _delete_ledger,
     "alerts": _delete_alerts,
+    "plans": _delete_plans,
     "runs": _delete_runs,
     "handled": _delete_handled,
 }
