@@ -11,7 +11,7 @@ versions know these names: one that has been released stays.
 import re
 from typing import Literal
 
-Kind = Literal["string", "hash", "list", "sorted set", "stream", "channel", "prefix"]
+Kind = Literal["string", "hash", "list", "set", "sorted set", "stream", "channel", "prefix"]
 ROLES = ("web", "workers", "observer", "agent", "telemetry", "pipeline")
 _PART = re.compile(r"\{\w+\}")
 

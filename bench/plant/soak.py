@@ -5,7 +5,7 @@ one page after the other. Each SAMPLE_SECONDS the memory of each kind of process
 once, over all of its processes) and the bytes of each folder of the plant's data are noted.
 
     slope       Theil-Sen over the samples after WARM_UP of the time, as a share of their median, %/h
-    growth      bytes an hour, of each folder, likewise
+    growth      bytes an hour, of each folder, likewise; of the rows of handled events, bytes an event
     latency     publish to acknowledge, of all events after the warm-up, by the workers' own histogram
 
 A slope says little in less than an hour: `--seconds 3600`, and `--seconds 28800` at night.
@@ -33,10 +33,17 @@ from queues import keys
 from queues.errors import WeirError
 from queues.publishing.client import Client
 from queues.redis_types import Fields
+from workers.batch.jobs import handled_rows
 from workers.consumer.latency import Latencies
 
 RATE_PER_SECOND, BLOCK_EVENTS = 20_000, 2_000
-LIMITS = {"worst_slope_percent_an_hour": 1.0, "p99_seconds": 2.5, "events_lost": 0}
+# Rows of handled events grow until retention's size is reached, 10 GB: what counts is what an event takes.
+LIMITS = {
+    "worst_slope_percent_an_hour": 1.0,
+    "p99_seconds": 2.5,
+    "events_lost": 0,
+    "handled_bytes_an_event": 150.0,
+}
 SAMPLE_SECONDS, WARM_UP, PEOPLE = 5.0, 1 / 3, 2
 START_SECONDS, DRAIN_SECONDS = 300.0, 60.0
 # By words of its command line; what none of them says belongs to what started it.
@@ -54,7 +61,9 @@ KINDS = {
     "pipeline-jvm": "java",
     "pipeline": "workers.pipeline.runtime.application",
 }
-FOLDERS = ("archive", "metrics", "snapshots", "effects", "servers", "pipeline", "logs", "database")
+FOLDERS = ("archive", "metrics", "snapshots", "handled", "servers", "pipeline", "logs", "database")
+# By their files, without what SQLite adds to the name of those beside them.
+DATABASES = {"weir.sqlite3": "database", handled_rows.FILE: "handled"}
 
 
 @dataclass
@@ -106,11 +115,11 @@ def memory(plant: RunningPlant) -> dict[str, float]:
 
 
 def folder_bytes(data: Path) -> dict[str, float]:
-    """What each folder of the plant's data takes, and its database with what belongs to that."""
+    """What each folder of the plant's data takes, and its two databases with what belongs to them."""
     found = dict.fromkeys((f"folder_{name}" for name in FOLDERS), 0.0)
     for path in data.rglob("*"):
         top = path.relative_to(data).parts[0]
-        name = "database" if top.startswith("weir.sqlite3") else top
+        name = DATABASES.get(top.partition("-")[0], top)
         try:
             if path.is_file() and name in FOLDERS:
                 found[f"folder_{name}"] += path.stat().st_size
@@ -208,14 +217,16 @@ def run(seconds: float) -> dict[str, Any]:
         for name in samples.values
         if name.endswith("_bytes") and samples.median(name)
     }
+    events_per_second = events["acknowledged"] / seconds
     figures: dict[str, Any] = {
-        "events_per_second": events["acknowledged"] / seconds,
+        "events_per_second": events_per_second,
         "events_refused": float(events["refused"]),
         "events_lost": float(max(0, events["acknowledged"] - inserted)),
         "p50_seconds": handled.quantile(0.5),
         "p99_seconds": handled.quantile(0.99),
         "page_p95_seconds": float(np.quantile(took, 0.95, method="inverted_cdf")),
         "pages_failed": float(sum(map(math.isinf, took))),
+        "handled_bytes_an_event": samples.per_hour("folder_handled") / max(1.0, events_per_second * 3_600),
         "worst_slope_percent_an_hour": max(slopes.values()),
         **{f"{name.removesuffix('_bytes')}_slope_percent_an_hour": slope for name, slope in slopes.items()},
         **{name: samples.median(name) for name in samples.values if name.endswith("_bytes")},

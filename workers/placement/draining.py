@@ -5,7 +5,8 @@ it back; blocks whose transfer was broken off are brought to their end; what is 
 """
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -20,6 +21,7 @@ from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement.execution import route_from, segment_on
+from workers.placement.transfer import MOST_MOVED, PASS_SECONDS, Deadline
 from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
@@ -36,20 +38,23 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     if strays := list(_strays(topology, snapshot)):
         logger.warning("Events lie outside of containers: %s; they are consumed there.", strays)
         projection.keep_draining(control, strays, thresholds, now)
-    with Lease(control, SETTLING, LEASE_SECONDS) as fence:
+    lease = Lease(control, SETTLING, LEASE_SECONDS)
+    with lease as fence:
         if fence is not None and not is_copied(control):
-            settle(topology, snapshot)
+            with lease.renewed():  # each container may wait for a node that does not answer
+                settle(topology, snapshot)
     if empty := [each for each in _settled(now) if _is_empty(topology, *each)]:
         projection.retire_containers(control, empty, thresholds)
 
 
-def settle(topology: Topology, snapshot: Snapshot) -> int:
+def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float] = time.monotonic) -> int:
     """Bring blocks that were marked for a transfer nobody goes on with to where they belong; answers how
-    many.
+    many. All containers share `PASS_SECONDS`, and each gets at least one block further.
 
     Those marked for a node that is no more are let go: they are handled where they are.
     """
     going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
+    deadline = Deadline.after(PASS_SECONDS, monotonic)
     moved = 0
     for queue, node in _marked(topology, snapshot):
         if node in going_on:
@@ -59,7 +64,7 @@ def settle(topology: Topology, snapshot: Snapshot) -> int:
             route.source.stay([target for target in route.source.marked() if target not in topology.nodes])
             # Weight 0 everywhere: nothing new departs.
             nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
-            moved += nothing_new.run(SETTLE_BYTES).blocks
+            moved += nothing_new.run(SETTLE_BYTES, MOST_MOVED, deadline).blocks
         except WeirError as error:
             logger.warning("Blocks of %s on %s wait for their transfer: %s", queue, node, error)
     return moved

@@ -8,6 +8,9 @@ by a later tick, refuses the write of an older one.
 """
 
 import logging
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -29,7 +32,7 @@ from workers.models import Plan
 from workers.observability.spans import span
 from workers.placement import moves, plans
 from workers.placement.move_forecast import STEPS_PER_SECOND
-from workers.placement.transfer import MOST_MOVED, Route, Transferred
+from workers.placement.transfer import MOST_MOVED, PASS_SECONDS, Deadline, Route, Transferred
 from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
@@ -48,13 +51,19 @@ def advance_all(control: redis.Redis, now: datetime) -> list[Plan]:
     return [advance(plan, control, now) for plan in plans.running().order_by("created_at", "pk")]
 
 
-def advance(plan: Plan, control: redis.Redis, now: datetime) -> Plan:
-    """One step of a plan, as far as a second allows; nothing while another tick is at it."""
-    with Lease(control, f"plan:{plan.pk}", LEASE_SECONDS, at_least=plan.fence) as fence:
+def advance(
+    plan: Plan, control: redis.Redis, now: datetime, monotonic: Callable[[], float] = time.monotonic
+) -> Plan:
+    """One step of a plan, as far as a second allows; nothing while another tick is at it. A transfer takes
+    up to `PASS_SECONDS` by `monotonic`, and one more answer of a node or two.
+    """
+    lease = Lease(control, f"plan:{plan.pk}", LEASE_SECONDS, at_least=plan.fence)
+    with lease as fence:
         if fence is not None:
             try:
-                with span("advance plan", plan=plan.pk):
-                    _Step(plan.pk, fence, control, now).run()
+                # Of a node with many queues that is far away, each answer takes its time also after the pass.
+                with span("advance plan", plan=plan.pk), lease.renewed() if plan.empties else nullcontext():
+                    _Step(plan.pk, fence, control, now, monotonic).run()
             except PlanOvertaken:
                 logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)
             except WeirError as error:
@@ -72,6 +81,7 @@ class _Step:
     fence: int
     control: redis.Redis
     now: datetime
+    monotonic: Callable[[], float] = time.monotonic
 
     def run(self) -> None:
         if (plan := self._begin()) is None:
@@ -159,9 +169,10 @@ class _Step:
             return False
         topology = projection.read_database()
         budget_bytes, most = self._budget_bytes(plan), MOST_MOVED
+        deadline = Deadline.after(PASS_SECONDS, self.monotonic)
         progress, notes = [dict(step) for step in plan.progress], []
         for queue in topology.on_node(plan.empties):
-            emptying = empty_container(topology, queue, plan.empties, budget_bytes, most)
+            emptying = empty_container(topology, queue, plan.empties, budget_bytes, most, deadline)
             budget_bytes = max(0, budget_bytes - emptying.done.bytes)
             most -= emptying.done.blocks + emptying.done.letters
             _note_transfer(plan, progress, queue, emptying)
@@ -196,8 +207,10 @@ class Emptying:
     waits_for: str
 
 
-def empty_container(topology: Topology, queue: str, node: str, budget_bytes: int, most: int) -> Emptying:
-    """Transfer what waits in a container without points, and its dead letters.
+def empty_container(
+    topology: Topology, queue: str, node: str, budget_bytes: int, most: int, deadline: Deadline
+) -> Emptying:
+    """Transfer what waits in a container without points, and its dead letters, until the deadline.
 
     What the pipeline reads stays until it has read it: only its checkpoint knows how far it is. It reads no
     dead letters.
@@ -208,10 +221,11 @@ def empty_container(topology: Topology, queue: str, node: str, budget_bytes: int
     source = segment_on(topology, queue, node)
     try:
         route = route_from(topology, queue, node)
-        if spec.kind == "jobs":
-            done = route.run(budget_bytes, most)
-        if not done.last_error:
-            done = done.and_letters(route.letters(budget_bytes - done.bytes, most - done.blocks))
+        if spec.kind == "jobs" and not deadline.is_over:
+            done = route.run(budget_bytes, most, deadline)
+        if not done.last_error and not deadline.is_over:
+            letters = route.letters(budget_bytes - done.bytes, most - done.blocks, deadline)
+            done = done.and_letters(letters)
         left = source.measure()
     except NodeUnavailable as error:
         return Emptying(done, 0, f"{queue} waits: {error}")
@@ -242,7 +256,8 @@ def _left(queue: str, node: str, kind: str, left: Any) -> str:
     blocks = left["length_blocks"]
     if blocks and kind == "pipeline":
         return f"The pipeline has {blocks} blocks of {queue} on {node} to read."
-    if blocks > left["pending_blocks"]:
+    # Marked ones are pending, too: a pass that was over has left them.
+    if blocks > left["pending_blocks"] - left["leaving_blocks"]:
         return f"{blocks} blocks of {queue} wait on {node} to be transferred."
     if blocks:
         return f"Workers hold {blocks} blocks of {queue} on {node}."

@@ -5,10 +5,12 @@ Recovery took them without asking anybody, so it gives them back likewise: once 
 they went. When it came back stands on the control server, so that any process may do it.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import cast
 
 import redis
+from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from controllers.rebalancing.node_scaling import LAW
 from queues import keys, projection
@@ -23,6 +25,7 @@ from workers.placement.moves import Move
 from workers.placement.plans import User
 
 RETURN_SECONDS = 60.0
+NEWEST_RESTORING = 50
 BY = "recovery"
 
 
@@ -53,17 +56,37 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
             continue
         if abs(now.timestamp() - float(at)) < RETURN_SECONDS or plans.running().exists():
             continue
+        plan = None if _is_answered(node, float(at)) else _approved(node, snapshot, now)
+        # Behind the plan: whoever dies in between leaves a return that is answered.
         note_loss(control, node)
-        if Loop.objects.filter(law=LAW.name, mode=Loop.Mode.AUTO).exists():
-            continue
-        try:
-            plan = propose(
-                node, None, f"{node} is back for {RETURN_SECONDS:g} s.", snapshot=snapshot, now=now
-            )
-        except BadInput:
-            continue  # nothing was taken, or it has moved on
-        return plans.approved(plan, BY, plan.reason, now)
+        if plan is not None:
+            return plan
     return None
+
+
+def _is_answered(node: str, returned_seconds: float) -> bool:
+    """Whether nothing is to be given: node scaling sees to it, recovery has made a plan since the node's
+    return, or what was taken was given back before.
+    """
+    if Loop.objects.filter(law=LAW.name, mode=Loop.Mode.AUTO).exists():
+        return True
+    if (taken := last_restored(node)) is None:
+        return True
+    since = datetime.fromtimestamp(returned_seconds, UTC)
+    plans_back = taken.undone_by.filter(Q(state=Plan.State.DONE) | Q(owner=None, created_at__gte=since))
+    # One restoring plan may have taken from several nodes, which come back one after the other.
+    return any(move["to"] == node for plan in plans_back for move in plan.moves)
+
+
+def _approved(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
+    """The plan, whole or not at all; None where what was taken has moved on."""
+    why = f"{node} is back for {RETURN_SECONDS:g} s."
+    try:
+        with transaction.atomic():
+            plan = propose(node, None, why, snapshot=snapshot, now=now)
+            return plans.approved(plan, BY, why, now)
+    except BadInput:
+        return None
 
 
 def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
@@ -79,10 +102,15 @@ def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: date
 
 def last_restored(node: str) -> Plan | None:
     """The newest plan by which recovery took points from a node."""
+    return next((row for row in restoring() if any(move["from"] == node for move in row.moves)), None)
+
+
+def restoring() -> QuerySet[Plan]:
+    """The plans of recovery that a node may get its points back from, the newest first."""
     rows = Plan.objects.filter(
         kind=Plan.Kind.RESTORE, state__in=(*plans.ENDED_WITH_MOVES, Plan.State.ROLLED_BACK)
     )
-    return next((row for row in rows.order_by("-pk")[:50] if any(m["from"] == node for m in row.moves)), None)
+    return rows.order_by("-pk")[:NEWEST_RESTORING]
 
 
 def offers(node: str, points: int) -> bool:

@@ -5,9 +5,11 @@ taken, `confirm` on the source removes it (docs/understand/how/placement.md). Ea
 time, by anybody: a pass that died is finished by the next, and two passes at once do the work of one.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from queues.errors import NodeFull, NodeUnavailable, WeirError
 from queues.segments.dead_letters import DeadLetters
@@ -17,6 +19,27 @@ CHUNK_BLOCKS = 64
 CHUNK_LETTERS = 64
 # Each is a round trip, however small it is: a pass must be over long before the lease of its plan is.
 MOST_MOVED = 4_000
+# Likewise where a round trip is long: what else is due in the process waits meanwhile.
+PASS_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a pass ends, in seconds of a monotonic clock. What has not arrived by then is the next one's."""
+
+    at_seconds: float
+    monotonic: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def after(cls, seconds: float, monotonic: Callable[[], float]) -> Self:
+        return cls(monotonic() + seconds, monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        return self.monotonic() >= self.at_seconds
+
+
+NEVER = Deadline(math.inf)
 
 
 @dataclass(frozen=True)
@@ -46,8 +69,9 @@ class Route:
     targets: Mapping[str, Segment]
     weights: Mapping[str, int]
 
-    def run(self, budget_bytes: int, most: int = MOST_MOVED) -> Transferred:
-        """Transfer blocks until about `budget_bytes` or `most` are moved or none is left that nobody is at.
+    def run(self, budget_bytes: int, most: int = MOST_MOVED, deadline: Deadline = NEVER) -> Transferred:
+        """Transfer blocks until about `budget_bytes` or `most` are moved, none is left that nobody is at, or
+        the deadline is over; one is moved also then, so that every pass gets on.
 
         A target that does not answer or is full is left out for the rest of the pass; its blocks stay marked.
         Raises `NodeUnavailable` when the source does not answer.
@@ -59,16 +83,18 @@ class Route:
             rows = self.source.depart(weights, chunk, budget_bytes - done.bytes)
             if not rows:
                 break
-            arrived, failed = self._deliver(rows)
+            arrived, failed = self._deliver(rows, deadline)
             self.source.confirm([block.entry_id for block in arrived])
             done = _add(done, arrived, next(iter(failed.values()), done.last_error))
             for target in failed:
                 weights.pop(target)
+            if done.blocks and deadline.is_over:
+                break
         return done
 
-    def letters(self, budget_bytes: int, most: int = MOST_MOVED) -> Transferred:
-        """Move dead letters until about `budget_bytes` or `most` are moved or none is left, to the target of
-        the greatest weight that has room.
+    def letters(self, budget_bytes: int, most: int = MOST_MOVED, deadline: Deadline = NEVER) -> Transferred:
+        """Move dead letters until about `budget_bytes` or `most` are moved, none is left, or the deadline is
+        over (as for `run`), to the target of the greatest weight that has room.
 
         One that does not answer may have taken a letter: the letter waits for it, and goes to no other.
         """
@@ -80,7 +106,7 @@ class Route:
             if not rows:
                 break
             target = DeadLetters(self.targets[targets[0]])
-            arrived, size, error = self._post(rows, target, budget_bytes - done.bytes)
+            arrived, size, error = self._post(rows, target, budget_bytes - done.bytes, deadline)
             source.forget(arrived)
             done = replace(done, letters=done.letters + len(arrived), bytes=done.bytes + size)
             if isinstance(error, NodeUnavailable):
@@ -88,19 +114,25 @@ class Route:
             if error is not None:
                 targets.pop(0)
                 done = replace(done, last_error=None if targets else str(error))
+            if done.letters and deadline.is_over:
+                break
         return done
 
     def _by_weight(self, node: str) -> tuple[int, str]:
         return -self.weights[node], node
 
     def _post(
-        self, rows: Sequence[tuple[str, list[Any]]], target: DeadLetters, budget_bytes: int
+        self,
+        rows: Sequence[tuple[str, list[Any]]],
+        target: DeadLetters,
+        budget_bytes: int,
+        deadline: Deadline,
     ) -> tuple[list[str], int, WeirError | None]:
         """The ids of what arrived, its bytes, and why not more."""
         arrived: list[str] = []
         size = 0
         for dead_id, content in rows:
-            if size >= budget_bytes:
+            if size >= budget_bytes or (arrived and deadline.is_over):
                 break
             try:
                 target.receive(self.node, dead_id, content)
@@ -110,11 +142,15 @@ class Route:
             size += sum(map(len, content))
         return arrived, size, None
 
-    def _deliver(self, rows: Sequence[Departing]) -> tuple[list[Departing], dict[str, str]]:
+    def _deliver(
+        self, rows: Sequence[Departing], deadline: Deadline
+    ) -> tuple[list[Departing], dict[str, str]]:
         """What arrived (now or before), and the targets that failed with their error."""
         arrived: list[Departing] = []
         failed: dict[str, str] = {}
         for block in rows:
+            if arrived and deadline.is_over:
+                break
             if block.target in failed:
                 continue
             try:

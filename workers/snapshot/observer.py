@@ -65,7 +65,7 @@ class Observer:
         self._sent, self._objectives = sent, objectives
         self._lease = Lease(control, "observer", LEASE_SECONDS)
         self._before: Snapshot | None = None
-        self._in_trouble = False
+        self._in_trouble, self._unrecorded = False, False
 
     def step(self) -> Snapshot | None:
         """Observe, and publish when the lease is ours. Answers what was published.
@@ -89,8 +89,7 @@ class Observer:
             pipe.execute()
         self._before = snapshot
         # Last: what is live must not wait for a disk that is full or slow.
-        if self._recorder is not None:
-            self._recorder.add(snapshot.at or self._clock(), stored)
+        self._record(snapshot, stored)
         if self._objectives is not None:
             self._objectives.keep()
         if self._sent is not None:
@@ -119,6 +118,20 @@ class Observer:
             self._lease.release()
         except redis.RedisError:
             logger.info("The observer's lease could not be released; it runs out by itself.")
+
+    def _record(self, snapshot: Snapshot, stored: bytes) -> None:
+        """Keep the snapshot. A disk that is full is logged once, tried again each second, and stops nothing
+        behind it: minutes of the objectives, figures for a collector.
+        """
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.add(snapshot.at or self._clock(), stored)
+            self._unrecorded = False
+        except OSError as error:
+            if not self._unrecorded:
+                logger.warning("Snapshots are not kept for the history until this is over: %s", error)
+            self._unrecorded = True
 
     def _ours(self) -> bool:
         if self._lease.renew():

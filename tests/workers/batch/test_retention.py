@@ -23,6 +23,7 @@ from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.parquet import Parquet
 from workers.consumer.handlers.sql import Sql, SqliteStore
+from workers.coordination.leases import Lease
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
 from workers.models import Chunk, LedgerEntry, Loop, Plan, Run, Task
@@ -82,15 +83,16 @@ def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper
     assert archived(keeper).exists()
 
 
-@given(st.lists(st.integers(0, 9_000_000), max_size=8), st.integers(1, 20))
-def test_the_oldest_go_until_the_rest_fits_and_no_more(sizes: list[int], most: int) -> None:
-    days = {f"day {number}": size for number, size in enumerate(sizes)}
-    gone = retention.excess(days, most)
-    assert gone == list(days)[: len(gone)]
-    left = sum(days.values()) - sum(days[day] for day in gone)
-    assert left <= most * 1_000_000 or len(gone) == max(0, len(days) - 1)
-    assert not gone or left + days[gone[-1]] > most * 1_000_000
-    assert retention.excess(days, retention.FOREVER) == []
+@given(st.lists(st.tuples(st.integers(0, 9_000_000), st.booleans()), max_size=8), st.integers(1, 20))
+def test_the_oldest_go_until_the_rest_fits_and_no_more(rows: list[tuple[int, bool]], most: int) -> None:
+    sizes = {number: size for number, (size, _) in enumerate(rows)}
+    may_go = [number for number, (_, stays) in enumerate(rows) if not stays]
+    gone = retention.excess(sizes, most, lambda number: rows[number][1])
+    assert gone == may_go[: len(gone)]
+    left = sum(sizes.values()) - sum(sizes[number] for number in gone)
+    assert left <= most * 1_000_000 or gone == may_go
+    assert not gone or left + sizes[gone[-1]] > most * 1_000_000
+    assert retention.excess(sizes, retention.FOREVER, lambda _: False) == []
 
 
 def snapshots(keeper: Keeper, day: int, size_bytes: int) -> Path:
@@ -106,6 +108,29 @@ def test_what_takes_more_room_than_it_may_goes_by_the_day_the_oldest_first(keepe
     assert keeper.run(snapshot_megabytes=1).state == "done"
     # The 28th is kept for its incident; of the newest day nothing goes, whatever it takes.
     assert [day.exists() for day in days] == [False, True, False, True]
+
+
+def test_days_that_are_kept_free_no_room_so_the_next_ones_go(keeper: Keeper) -> None:
+    days = [snapshots(keeper, day, 600_000) for day in (27, 28, 29, 30)]
+    retention.keep(NOW - timedelta(days=4, hours=6), NOW - timedelta(days=4, hours=5), "an incident")
+    assert keeper.run(snapshot_megabytes=1).state == "done"
+    assert [day.exists() for day in days] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("newest", [NOW.date().isoformat(), "2036-01-01"])
+def test_of_the_newest_day_nothing_goes_of_any_queue_nor_of_today(keeper: Keeper, newest: str) -> None:
+    folders = [
+        keeper.where.data / "archive" / f"queue={queue}" / f"day={day}"
+        for queue in ("alert", "process")
+        for day in ("2026-12-30", NOW.date().isoformat(), newest)
+    ]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "block.parquet").write_bytes(bytes(600_000))
+        os.utime(folder / "block.parquet", ((NOW - timedelta(hours=1)).timestamp(),) * 2)
+    assert keeper.run(archive_megabytes=1).state == "done"
+    left = [folder.name for folder in folders if folder.exists()]
+    assert left == [folder.name for folder in folders if folder.name != "day=2026-12-30"]
 
 
 def test_an_archive_that_takes_too_much_room_loses_its_oldest_partition_with_its_index(
@@ -294,6 +319,61 @@ def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):
     assert left.count() == 2 and open_run in left and Chunk.objects.filter(run__task=task).count() == 1
 
 
+def plan(age_days: float, state: str = "done", kind: str = "rebalance", **fields: object) -> Plan:
+    """A plan of a loop that ended so long ago, and of which ever since a lease has had a number."""
+    ended = None if state in ("proposed", "approved", "running") else NOW - timedelta(days=age_days)
+    rest = {"title": "A test", "moves": [], "base": {}, "base_revision": 1, "expires_at": NOW, **fields}
+    created = NOW - timedelta(days=age_days)
+    return Plan.objects.create(state=state, kind=kind, created_at=created, ended_at=ended, **rest)
+
+
+def plan_ids() -> set[int]:
+    return set(Plan.objects.values_list("pk", flat=True))
+
+
+def test_plans_that_are_long_over_go_with_their_fencing_numbers(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "LEDGER_BATCH_ROWS", 2)
+    for state in ("done", "void", "rejected", "failed", "stopped"):
+        plan(100, state)
+    left = [plan(100, "running"), plan(100, "proposed"), plan(80)]
+    for number in plan_ids():
+        with Lease(keeper.where.control, f"plan:{number}", 5.0):
+            pass
+    assert keeper.run(plan_days=90).progress["rows"] == 5
+    assert plan_ids() == {each.pk for each in left}
+    fences = {key.decode() for key in keeper.where.control.scan_iter("weir:fence:plan:*")}
+    assert fences == {f"weir:fence:plan:{each.pk}" for each in left}
+    assert keeper.run(plan_days=90).chunks_total == 0
+
+
+def test_a_plan_stays_as_long_as_something_points_to_it(keeper: Keeper) -> None:
+    undone, incident = plan(400, "rolled-back"), plan(95)
+    retention.keep(incident.created_at, incident.created_at, "incident 12")
+    plan(310, "void", "use", law="node_scaling")
+    declined, restored = plan(300, "rejected", "use", law="node_scaling"), plan(300, kind="restore")
+    left = [
+        undone,
+        plan(80, "stopped", "roll-back", undoes=undone),
+        incident,
+        declined,
+        restored,
+        plan(299, "done", "roll-back", undoes=restored),
+    ]
+    plan(150, "done", "roll-back", undoes=plan(200, "rolled-back"))
+    assert keeper.run(plan_days=90).progress["rows"] == 3
+    assert plan_ids() == {each.pk for each in left}
+
+
+def test_the_ledger_entry_of_a_plan_that_is_gone_goes_as_others_do(keeper: Keeper) -> None:
+    row = entry(Loop.objects.create(name="x", law="rebalancing"), 100)
+    plan(100, entry=row)
+    assert keeper.run(ledger_days=90).chunks_total == 0
+    keeper.run(plan_days=90)
+    assert keeper.run(ledger_days=90).progress["rows"] == 1
+
+
 def handled(keeper: Keeper, *ages_days: float, table: str = "handled", queue: str = "alert") -> None:
     """Rows of events of these ages, put there by the handler's own store."""
     store = SqliteStore(keeper.where.data / handled_rows.FILE, table)
@@ -329,4 +409,36 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
 def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
     handler = Sql(Place("alert", tmp_path), Options("sql", {}))
     handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
-    assert handled_rows.has_older(tmp_path, NOW)
+    assert list(handled_rows.deleted(tmp_path, handled_rows.us(NOW))) == [1]
+
+
+def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handled_rows, "STEP_ROWS", 3)
+    monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 100)
+    handled(keeper, 5, 4, 3, 2)
+    handled(keeper, 5.5, 1, table="mine")
+    at = NOW - timedelta(days=4)
+    retention.keep(at - timedelta(hours=1), at + timedelta(hours=1), "incident 12", queue="alert")
+    # A row takes some 22 bytes: two too many for 100 of them. What is kept counts, and stays.
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 2
+    assert handled_ids(keeper) == {"4", "3", "2"} and handled_ids(keeper, "mine") == {"1"}
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 0
+
+
+def test_of_the_newest_day_no_handled_event_goes_by_the_room_it_takes(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BYTES_PER_MEGABYTE", 1)
+    handled(keeper, 2, 0.4, 0.1, -400)
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 1
+    assert handled_ids(keeper) == {"0.4", "0.1", "-400"}
+
+
+def test_a_file_of_handled_events_that_is_small_enough_is_not_read(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(handled_rows, "measured")
+    handled(keeper, 5)
+    assert keeper.run(handled_megabytes=1).progress["rows"] == 0

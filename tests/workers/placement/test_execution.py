@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from itertools import count
 
 import pytest
 
@@ -13,6 +14,7 @@ from queues.segments.dead_letters import DeadLetters
 from queues.stored_document import changed
 from queues.topology import Topology
 from tests.queues.samples import batch_of, blocks_of
+from tests.waiting import until
 from tests.workers.loops import JOBS, ensured
 from tests.workers.placement.plan_plant import loaded
 from workers import tasks
@@ -270,6 +272,47 @@ def test_a_tick_moves_so_many_blocks_and_letters_and_no_more(plant, user, monkey
     assert sum(step["blocks"] for step in plan.progress) == 20
     assert len(letters.read()) == 15
     assert advance(plan, plant).state == "done"
+
+
+def test_a_tick_ends_in_time_where_each_block_takes_long_and_the_next_goes_on(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(80))
+    letters = DeadLetters(plant.segment("process", "n3"))
+    letters.add("1-0", "w", "a" * 32, [(batch_of(1), "no")])
+    seconds = count()  # each time somebody asks, a second has passed
+    plan = execution.advance(drained(plant, user), plant.control, plant.now, lambda: next(seconds))
+    assert 1 <= sum(step["blocks"] for step in plan.progress) <= execution.PASS_SECONDS
+    assert (plan.state, len(letters.read())) == ("running", 1)
+    assert "blocks of alert wait on n3 to be transferred" in plan.note
+    plant.pass_seconds(1)
+    assert advance(plan, plant).state == "done"
+    found = ids(plant)
+    assert sorted(found["n1"] + found["n2"]) == sorted(f"e{row}" for row in range(80))
+
+
+def test_the_lease_of_a_plan_is_renewed_while_it_waits_for_nodes(plant, user, monkeypatch):
+    plan = drained(plant, user)
+    monkeypatch.setattr(execution, "LEASE_SECONDS", 1.5)
+    key, empty = keys.LEASE.of(f"plan:{plan.pk}"), execution.empty_container
+
+    def waits(topology, queue, *arguments):
+        if queue == "alert":
+            plant.control.pexpire(key, 60_000)
+            until(lambda: 0 < plant.control.pttl(key) <= 1_500)
+        return empty(topology, queue, *arguments)
+
+    monkeypatch.setattr(execution, "empty_container", waits)
+    assert advance(plan, plant).state == "done"
+
+
+def test_a_container_whose_marked_blocks_take_long_keeps_no_other_from_its_own(plant, user):
+    for queue in ("alert", "process"):
+        plant.segment(queue, "n3").publish(blocks_of(20))
+        plant.segment(queue, "n3").depart({"n1": 1}, 5, 10**9)
+    snapshot, seconds = plant.pass_seconds(2), count()
+    assert draining.settle(plant.topology(), snapshot, lambda: next(seconds)) < 10
+    left = [plant.segment(queue, "n3").measure()["leaving_blocks"] for queue in ("alert", "process")]
+    assert min(left) > 0 and max(left) < 5
+    assert draining.settle(plant.topology(), snapshot) == sum(left)
 
 
 def test_a_transfer_is_throttled_by_bytes_per_second_however_often_it_is_ticked(plant, user):

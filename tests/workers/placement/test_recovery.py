@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.samples import blocks_of
 from workers.coordination.leases import Lease
 from workers.models import Plan
-from workers.placement import draining, execution, give_back, moves, proposals, recovery
+from workers.placement import draining, execution, give_back, moves, plans, proposals, recovery
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -278,6 +279,49 @@ def test_a_node_that_is_lost_again_waits_for_its_next_return(plant, soon):
     recover(plant, 4)
     assert "n3" not in plant.points()
     recover(plant, 5)
+    assert plant.points() == EVEN
+
+
+def test_points_are_given_back_also_where_the_database_failed_at_the_plan(plant, soon, monkeypatch):
+    def away(*_):
+        raise OperationalError("gone")
+
+    recover(plant, 14, silent=("n3",))
+    approved = plans.approved
+    monkeypatch.setattr(plans, "approved", away)
+    with pytest.raises(OperationalError):
+        recover(plant, 9)
+    assert not Plan.objects.filter(kind="roll-back").exists()
+    monkeypatch.setattr(plans, "approved", approved)
+    recover(plant, 2)
+    assert plant.points() == EVEN
+
+
+def test_a_recovery_that_dies_behind_its_plan_gives_back_once(plant, soon, monkeypatch):
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    recover(plant, 14, silent=("n3",))
+    note_loss = give_back.note_loss
+    monkeypatch.setattr(give_back, "note_loss", dies)
+    with pytest.raises(KeyboardInterrupt):
+        recover(plant, 9)
+    monkeypatch.setattr(give_back, "note_loss", note_loss)
+    execution.advance_all(plant.control, plant.now)
+    assert plant.points() == EVEN
+    projection.set_points(plant.control, "alert", {"n1": 501, "n2": 499})
+    recover(plant, 3)
+    assert plant.points() == {"n1": 501, "n2": 499}
+    assert not give_back.is_due(plant.control, plant.now)
+
+
+def test_nodes_that_were_lost_together_get_their_points_back_one_after_the_other(plant, soon):
+    Queue.objects.update(minimum_containers=1)
+    recover(plant, 14, silent=("n2", "n3"))
+    assert plant.points() == {"n1": 1000}
+    recover(plant, 8, silent=("n3",))
+    assert plant.points() == {"n1": 667, "n2": 333}
+    recover(plant, 8)
     assert plant.points() == EVEN
 
 

@@ -9,7 +9,7 @@ from queues.events.block import decode
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
 from tests.queues.samples import batch_of, blocks_of
-from workers.placement.transfer import Route
+from workers.placement.transfer import Deadline, Route
 
 MINUTE = 60.0
 ALL = 10**9
@@ -85,6 +85,64 @@ def test_a_pass_moves_no_more_than_its_bytes_and_one_block(at):
     size = len(blocks[0].data)
     done = route(at).run(10 * size)
     assert 10 * size <= done.bytes <= 11 * size
+
+
+class Clock:
+    """A monotonic clock that goes on by what takes time."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+    def taking(self, seconds, call):
+        def slow(*arguments):
+            self.seconds += seconds
+            return call(*arguments)
+
+        return slow
+
+
+def test_a_pass_to_a_far_node_ends_in_time_and_the_next_goes_on(at, monkeypatch):
+    at["n1"].publish(blocks_of(400))
+    clock = Clock()
+    monkeypatch.setattr(at["n2"], "receive", clock.taking(0.2, at["n2"].receive))
+    done = route(at, {"n2": 1}).run(ALL, deadline=Deadline.after(3.0, clock))
+    assert (done.blocks, clock.seconds) == (15, pytest.approx(3.0))
+    assert len(ids(at["n2"])) == 60
+    # What was marked and has not departed waits for the next pass, wherever that goes to.
+    route(at, {"n2": 0, "n3": 1}).run(ALL)
+    assert everywhere(at) == names(400)
+    assert waiting(at["n1"]) == 0
+
+
+def test_letters_to_a_far_node_end_in_time_and_the_next_pass_goes_on(at, monkeypatch):
+    add_letters(at["n1"], 30)
+    clock = Clock()
+    monkeypatch.setattr(DeadLetters, "receive", clock.taking(0.2, DeadLetters.receive))
+    done = route(at, {"n2": 1}).letters(ALL, deadline=Deadline.after(3.0, clock))
+    assert (done.letters, clock.seconds) == (15, pytest.approx(3.0))
+    route(at, {"n2": 1}).letters(ALL)
+    assert sorted(dead_ids(at["n2"])) == names(30)
+
+
+def test_a_source_that_takes_longer_than_a_pass_to_answer_gets_on_by_a_block_a_pass(at, monkeypatch):
+    at["n1"].publish(blocks_of(8))
+    clock = Clock()
+    monkeypatch.setattr(at["n1"], "depart", clock.taking(5.0, at["n1"].depart))
+    for _ in range(2):
+        assert route(at, {"n2": 1}).run(ALL, deadline=Deadline.after(3.0, clock)).blocks == 1
+    assert sorted(ids(at["n2"])) == names(8)
+
+
+def test_a_target_that_fails_for_all_of_a_pass_keeps_no_block_from_another(at, nodes, monkeypatch):
+    at["n1"].publish(blocks_of(8))
+    at["n1"].depart({"n2": 1}, 1, ALL)
+    nodes["n2"].kill()
+    clock = Clock()
+    monkeypatch.setattr(at["n2"], "receive", clock.taking(5.0, at["n2"].receive))
+    assert route(at).run(ALL, deadline=Deadline.after(3.0, clock)).by_target == {"n3": 1}
 
 
 def test_a_marked_block_is_given_to_no_worker_however_long_it_waits(at):

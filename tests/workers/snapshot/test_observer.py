@@ -25,6 +25,8 @@ from tests.workers.snapshots import snapshot_of
 from workers.coordination.merge_patch import applied, difference
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
+from workers.history.snapshot_archive import Recorder
+from workers.objectives.book import ObjectiveBook
 from workers.plants.foreign.watch import PlantWatch
 from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.observer import OBSERVE_AT_SECONDS, Observer, until_next_observation_seconds
@@ -148,6 +150,42 @@ def test_an_observer_survives_a_control_server_that_is_away(
     impatient = control_server.client(retry=None)
     Observer(impatient, Scripted(), clock=iter_clock(stop, control_server)).run(stop)
     assert control.get("weir:snapshot") is not None
+
+
+def test_while_the_disk_is_full_all_but_the_recording_goes_on_and_it_is_said_once(
+    control: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "snapshots").write_bytes(b"")  # no folder can be made, as on a disk that is full
+    sent, minutes = list[int](), Minutes()
+    observer = Observer(
+        control,
+        Scripted(),
+        recorder=Recorder(tmp_path),
+        sent=lambda snapshot: sent.append(snapshot.seq),
+        objectives=minutes,
+    )
+    for _ in range(3):
+        observer.step()
+    assert sent == [1, 2, 3] and minutes.kept == 3
+    (complaint,) = [record.getMessage() for record in caplog.records]
+    assert complaint.startswith("Snapshots are not kept") and "observation" not in complaint
+    (tmp_path / "snapshots").unlink()
+    observer.step()
+    assert list((tmp_path / "snapshots").glob("open-*"))
+
+
+class Minutes(ObjectiveBook):
+    """Objectives of a plant that has none: how often their minutes are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = 0
+
+    def step(self, snapshot: Snapshot, published: Snapshot | None = None) -> dict[str, Any]:
+        return {}
+
+    def keep(self) -> None:
+        self.kept += 1
 
 
 def iter_clock(stop: threading.Event, server: Server) -> Any:

@@ -1,14 +1,14 @@
-"""Retention: archived events, metrics, snapshots, ledger entries, alerts and runs older than so many days go,
-and the oldest of what takes more room than it may; but nothing that an incident refers to
-(`Keep`: a time range, a reason; people ask for it on the incident's page), and never the newest day.
+"""Retention: archived and handled events, metrics, snapshots, ledger entries, alerts, plans and runs older
+than so many days go, and the oldest of what takes more room than it may, but for today and the newest day;
+nothing that an incident refers to (`Keep`: a time range, a reason; people ask for it on the incident's page).
 
-A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts, or
-the runs. Every deletion is done under the lease's guard, in small steps, so a revived process deletes nothing
-and nobody waits long.
+A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts,
+the plans, the runs, or the handled events. Every deletion is done under the lease's guard, in small steps, so
+a revived process deletes nothing and nobody waits long.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -16,13 +16,16 @@ from typing import Any, TypeVar
 
 from django.db.models import Max, QuerySet
 
+from queues import keys
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts
-from workers.models import Keep, LedgerEntry, Run
+from workers.models import Keep, LedgerEntry, Plan, Run
+from workers.placement import give_back
+from workers.placement.plans import OPEN
 
 FOREVER = 0  # days; of a size: whatever it is
 MOST_DAYS = 36_500
@@ -41,11 +44,11 @@ def days_parameter(name: str, default: int, what: str) -> JobParameter:
     )
 
 
-def size_parameter(name: str, default: int, what: str) -> JobParameter:
+def size_parameter(name: str, default: int, what: str, part: str = "day") -> JobParameter:
     return JobParameter(
         name,
         "integer",
-        f"MB that {what} may take, the oldest day goes first (0: any)",
+        f"MB that {what} may take, the oldest {part} goes first (0: any)",
         default,
         least=0,
         most=MOST_MEGABYTES,
@@ -61,11 +64,13 @@ PARAMETERS = (
     days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
     days_parameter("alert_days", 400, "alerts that are over, and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
+    days_parameter("plan_days", 90, "plans that are over"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
-    days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
+    days_parameter("handled_days", 90, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
     size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
+    size_parameter("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
     JobParameter(
         "ledger_entries",
         "integer",
@@ -92,6 +97,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     """
     found = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
     yield from found.values()
+    yield from _handled_pieces(values, where)
 
 
 def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -102,41 +108,60 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _snapshot_pieces(values["snapshot_days"], where)
     yield from _ledger_pieces(values["ledger_days"], where)
     yield from _alert_pieces(values["alert_days"], where)
+    yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
-    yield from _handled_pieces(values["handled_days"], where)
 
 
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
     """The oldest of what takes more room than it may."""
     partitions = {each: _bytes_of(each.folder(where.data)) for each in event_archive.partitions(where.data)}
-    for partition in excess(partitions, values["archive_megabytes"]):
-        if not is_retained(partition.day, partition.queue):
-            yield _archive_piece(partition, FOREVER)
+    for partition in _excess_partitions(partitions, values["archive_megabytes"], where.now):
+        yield _archive_piece(partition, FOREVER)
     raw = {day: _bytes_of(_metric_folder("raw", where) / f"day={day}") for day in _metric_days("raw", where)}
-    for day in excess(raw, values["raw_megabytes"]):
-        if not is_retained(day):
-            yield _metric_piece("raw", day)
+    for day in _excess_days(raw, values["raw_megabytes"], where.now):
+        yield _metric_piece("raw", day)
     snapshots = {
         day: _bytes_of(snapshot_archive.day_folder(where.data, day))
         for day in snapshot_archive.days(where.data)
     }
-    for day in excess(snapshots, values["snapshot_megabytes"]):
-        if not is_retained(day):
-            yield _snapshot_piece(day)
+    for day in _excess_days(snapshots, values["snapshot_megabytes"], where.now):
+        yield _snapshot_piece(day)
     yield from _many_entries(values["ledger_entries"], where)
 
 
-def excess(sizes_bytes: Mapping[T, int], most_megabytes: int) -> list[T]:
-    """Of what is given, the oldest first, what has to go so that the rest fits; the last one always stays."""
+def _excess_partitions(
+    sizes_bytes: Mapping[event_archive.Partition, int], most_megabytes: int, now: datetime
+) -> list[event_archive.Partition]:
+    newest = newest_days((each.day for each in sizes_bytes), now)
+    return excess(
+        sizes_bytes, most_megabytes, lambda each: each.day in newest or is_retained(each.day, each.queue)
+    )
+
+
+def _excess_days(sizes_bytes: Mapping[str, int], most_megabytes: int, now: datetime) -> list[str]:
+    newest = newest_days(sizes_bytes, now)
+    return excess(sizes_bytes, most_megabytes, lambda day: day in newest or is_retained(day))
+
+
+def newest_days(days: Iterable[str], now: datetime) -> set[str]:
+    """Of which nothing goes by its size: today and the newest, which events of a clock that is ahead make."""
+    return {now.astimezone(UTC).date().isoformat(), max(days, default="")}
+
+
+def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T], bool]) -> list[T]:
+    """Of what is given, the oldest first, what has to go so that the rest fits. What stays takes its room
+    all the same, so that more of the other goes.
+    """
     over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEGABYTE
     found: list[T] = []
     if most_megabytes == FOREVER:
         return found
-    for each in list(sizes_bytes)[:-1]:
+    for each, size_bytes in sizes_bytes.items():
         if over <= 0:
             break
-        found.append(each)
-        over -= sizes_bytes[each]
+        if not stays(each):
+            found.append(each)
+            over -= size_bytes
     return found
 
 
@@ -251,6 +276,12 @@ def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("alerts", {"kind": "alerts", "before": before.isoformat()})
 
 
+def _plan_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+    before = cutoff(days, where.now)
+    if days != FOREVER and due_plans(before).exists():
+        yield Piece("plans", {"kind": "plans", "before": before.isoformat()})
+
+
 def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
     before = cutoff(days, where.now)
     if days != FOREVER and (
@@ -259,10 +290,13 @@ def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield Piece("runs", {"kind": "runs", "before": before.isoformat()})
 
 
-def _handled_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
-    before = cutoff(days, where.now)
-    if days != FOREVER and handled_rows.has_older(where.data, before):
-        yield Piece("handled", {"kind": "handled", "before": before.isoformat()})
+def _handled_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """One, whatever is due: to know that takes reading all rows, which its worker does."""
+    days, most = values["handled_days"], values["handled_megabytes"]
+    if (days == FOREVER and most == FOREVER) or not handled_rows.exists(where.data):
+        return
+    before = "" if days == FOREVER else cutoff(days, where.now).isoformat()
+    yield Piece("handled", {"kind": "handled", "before": before, "megabytes": most})
 
 
 def _delete_archive(lease: Any) -> Made:
@@ -352,6 +386,24 @@ def _delete_alerts(lease: Any) -> Made:
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
+def _delete_plans(lease: Any) -> Made:
+    """Plans that were over by then, with the fencing numbers of their leases; a plan that was undone goes
+    behind the one that undid it.
+    """
+    before = datetime.fromisoformat(lease.content["before"])
+    deleted = 0
+    while True:
+        with lease.guarded():
+            ids = list(due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            if not ids:
+                return Made(deleted)
+            # First: once the rows are gone nobody knows the keys. A lease needs no number before its own.
+            lease.surroundings.control.delete(*(keys.FENCE.of(f"plan:{number}") for number in ids))
+            Plan.objects.filter(pk__in=ids).delete()
+            deleted += len(ids)
+        lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
+
+
 def _delete_runs(lease: Any) -> Made:
     """Runs that were over by then, with their chunks, and what such runs compared; one at a time, as one may
     have thousands of chunks.
@@ -372,16 +424,33 @@ def _delete_runs(lease: Any) -> Made:
 
 
 def _delete_handled(lease: Any) -> Made:
-    """Rows of old events, some thousands at a time: workers wait for the file meanwhile."""
-    steps = handled_rows.deleted(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
+    """Rows of old events, and the oldest of what takes more room than it may; some thousands at a time:
+    workers wait for the file meanwhile.
+    """
+    before = lease.content["before"]
+    old_us = handled_rows.us(datetime.fromisoformat(before)) if before else handled_rows.LONG_AGO_US
+    before_us = max(old_us, _excess_handled_us(lease))
+    steps = handled_rows.deleted(lease.surroundings.data, before_us)
     rows = 0
-    while True:
+    while before_us > handled_rows.LONG_AGO_US:
         with lease.guarded():
             count = next(steps, None)
         if count is None:
-            return Made(rows)
+            break
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
+    return Made(rows)
+
+
+def _excess_handled_us(lease: Any) -> int:
+    """Before which time rows take more room than they may; a file that is small enough is not read."""
+    data, most = lease.surroundings.data, lease.content.get("megabytes", FOREVER) * BYTES_PER_MEGABYTE
+    if most == FOREVER or handled_rows.file_bytes(data) <= most:
+        return handled_rows.LONG_AGO_US
+    sizes = handled_rows.RowSizes()
+    for _ in handled_rows.measured(data, sizes):
+        lease.check()
+    return sizes.excess_before_us(most, lease.clock())
 
 
 def _old_comparisons(data: Path, before: datetime) -> list[Path]:
@@ -398,6 +467,21 @@ def due_alerts(before: datetime) -> QuerySet[Alert]:
     due = Alert.objects.filter(resolved_at__lt=before).exclude(pk__in=to_do)
     for since, until in Keep.objects.values_list("since", "until"):
         due = due.exclude(fired_at__range=(since, until))
+    return due
+
+
+def due_plans(before: datetime) -> QuerySet[Plan]:
+    """Plans that were over by then, without those in a kept range, those that another one undoes, and those
+    that are still asked for: the newest of each loop and kind (`workers.placement.declined`), what a node may
+    get its points back from, and what gave them back (`workers.placement.give_back`).
+    """
+    by_loops = Plan.objects.filter(owner=None).exclude(law="").values("law", "kind")
+    newest = by_loops.annotate(newest=Max("pk")).values_list("newest", flat=True)
+    restoring = [plan.pk for plan in give_back.restoring()]
+    due = Plan.objects.filter(ended_at__lt=before, undone_by__isnull=True).exclude(state__in=OPEN)
+    due = due.exclude(pk__in=[*newest, *restoring]).exclude(undoes__in=restoring)
+    for since, until in Keep.objects.values_list("since", "until"):
+        due = due.exclude(created_at__range=(since, until)).exclude(ended_at__range=(since, until))
     return due
 
 
@@ -432,6 +516,7 @@ _WORK = {
     "snapshots": _delete_snapshots,
     "ledger": _delete_ledger,
     "alerts": _delete_alerts,
+    "plans": _delete_plans,
     "runs": _delete_runs,
     "handled": _delete_handled,
 }

@@ -52,7 +52,9 @@ def _is_due(order: PlantOrder, row: PlantStatus | None) -> bool:
 
 def _has_it(by: str, row: PlantStatus | None) -> bool:
     """Whether the plant is this person's, or this token's (of one of its controllers): loops here hold."""
-    holder = row.steered_by.holder if row is not None and row.steered_by is not None else ""
+    holder = row.steered_by.holder if row is not None and row.steered_by is not None else None
+    if holder is None:
+        return False
     return holder == by or holder.startswith(f"{by}/")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol, cast
 
 import redis
+from redis.typing import EncodableT, FieldT
 
 from queues import keys
 
@@ -40,7 +41,9 @@ class SharedAskedWorkers:
 
     def note(self, workers: Mapping[str, Asked]) -> None:
         if workers:
-            lives = {worker: json.dumps({"pid": pid, "at": at}) for worker, (pid, at) in workers.items()}
+            lives: dict[FieldT, EncodableT] = {
+                worker: json.dumps({"pid": pid, "at": at}) for worker, (pid, at) in workers.items()
+            }
             self._control.hset(self._key, mapping=lives)
             self._control.expire(self._key, RETAINED_SECONDS)
 
