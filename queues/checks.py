@@ -19,6 +19,7 @@ from queues.errors import BadInput, Forbidden
 MOST_SHOWN = 80
 MOST_KEY = 80
 # PostgreSQL stores no NUL, and no database half of a surrogate pair.
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
@@ -149,6 +150,11 @@ def digits(text: str, most: int = 18) -> int | None:
     18 digits; Python refuses to read thousands of them, and takes digits of other scripts for digits.
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= most else None
+
+
+def decimal_number(text: str) -> float | None:
+    """The number that a text writes in plain digits; None for any other, also nan, inf and 1_000."""
+    return float(text) if _DECIMAL.fullmatch(text.strip()) else None
 
 
 def storable(value: Any) -> Any:

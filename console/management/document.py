@@ -22,7 +22,8 @@ def read_document(path: str) -> dict[str, Any]:
     Raises BadInput, naming the place, when it can't be read, is not JSON, not an object, or holds what
     `queues.documents` refuses.
     """
-    document = read_json(_text(path))
+    # What comes from other systems' editors may begin with a byte order mark.
+    document = read_json(_text(path).removeprefix("\ufeff"))
     if not isinstance(document, dict):
         raise BadInput("document", "must be one JSON object")
     return document
@@ -68,4 +69,12 @@ class JsonCommand(OneLineCommand):
             sys.exit(2)
         wants_json = options.get("json") or not self.stdout.isatty()
         text = None if wants_json else self.human(document)
-        self.stdout.write(text if text is not None else json.dumps(document, allow_nan=False))
+        self.stdout.write(text if text is not None else self._as_json(document))
+
+    def _as_json(self, document: dict[str, Any]) -> str:
+        """Values that are each in their range may multiply to what no number is."""
+        try:
+            return json.dumps(document, allow_nan=False)
+        except ValueError:
+            self.stderr.write("document: its numbers give results that are not finite; give smaller ones")
+            sys.exit(2)

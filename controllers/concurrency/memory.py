@@ -18,6 +18,7 @@ from controllers.concurrency.trial import ORIGIN, TRIAL, Origin, Trial, origin_f
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
+from queues.errors import BadInput
 
 Exploration = Cycle | CurveSearch
 STATE = (
@@ -44,6 +45,15 @@ def check_state(state: Values, where: str) -> None:
     machine = state["machine"]
     (check_cycle if machine["kind"] == "tcc" else check_search)(machine, f"{where}.machine")
     check_sample(state["sample"], f"{where}.sample")
+    _check_trial(state["trial"], machine, f"{where}.trial.threads")
+
+
+def _check_trial(trial: Values | None, machine: Values, where: str) -> None:
+    """A step is tried from a pool at rest, of which it is known what it brings."""
+    if trial is None or not trial["threads"]:
+        return
+    if machine["phase"] != "steady" or not machine["threads"] or not machine["steady_per_second"]:
+        raise BadInput(where, "takes 0 unless machine is steady, with threads and steady_per_second over 0")
 
 
 @dataclass(frozen=True)

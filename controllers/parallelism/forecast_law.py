@@ -140,14 +140,17 @@ def cheapest(
 
     From the last window backwards: to_come[p] is the least cost of what follows when p tasks run.
     """
-    here = missed * cost_missed + (minimum + np.arange(missed.shape[1])) * cost_task
-    change = cost_change * (1 - np.eye(missed.shape[1]))
+    columns = np.arange(missed.shape[1])
+    here = missed * cost_missed + (minimum + columns) * cost_task
     to_come, choices = np.zeros(missed.shape[1]), []
     for window in here[::-1]:
-        # Row: tasks before, column: tasks in this window; of equals argmin takes the fewest.
-        total = change + window + to_come
-        choices.append(total.argmin(axis=1))
-        to_come = total.min(axis=1)
+        # Of each number of tasks before: as many again, or the cheapest of all others; of equals the fewest.
+        stays, moves = window + to_come, cost_change + window + to_come
+        to = int(moves.argmin())
+        least = moves[to]
+        equal = np.where(stays == least, np.minimum(columns, to), to)
+        choices.append(np.where(stays < least, columns, equal))
+        to_come = np.minimum(stays, least)
     start = int(to_come.argmin()) if current is None else current
     path = list[int]()
     for choice in choices[::-1]:

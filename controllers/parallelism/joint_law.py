@@ -95,7 +95,14 @@ OBSERVATION = (
         0,
         1e12,
     ),
-    Parameter("forecast_per_second", "events/s", "Expected in each window.", maximum=1e12, kind="numbers"),
+    Parameter(
+        "forecast_per_second",
+        "events/s",
+        "Expected in each window.",
+        maximum=1e12,
+        kind="numbers",
+        most=1_000,
+    ),
     Parameter("deviation_per_second", "events/s", "Its deviation.", maximum=1e12, kind="numbers"),
     Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),
     Parameter(

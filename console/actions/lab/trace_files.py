@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from queues.checks import decimal_number
 from queues.errors import BadInput
 from queues.standard_input import standard_input
 
@@ -77,10 +78,7 @@ def _text(path: Path) -> str:
 
 
 def _number(text: str | None, line: int, column: str, field: str) -> float:
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = decimal_number(text or "")
+    if value is None or not math.isfinite(value):
         raise BadInput(field, f"line {line}: {column} takes a finite number")
     return value

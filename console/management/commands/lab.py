@@ -1,7 +1,7 @@
 """`manage.py lab list` and `lab run`: the scenarios of the simulated plant."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from console.actions.lab.trace_files import Floats, read_trace
 from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
+from queues.checks import decimal_number
 from queues.errors import BadInput
 
 
@@ -33,6 +34,7 @@ class Command(JsonCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["what"] == "run":
             return self.run_scenario(options)
+        check_alone(options)
         return {
             "scenarios": {
                 each.name: {
@@ -48,7 +50,7 @@ class Command(JsonCommand):
     def run_scenario(self, options: dict[str, Any]) -> dict[str, Any]:
         scenario = scenario_named(options["scenario"])
         laws = scenario.read_laws(options["law"])
-        settings = scenario.read_settings(dict(setting(text) for text in options["set"]))
+        settings = scenario.read_settings(settings_of(options["set"]))
         if options["seed"] < 0:
             raise BadInput("--seed", f"takes a whole number from 0 up, not {options['seed']}")
         trace = trace_of(options["trace"], options["column"])
@@ -83,6 +85,26 @@ def scenario_named(name: str | None) -> Scenario:
     raise BadInput("SCENARIO", f"no scenario is called {name}; there are {', '.join(SCENARIOS)}")
 
 
+def check_alone(options: dict[str, Any]) -> None:
+    """Raise `BadInput` naming what `lab list` does not take."""
+    if options["scenario"] is not None:
+        raise BadInput("SCENARIO", f"is for lab run; lab list takes none, not {options['scenario'][:60]!r}")
+    for name in ("law", "set", "trace", "column", "series", "html"):
+        if options[name]:
+            raise BadInput(f"--{name}", "is for lab run; lab list takes --json alone")
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """Of each `key=value`. Raises `BadInput`, also for a key that comes twice."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, value = setting(text)
+        if key in found:
+            raise BadInput("--set", f"{key} is given twice; give it once")
+        found[key] = value
+    return found
+
+
 def setting(text: str) -> tuple[str, Any]:
     """`key=value` as a name and a number, a truth value as 1 or 0, or text. Raises `BadInput`."""
     key, equals, value = text.partition("=")
@@ -90,10 +112,8 @@ def setting(text: str) -> tuple[str, Any]:
         raise BadInput("--set", f"takes key=value, not {text!r}")
     if value.lower() in ("true", "false"):
         return key, int(value.lower() == "true")
-    try:
-        return key, float(value)
-    except ValueError:
-        return key, value
+    number = decimal_number(value)
+    return key, value if number is None else number
 
 
 def trace_of(path: str | None, column: str | None) -> Floats | None:

@@ -30,6 +30,14 @@ def test_the_list_says_which_scenarios_are_ready():
     assert scenarios["queues"]["laws"][0] == "rebalancing"
 
 
+@pytest.mark.parametrize(
+    ("field", "arguments"), [("SCENARIO", ["flow"]), ("--set", ["--set", "zz=1"]), ("--law", ["--law", "pi"])]
+)
+def test_the_list_takes_nothing_that_is_for_a_run(field, arguments):
+    code, out, err = lab("list", *arguments)
+    assert (code, out) == (2, "") and err.startswith(f"{field}: is for lab run")
+
+
 def test_a_run_answers_with_the_metrics_of_the_contract_for_each_law():
     document = run(
         "queues", "--law", "greedy-band", "--law", "random-40", "--set", "configuration=2", "--seed", "4"
@@ -159,6 +167,8 @@ def test_options_may_stand_before_the_scenario(arguments):
         ("--set colour", ["queues", "--set", "colour=1"]),
         ("--set", ["queues", "--set", "noise"]),
         ("--set noise", ["queues", "--set", "noise=nan"]),
+        ("--set noise", ["queues", "--set", "noise=1_0"]),
+        ("--set", ["queues", "--set", "noise=1", "--set", "noise=1"]),
         ("--seed", ["queues", "--seed", "-1"]),
         ("--trace", ["queues", "--trace", "nowhere.csv", "--column", "x"]),
         ("--column", ["queues", "--column", "x"]),

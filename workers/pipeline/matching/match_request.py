@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import pyarrow as pa
 from queues import checks
 from queues.errors import BadInput
 from workers.pipeline.matching.matcher import Matcher, masks_of
-from workers.pipeline.matching.previous import Previous
+from workers.pipeline.matching.previous import places_before
+from workers.pipeline.matching.retained.keyed_rows import KeyedRows
 from workers.pipeline.matching.retained.matches import KEYED, joined
 from workers.pipeline.patterns import exact_numbers
 from workers.pipeline.patterns.pattern import (
@@ -24,9 +26,9 @@ from workers.pipeline.patterns.pattern import (
     expression_of,
     one_of,
 )
+from workers.pipeline.patterns.predicate import previous_of
 
 KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
-OWN = ("match_key", "group")  # columns that bring the events of a key together
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
 MOST_SECONDS = 1e12  # of which the microseconds still fit into 64 bits, also when two are added
 
@@ -41,13 +43,13 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
         if name not in KEYS:
             raise BadInput(name, f"is not known; known are {', '.join(KEYS)}")
     pattern = _pattern(document)
-    _check_previous(pattern)
     events = _events(document.get("events"))
     if not events:
         return {"matches": []}  # columns of no event have no type that a condition could be judged by
     rows = _rows(pattern, events)
-    attributes = _attributes(pattern, events, rows.column("time"))
-    masks = masks_of(pattern, pa.RecordBatch.from_pydict(attributes), _before(pattern, attributes, rows))
+    attributes = _attributes(pattern, events)
+    before = _before(pattern, attributes, rows)
+    masks = masks_of(pattern, pa.RecordBatch.from_pydict(attributes), before, in_seconds=True)
     matcher = Matcher(pattern)
     return {"matches": joined([matcher.take(rows, masks), matcher.finish()]).ids()}
 
@@ -76,18 +78,12 @@ def _define(document: Mapping[str, Any]) -> Any:
     return {} if given is None else given
 
 
-def _check_previous(pattern: Pattern) -> None:
-    for symbol, predicate in pattern.defines.items():
-        if predicate.previous & set(OWN):
-            raise BadInput(f"define.{symbol}", f"takes prev() of any attribute but {' and '.join(OWN)}")
-
-
 def _within_us(seconds: Any) -> int:
     if seconds is None:
         return round(MOST_SECONDS * 1e6)
     if not _is_number(seconds) or seconds < 0:
         raise BadInput("within_seconds", f"takes seconds, 0 or more, not {seconds!r}")
-    return round(min(float(seconds), MOST_SECONDS) * 1e6)
+    return _time_us(min(seconds, MOST_SECONDS))
 
 
 def _events(events: Any) -> list[dict[str, Any]]:
@@ -111,7 +107,7 @@ def _check_event(event: dict[str, Any], where: str) -> None:
         raise BadInput(f"{where}.id", f"takes a text, not {event.get('id')!r}")
     time: Any = event.get("time")
     if not checks.is_number(time, -MOST_SECONDS, MOST_SECONDS):
-        raise BadInput(f"{where}.time", f"takes seconds as a number, not {time!r}")
+        raise BadInput(f"{where}.time", f"takes seconds as a number up to {MOST_SECONDS:.0e}, not {time!r}")
     if not isinstance(event.get("type", ""), str):
         raise BadInput(f"{where}.type", f"takes a text, not {event['type']!r}")
 
@@ -123,7 +119,7 @@ def _is_number(value: Any) -> bool:
 def _rows(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:
     """The events as the matcher takes them: time (µs), id and key."""
     columns = {
-        "time": pa.array(np.array([round(event["time"] * 1e6) for event in events], np.int64)),
+        "time": pa.array(np.array([_time_us(event["time"]) for event in events], np.int64)),
         "id": pa.array([event["id"] for event in events], pa.string()),
         "match_key": pa.array([_key(pattern.key, event) for event in events], pa.string()),
         "group": pa.array(np.zeros(len(events), np.int32)),
@@ -132,9 +128,14 @@ def _rows(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=KEYED)
 
 
-def _attributes(pattern: Pattern, events: list[dict[str, Any]], times_us: pa.Array) -> dict[str, pa.Array]:
-    """What the predicates read, one column each."""
-    columns: dict[str, pa.Array] = {"time": times_us}
+def _time_us(seconds: int | float) -> int:
+    """The nearest microsecond: by a double product it would be the nearest of 128 in the far future."""
+    return round(Fraction(seconds) * 1_000_000)
+
+
+def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.Array]:
+    """What the predicates read, one column each; `time` in seconds, as it was written."""
+    columns: dict[str, pa.Array] = {"time": exact_numbers.column([event["time"] for event in events])}
     for symbol, predicate in pattern.defines.items():
         for name in sorted(predicate.columns | predicate.previous):
             if name not in columns:
@@ -146,8 +147,10 @@ def _before(pattern: Pattern, attributes: dict[str, pa.Array], rows: pa.RecordBa
     """What the predicates read of the event before."""
     if not pattern.reads_previous:
         return {}
-    own = {name: rows.column(name) for name in OWN}
-    return Previous(pattern).columns(pa.RecordBatch.from_pydict({**attributes, **own}))
+    places = places_before(KeyedRows.of(rows.column("match_key"), rows.column("time").to_numpy()))
+    taken = pa.array(places, mask=places < 0)
+    names = frozenset[str]().union(*(each.previous for each in pattern.defines.values()))
+    return {previous_of(name): attributes[name].take(taken) for name in sorted(names)}
 
 
 def _key(key: str | None, event: dict[str, Any]) -> str:

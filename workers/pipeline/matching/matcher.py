@@ -122,14 +122,18 @@ class Matcher:
 
 
 def masks_of(
-    pattern: Pattern, rows: pa.RecordBatch, before: Mapping[str, pa.Array] | None = None
+    pattern: Pattern,
+    rows: pa.RecordBatch,
+    before: Mapping[str, pa.Array] | None = None,
+    in_seconds: bool = False,
 ) -> np.ndarray:
     """int64 per row: bit i is set where the row satisfies symbol i. before: columns of the events before
-    (`Previous`). A predicate sees `time` in seconds. Raises BadInput where a column's type does not fit.
+    (`Previous`). A predicate sees `time` in seconds: in_seconds says that it is given so. Raises BadInput
+    where a column's type does not fit.
     """
     columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
     columns.update(before or {})
-    for name in {"time", previous_of("time")} & set(columns):
+    for name in set() if in_seconds else {"time", previous_of("time")} & set(columns):
         columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
     total = np.zeros(rows.num_rows, np.int64)
     for symbol, bit in pattern.bits.items():

@@ -15,6 +15,14 @@ from workers.pipeline.patterns.predicate import previous_of
 RETAINED_US = 86_400_000_000
 
 
+def places_before(rows: KeyedRows) -> np.ndarray:
+    """Of each row the place of the one before it, of the same key, in event-time order; -1 at the first."""
+    first = rows.starts == np.arange(len(rows.order))
+    before = np.empty(len(rows.order), np.int64)
+    before[rows.order] = np.where(first, -1, np.roll(rows.order, 1))
+    return before
+
+
 class Previous:
     """last: the last event of each key, with what the predicates read of it."""
 
@@ -35,9 +43,7 @@ class Previous:
             last = as_schema(self.last, rows.schema)
             rows, kept = pa.concat_batches([last, rows]), last.num_rows
         keyed = KeyedRows.of(rows.column("match_key"), rows.column("time").to_numpy())
-        first = keyed.starts == np.arange(len(keyed.order))
-        before = np.empty(len(keyed.order), np.int64)
-        before[keyed.order] = np.where(first, -1, np.roll(keyed.order, 1))
+        before = places_before(keyed)
         places = pa.array(before[kept:], mask=before[kept:] < 0)
         last = keyed.order[keyed.ends == np.arange(len(keyed.order)) + 1]
         self.last = rows.take(pa.array(np.sort(last)))

@@ -8,8 +8,9 @@ evaluated over a whole Arrow batch at once. Whole numbers are exact (`exact_numb
 """
 
 import ast
+import keyword
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +37,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: lambda left, right: _quotient(_real(left), _real(right)),
 }
 _WORDS = {"true": True, "false": False}
+KINDS: Mapping[type, str] = {float: "number", str: "text", bool: "truth value"}
 _PREVIOUS = "prev"
 _LARGEST = 2**64
 MOST_CHARACTERS = 2_000
@@ -44,13 +46,28 @@ MOST_OPERATORS = 20  # within one another, chains of `and` and `or` being one
 _SHOWN = 80  # characters of a condition that a refusal quotes
 
 
+# Words that are Python's and not ours: attributes may be called so.
+_FREE_WORDS = sorted({*keyword.kwlist} - {"and", "or", "not", "in", "True", "False", "None"})
+# Before such a word while Python reads it; no key writes this letter.
+_MARK = "\u02cd"
 # Texts first, so that what stands in them stays as it is; then every operator that contains a `=`.
-_SQL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|<>|[=!<>]=|=|\b(?:AND|OR|NOT|IN)\b""")
+_SQL = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|<>|[=!<>]=|=|\b(?:AND|OR|NOT|IN|"""
+    rf"""{"|".join(_FREE_WORDS)})\b"""
+)
 _TEXTS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _BRACKETS = re.compile(r"[()\[\]]")
 _STRANGE = re.compile(r"[^\w\s'\"()\[\],.=!<>+*/-]")
 _LONG_NUMBER = re.compile(r"\d[\d_]{39}")
-_AS_PYTHON = {"=": "==", "<>": "!=", "AND": "and", "OR": "or", "NOT": "not", "IN": "in"}
+_AS_PYTHON = {
+    "=": "==",
+    "<>": "!=",
+    "AND": "and",
+    "OR": "or",
+    "NOT": "not",
+    "IN": "in",
+    **{word: _MARK + word for word in _FREE_WORDS},
+}
 
 
 def previous_of(column: str) -> str:
@@ -156,14 +173,22 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
     _check_text(text, field)
     try:
         python = _as_python(text.strip())
-        tree = ast.parse(python, mode="eval").body
+        tree = _unmarked(ast.parse(python, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({_reason(error)})") from None
     _check_depth(tree, field)
     columns: set[str] = set()
     previous: set[str] = set()
     _check(tree, field, columns, previous)
-    return python, tree, columns, previous
+    return python.replace(_MARK, ""), tree, columns, previous
+
+
+def _unmarked(tree: ast.expr) -> ast.expr:
+    """With the names as they were written."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = node.id.removeprefix(_MARK)
+    return tree
 
 
 def _check_text(text: str, field: str) -> None:
@@ -244,6 +269,8 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
     match node:
         case ast.Constant(value=int() | float() as number) if not abs(number) < _LARGEST:
             raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
+        case ast.Constant(value=str() as text) if not _is_whole_text(text):
+            raise BadInput(field, "a text in it has half a character (a surrogate), which is none")
         case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
             return []
         case ast.BoolOp(values=values):
@@ -261,9 +288,11 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
             return [left, right]
         case ast.Compare(
-            left=ast.Constant(value=str()), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() as text]
-        ):
-            return [text]
+            left=ast.Constant(value=str()) as part,
+            ops=[ast.In() | ast.NotIn()],
+            comparators=[ast.Name(id=name) as whole],
+        ) if name not in _WORDS:
+            return [part, whole]
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
             _check_members(right, field)
             return [left]
@@ -274,19 +303,59 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
     )
 
 
+def _is_whole_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check_members(node: ast.expr, field: str) -> None:
-    constants = isinstance(node, (ast.Tuple, ast.List)) and all(
-        isinstance(item, ast.Constant) for item in node.elts
-    )
-    if not constants:
+    """Each is a constant that may stand by itself, and all are of one kind."""
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else None
+    if items is None or not all(map(_is_member, items)):
         raise BadInput(field, '`in` takes a list of values, such as type in ("cpu", "load")')
-    kinds = {isinstance(item.value, str) for item in node.elts}  # type: ignore[attr-defined]
-    if len(kinds) != 1:
+    for item in items:
+        _parts(item.operand if isinstance(item, ast.UnaryOp) else item, field)
+    if len({_kind_of(value) for value in _members(items)}) != 1:
         raise BadInput(field, "`in` takes a list of texts or a list of numbers, and at least one")
 
 
+def _is_member(node: ast.expr) -> bool:
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
+            return exact_numbers.is_number(value)
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return True
+        case ast.Name(id=name):
+            return name in _WORDS
+    return False
+
+
+def _members(nodes: Iterable[ast.expr]) -> list[Any]:
+    """The values of a list that was checked."""
+    return [_evaluate(node, {}) for node in nodes]
+
+
+def _kind_of(value: object) -> type:
+    return float if exact_numbers.is_number(value) else type(value)
+
+
+def _kind_of_rows(value: Any) -> type | None:
+    """Of what a side comes to; None where nothing is known of it."""
+    if not isinstance(value, pa.Array):
+        return float if isinstance(value, exact_numbers.Worked) else _kind_of(value)
+    if pa.types.is_boolean(value.type):
+        return bool
+    if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
+        return str
+    is_number = exact_numbers.is_whole(value) or pa.types.is_floating(value.type)
+    return float if is_number else None
+
+
 def _shown(node: ast.expr) -> str:
-    return ast.unparse(node)[:_SHOWN]
+    return ast.unparse(node).replace(_MARK, "")[:_SHOWN]
 
 
 def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
@@ -336,8 +405,10 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
     if isinstance(right, ast.Name):
         found = pc.match_substring(columns[right.id], left)
         return found if isinstance(op, ast.In) else pc.invert(found)
-    members = [item.value for item in right.elts]  # type: ignore[attr-defined]
-    if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], str):
+    members = _members(right.elts)  # type: ignore[attr-defined]
+    if (of_rows := _kind_of_rows(left)) not in (None, _kind_of(members[0])):
+        raise pa.ArrowTypeError(f"a {KINDS[of_rows]} is never among {KINDS[_kind_of(members[0])]}s")
+    if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], bool | str):
         held = exact_numbers.among(left, members)
         return held if isinstance(op, ast.In) else pc.invert(held)
     # Of null, is_in says false; whether it is among them is unknown.
@@ -352,7 +423,12 @@ def _quotient(left: Any, right: Any) -> Any:
 
 
 def _real(value: Any) -> Any:
-    """As a floating-point number: whole numbers divide with a rest, and by 0 without an error."""
-    if isinstance(value, (int, float)):
+    """As a floating-point number: whole numbers divide with a rest, and by 0 without an error. Raises
+    pyarrow.ArrowTypeError for what is no number.
+    """
+    if exact_numbers.is_number(value):
         return pa.scalar(float(value))
+    kind = getattr(value, "type", pa.string())
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        raise pa.ArrowTypeError("only numbers are divided")
     return value.cast(pa.float64())

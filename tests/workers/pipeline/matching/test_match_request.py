@@ -216,11 +216,29 @@ def test_a_time_far_away_is_read_by_a_condition():
     assert ask("late", events, define={"late": "time > 2e11"}, within_seconds=None) == [["b"]]
 
 
+def test_whole_seconds_in_the_far_future_are_exactly_as_far_apart_as_they_say():
+    events = [{"id": "a", "time": 600_000_000_001, "type": "A"}, {"id": "b", "time": 600_000_000_002.0}]
+    asked = {"pattern": "SEQ(A; B)", "define": {"B": "time - prev(time) == 1"}, "events": events}
+    assert answer({**asked, "within_seconds": 1}) == {"matches": [["a", "b"]]}
+    assert answer({**asked, "within_seconds": 0.9}) == {"matches": []}
+
+
+def test_a_condition_reads_the_time_as_it_was_written():
+    events = [{"id": "a", "time": 0.0}, {"id": "b", "time": 0.0000004}]
+    assert ask("late", events, define={"late": "time > 0"}) == [["b"]]
+    assert ask("late", events, define={"late": "prev(time) < time"}) == [["b"]]
+
+
+def test_an_attribute_may_be_called_as_a_word_of_python():
+    events = [{"id": "a", "time": 0, "from": 3, "is": "x"}, {"id": "b", "time": 1, "from": 7, "is": "from"}]
+    assert ask("b", events, define={"b": "from > 5 and is == 'from' and prev(from) = 3"}) == [["b"]]
+
+
 def test_attributes_may_have_the_names_that_the_matcher_gives_its_own_columns():
     events = [{"id": f"e{at}", "time": at, "group": at, "match_key": f"k{at}"} for at in range(2)]
     assert ask("one", events, define={"one": "group == 1 and match_key == 'k1'"}) == [["e1"]]
-    with pytest.raises(BadInput, match=r"define\.one: takes prev\(\) of any attribute but"):
-        ask("one", events, define={"one": "prev(group) == 1"})
+    events.append({"id": "e2", "time": 2, "group": 1, "match_key": "k2"})
+    assert ask("next", events, define={"next": "prev(group) == 1 and prev(match_key) == 'k1'"}) == [["e2"]]
 
 
 def test_a_define_of_nothing_leaves_every_symbol_an_event_type():
@@ -294,7 +312,7 @@ def test_what_is_wrong_is_refused_by_the_name_of_its_field(change, field):
         ({"pattern": "SEQ(A; B"}, "pattern"),
         ({"define": {"Z": "true"}}, "define.Z"),
         ({"define": {"B": "'a' > 5"}}, "define.B"),
-        ({"define": {"B": "prev(group) > 1"}}, "define.B"),
+        ({"define": {"B": "prev(value) > 1 or"}}, "define.B"),
         ({"key": 3}, "key"),
         ({"colour": "red"}, "colour"),
     ],

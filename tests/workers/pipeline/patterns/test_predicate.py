@@ -37,6 +37,8 @@ TYPES = {"value": pa.float64(), "count": pa.int64(), "type": pa.string(), "name"
         ("value > 1 and not (value > 1 and value < 1)", {"value": 2.0}, True),
         ("value <> 2 OR type = 'a = b'", {"value": 2.0, "type": "a = b"}, True),
         ("NOT value <= 2 AND type='AND'", {"value": 3.0, "type": "AND"}, True),
+        ("value in (-3, 2)", {"value": -3.0}, True),
+        ("(value > 2) = true and value not in (1, -2.5)", {"value": 3.0}, True),
     ],
 )
 def test_a_condition_holds_as_written_and_never_of_the_unknown(text, event, expected):
@@ -88,10 +90,26 @@ def test_a_number_of_a_row_says_the_same_whatever_stands_in_the_other_rows():
     assert together == apart == [True, False, True, False, False, True]
 
 
-@pytest.mark.parametrize("text", ["n > 'a'", "n == true", "type > 9223372036854775807", "n - type > 1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n > 'a'",
+        "n == true",
+        "n in (true, false)",
+        "n in ('a', 'b')",
+        "type in (1, 2)",
+        "share > 1 and type not in (true, false)",
+        "type > 9223372036854775807",
+        "n - type > 1",
+        "n / type > 1",
+        "type / 2 > 1",
+        "share / 'a' > 1",
+        "(share > 1) / 2 > 0",
+    ],
+)
 def test_a_whole_number_goes_with_numbers_only(text):
     predicate = parse(text, "define.A")
-    columns = {"n": pa.array([MOST]), "type": pa.array(["a"])}
+    columns = {"n": pa.array([MOST]), "type": pa.array(["3"]), "share": pa.array([1.5])}
     with pytest.raises(pa.ArrowException):
         predicate.mask({name: columns[name] for name in predicate.columns}, 1)
 
@@ -131,6 +149,23 @@ def test_a_comparison_with_the_event_before_is_false_where_there_is_none(text, b
         "value and 1",
         "prev(3) > 1",
         "prev(value, 2) > 1",
+        "value in (1e999, 2)",
+        "value in (None, 2)",
+        "value in (..., 2)",
+        "value in (2j, 2)",
+        "value in (b'x', 2)",
+        "value in (true, 2)",
+        "value in (-true, 2)",
+        "value in ('a', -'b')",
+        "'a' in true",
+        "'a' in false and value > 1",
+        "name == '\\ud800'",
+        "'\\ud800' in name",
+        "name in ('\\ud800', 'v')",
+        "'a' / 'b' == 1",
+        "value if value else 1",
+        "lambda: 1",
+        "value is 1",
         "value > 1e999",
         "value > 99999999999999999999",
         "'a' > 3",
