@@ -16,6 +16,7 @@ from console.display.override_words import short
 from console.models import AuditEntry, Mark
 from console.timeline.happenings import ended_at
 from console.timeline.restarts import PLANT, restarts
+from controllers.framework.reason import counted
 from workers.history.appearances import Appearance, appearances
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import part_of_operator
@@ -47,6 +48,9 @@ AUDITED = {
     "token.revoke": "",
     "token.quota": "",
 }
+SCALED, FAILED = "plant.scale", "failed."
+TRIED = timedelta(seconds=30)  # within which what was tried has failed
+MOST_FAILURES = 1_000
 APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
 MOST_ROWS = 300  # of one source
 MOST_VALUES = 3  # of one change, in words
@@ -148,7 +152,8 @@ def _override_words(override: Override) -> str:
 
 
 def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    for plan in Plan.objects.filter(started_at__range=(since, until)).select_related("owner")[:MOST_ROWS]:
+    found = Plan.objects.filter(started_at__range=(since, until)).order_by("-started_at")
+    for plan in found.select_related("owner")[:MOST_ROWS]:
         if plan.owner is None and not plan.law:
             continue  # a recovery: it answers the loss of a node, which is found by itself
         assert plan.started_at is not None
@@ -166,7 +171,7 @@ def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
     found = PipelineVersion.objects.filter(created_at__range=(since, until)).select_related("owner")
-    for version in found[:MOST_ROWS]:
+    for version in found.order_by("-created_at")[:MOST_ROWS]:
         yield FoundChange(
             kind="declaration",
             at=version.created_at,
@@ -179,15 +184,44 @@ def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 
 def _audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
-    for entry in audited(since, until).order_by("-at")[:MOST_ROWS]:
-        yield FoundChange(
-            kind=entry.action,
-            at=entry.at,
-            parts=_parts_of_entry(entry),
-            words=_entry_words(entry),
-            by=entry.actor,
-            ref=f"audit:{entry.pk}",
-        )
+    """What was tried, and failed, has changed nothing. Tasks that one sets of a plant again and again, as
+    controllers do, are one change, at the newest.
+    """
+    rows, failed = audited(since, until).order_by("-at"), _failures(since, until)
+    for entry in rows.exclude(action=SCALED)[:MOST_ROWS]:
+        if not _has_failed(entry, failed):
+            yield _of_entry(entry)
+    scaled: dict[tuple[str, str], list[AuditEntry]] = {}
+    for entry in rows.filter(action=SCALED)[:MOST_ROWS]:
+        if not _has_failed(entry, failed):
+            scaled.setdefault((entry.actor, entry.target), []).append(entry)
+    for newest, *others in scaled.values():
+        yield _of_entry(newest, len(others))
+
+
+def _of_entry(entry: AuditEntry, before: int = 0) -> FoundChange:
+    return FoundChange(
+        kind=entry.action,
+        at=entry.at,
+        parts=_parts_of_entry(entry),
+        words=_entry_words(entry) + (f" (and {counted(before, 'time')} before)" if before else ""),
+        by=entry.actor,
+        ref=f"audit:{entry.pk}",
+    )
+
+
+def _failures(since: datetime, until: datetime) -> dict[tuple[str, str, str], list[datetime]]:
+    """When what was tried failed, by who tried what of what."""
+    found: dict[tuple[str, str, str], list[datetime]] = {}
+    rows = AuditEntry.objects.filter(at__range=(since, until + TRIED), action__startswith=FAILED)
+    for actor, action, target, at in rows.values_list("actor", "action", "target", "at")[:MOST_FAILURES]:
+        found.setdefault((actor, action.removeprefix(FAILED), target), []).append(at)
+    return found
+
+
+def _has_failed(entry: AuditEntry, failed: dict[tuple[str, str, str], list[datetime]]) -> bool:
+    times = failed.get((entry.actor, entry.action, entry.target), ())
+    return any(entry.at <= at <= entry.at + TRIED for at in times)
 
 
 def audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:

@@ -16,15 +16,17 @@ SLOT_SECONDS, SLOTS = 300.0, 13
 
 
 def spent_until(state: Mapping[str, Json], now_seconds: float) -> tuple[list[float], int]:
-    """Money in each slot, the newest last, and the newest's number. A clock that was set back spends on in
-    the slot that it was in.
+    """Money in each slot, the newest last, and the newest's number. Where a clock was set back, what was
+    spent counts for an hour from then; where it was ahead by more, nothing is known of the hour now.
     """
     slot, before = int(now_seconds // SLOT_SECONDS), state.get("spent_slot")
     kept: Sequence[float] = state.get("spent") or []
     if before is None or not kept:
         return [0.0] * SLOTS, slot
+    if before - slot >= SLOTS:
+        return [0.0] * SLOTS, slot
     passed = min(max(0, slot - before), SLOTS)
-    return [*kept, *([0.0] * passed)][-SLOTS:], max(slot, before)
+    return [*kept, *([0.0] * passed)][-SLOTS:], slot
 
 
 def most(cap: float, unit_cost: float, spent: Sequence[float]) -> float:

@@ -41,12 +41,12 @@ class Desired:
 
 def desired(loop: Loop, now: datetime) -> Desired:
     """Raises NothingDesired: it is retired, has not decided (lately), or its measurement is invalid."""
-    entry = LedgerEntry.objects.filter(loop=loop).order_by("-at", "-id").first()
+    entry = LedgerEntry.objects.filter(loop=loop).order_by("-id").first()
     if not active_loops().filter(pk=loop.pk).exists():
         raise NothingDesired(f"{loop.name} is retired: its target is gone.")
     if entry is None or entry.observation is None:
         raise NothingDesired(f"{loop.name} has not decided yet.")
-    age_seconds = (now - entry.at).total_seconds()
+    age_seconds = abs((now - entry.at).total_seconds())
     if age_seconds > max(LATE_SECONDS, LATE_INTERVALS * loop.interval_seconds):
         raise NothingDesired(
             f"{loop.name} decided {age_seconds:.0f} s ago, due each {loop.interval_seconds} s."

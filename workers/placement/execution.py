@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import redis
@@ -37,6 +37,7 @@ from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
+SILENT_SECONDS = 60.0  # for so long a node that is emptied may be away
 # After a pause no more than this is made up for: a throttle that bursts is none.
 MOST_ELAPSED_SECONDS = 2.0
 TIMEOUT_SECONDS = 1.0
@@ -88,7 +89,7 @@ class _Step:
             return
         if not self._move_points(plan):
             return
-        if plan.empties and (why := self._given_back(plan)):
+        if plan.empties and (why := self._given_back(plan) or self._silent(plan)):
             self._end(plan, Plan.State.FAILED, why)
             return
         if plan.empties and not self._empty(plan):
@@ -161,6 +162,15 @@ class _Step:
             return ""
         queues = [name for name, spec in topology.queues.items() if spec.points.get(plan.empties)]
         return f"{plan.empties} has points of {', '.join(queues)} again: it is needed." if queues else ""
+
+    def _silent(self, plan: Plan) -> str:
+        """Why it is not emptied now: nothing can be taken from a node that is OFFLINE, and loops that move
+        points wait for the plan.
+        """
+        since = self.now - timedelta(seconds=SILENT_SECONDS)
+        if not Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():
+            return ""
+        return f"{plan.empties} is OFFLINE: what waits on it stays there. Empty it again when it is back."
 
     def _empty(self, plan: Plan) -> bool:
         """Transfer what waits on the node, within the throttle; True when nothing is left on it."""

@@ -8,7 +8,7 @@ from controllers.framework.sensed import Counters, Sensed
 from controllers.rebalancing.law import PARAMETERS
 from queues.nodes.node_state import OFFLINE, SILENT, smooth
 from workers.documents.nodes import NodeStatus
-from workers.documents.queues import QueueStatus
+from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.placement.plans import BEING_EXECUTED
 
@@ -24,15 +24,17 @@ def rebalancing(
     capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold,
     and what it is overridden by, then holds where the law applies its one. rate [events/s] of a queue = Σ
     over its containers of load * declared capacity: events that cost more than others count as more of them.
-    Rates are smoothed over decisions (half the newest, half before). A cordoned node is shown to the law as
-    OFFLINE, with the load it keeps left out: that neither gives nor gets.
+    Rates are smoothed over decisions (half the newest, half before), anew where other nodes count than did.
+    A cordoned node is shown to the law as OFFLINE, with the load it keeps left out: that neither gives nor
+    gets.
     """
     nodes = snapshot.nodes
     closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
-    rates = {
-        f"rate/{name}": _smoothed(before, f"rate/{name}", _queue_rate(queue, nodes, closed))
-        for name, queue in snapshot.queues.items()
-    }
+    rates, points = dict[str, float](), dict[str, float]()
+    for name, queue in snapshot.queues.items():
+        counting = _counting(queue, nodes, closed)
+        points[f"points/{name}"] = float(sum(row.points for row in counting.values()))
+        rates[f"rate/{name}"] = _smoothed(before, name, points, _queue_rate(counting, nodes))
     observation = {
         "nodes": [_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
         "queues": [
@@ -45,7 +47,9 @@ def rebalancing(
             for name, queue in sorted(snapshot.queues.items())
         ],
     }
-    return Sensed(observation, measured(snapshot, now_seconds), rates)
+    valid = measured(snapshot, now_seconds)
+    kept = dict(before or {}) if valid.invalid else {**rates, **points}
+    return Sensed(observation, valid, kept)
 
 
 def node_scaling(
@@ -66,18 +70,29 @@ def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
     return {"name": name, "capacity": capacity, "drained": node.drained, "state": state}
 
 
-def _queue_rate(queue: QueueStatus, nodes: Mapping[str, NodeStatus], closed: set[str]) -> float:
-    """What the queue's containers cause on nodes that are heard, in events/s."""
-    rate: float = sum(
-        (row.load or 0.0) * nodes[name].capacity_events_per_second
+def _counting(
+    queue: QueueStatus, nodes: Mapping[str, NodeStatus], closed: set[str]
+) -> dict[str, ContainerStatus]:
+    """Its containers with points, on nodes that are heard."""
+    return {
+        name: row
         for name, row in queue.containers.items()
         if row.points and name in nodes and name not in closed and nodes[name].state != OFFLINE
+    }
+
+
+def _queue_rate(containers: Mapping[str, ContainerStatus], nodes: Mapping[str, NodeStatus]) -> float:
+    """What these cause on their nodes, in events/s."""
+    rate: float = sum(
+        (row.load or 0.0) * nodes[name].capacity_events_per_second for name, row in containers.items()
     )
     return rate
 
 
-def _smoothed(before: Counters | None, key: str, newest: float) -> float:
-    old = (before or {}).get(key)
+def _smoothed(before: Counters | None, queue: str, points: Counters, newest: float) -> float:
+    """With the rate before, where it is of as many points: a node that is cordoned takes its share along."""
+    known, key = before or {}, f"points/{queue}"
+    old = known.get(f"rate/{queue}") if known.get(key, points[key]) == points[key] else None
     return round(smooth(newest, old, SMOOTHING), 3)
 
 
@@ -106,6 +121,8 @@ def measured(snapshot: Snapshot, now_seconds: float) -> Measured:
         if node.state == OFFLINE:
             continue
         if node.age_seconds is None:
+            if not _has_points(name, snapshot):  # declared, and never started
+                continue
             return Measured(None, f"node {name} has not reported yet")
         if node.stale:
             return Measured(age, f"node {name} has missed two heartbeats")
@@ -114,6 +131,11 @@ def measured(snapshot: Snapshot, now_seconds: float) -> Measured:
             return Measured(age, f"the container of {name} on {silent} is not measured yet")
     ages = [node.age_seconds or 0.0 for node in snapshot.nodes.values() if node.state != OFFLINE]
     return Measured(age + max(ages, default=0.0))
+
+
+def _has_points(node: str, snapshot: Snapshot) -> bool:
+    containers = (queue.containers.get(node) for queue in snapshot.queues.values())
+    return any(row is not None and row.points for row in containers)
 
 
 def _unmeasured(queue: QueueStatus, nodes: Mapping[str, NodeStatus]) -> str | None:

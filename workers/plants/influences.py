@@ -35,6 +35,8 @@ def influences_of(snapshot: Snapshot) -> dict[str, set[str]]:
 
 def parts_of_labels(labels: Mapping[str, str]) -> list[str]:
     """The parts that an alert is about."""
+    if "group" in labels:  # of consumers, which may run at any plant
+        return []
     found = [f"{kind}/{labels[kind]}" for kind in SUBJECTS if labels.get(kind)]
     return [*found, "pipeline"] if labels.get("pipeline") else found
 

@@ -57,7 +57,8 @@ class ControlRecord:
 def control_record(now: datetime) -> ControlRecord:
     """What is recorded at this instant: nine queries, however many there are of each."""
     rows = list(soonest_first(in_force(now).select_related("loop", "node", "owner")))
-    newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
+    # By its number: after a clock was set back what it decided before that is later, and over.
+    newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-id").values("id")[:1]
     loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
     entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
     held = spread(loops, rows)

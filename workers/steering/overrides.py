@@ -47,9 +47,16 @@ DRAINED, AT_WORK = "draining", "at work"
 
 
 def in_force(now: datetime) -> QuerySet[Override]:
-    """The overrides that hold at this instant."""
-    return Override.objects.filter(_unexpired(now), created_at__lte=now).filter(
-        Q(ended_at__isnull=True) | Q(ended_at__gt=now)
+    """The overrides that hold now. What was set holds, and what has ended is over, also where the clock was
+    set back since.
+    """
+    return Override.objects.filter(_unexpired(now), ended_at__isnull=True)
+
+
+def in_force_at(at: datetime) -> QuerySet[Override]:
+    """Those that held at an instant, for pages that show the past."""
+    return Override.objects.filter(_unexpired(at), created_at__lte=at).filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=at)
     )
 
 
@@ -119,8 +126,7 @@ def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now:
 
 def holds(override: Override, now: datetime) -> bool:
     """Whether it is in force: at `expires_at` it is not any more."""
-    ended = override.ended_at is not None and override.ended_at <= now
-    return not ended and (override.expires_at is None or now < override.expires_at)
+    return override.ended_at is None and (override.expires_at is None or now < override.expires_at)
 
 
 def value_of(name: str, overrides: Iterable[Override], now: datetime) -> Any:

@@ -27,7 +27,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.parts import Parts, unready
 from workers.models import LedgerEntry, Override
 from workers.placement import give_back
-from workers.steering.overrides import in_force
+from workers.steering.overrides import in_force_at
 
 LATEST_DECISIONS = 5
 WORST = 5
@@ -123,7 +123,7 @@ def node_page(
         row=row,
         can_get_back=row is not None and row.state not in SILENT and give_back.offers(name, row.points),
         held=[queue for queue, shown in queues.items() if name in shown.containers],
-        overrides=in_force(time_shown(request)).filter(node=found).select_related("owner"),
+        overrides=in_force_at(time_shown(request)).filter(node=found).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},
     )

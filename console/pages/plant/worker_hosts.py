@@ -21,7 +21,7 @@ from console.pages.frame.past import past_of, time_shown
 from workers.documents.hosts import HostStatus
 from workers.documents.loops import LoopStatus
 from workers.models import Override
-from workers.steering.overrides import in_force
+from workers.steering.overrides import in_force_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def worker_host_page(
             if row is not None and each.role == row.role and other != name and each.draining is None
         ],
         loop=next((loop for loop in seen.loops.values() if loop.target.get("host") == name), None),
-        overrides=in_force(time_shown(request)).filter(host=name).select_related("owner"),
+        overrides=in_force_at(time_shown(request)).filter(host=name).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},
     )

@@ -15,6 +15,7 @@ from console.incidents import changes
 from console.incidents.change_sources import found_changes
 from console.incidents.keeper import ChangeKeeper
 from console.models import AuditEntry, Mark
+from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of
@@ -84,7 +85,8 @@ def test_what_acts_on_an_attached_plant_is_what_steers_it():
     loops = {"parallelism_joint/plant:shop": {"target": {"plant": "shop"}}}
     found = influences_of(snapshot_of(plant(loops=loops)))
     assert found["plant/shop"] == {"loop/parallelism_joint/plant:shop"}
-    assert parts_of_labels({"plant": "shop", "group": "orders"}) == ["plant/shop"]
+    assert parts_of_labels({"plant": "shop", "sensor": "waiting"}) == ["plant/shop"]
+    assert parts_of_labels({"plant": "kafka", "group": "orders"}) == [], "its consumers may run anywhere"
 
 
 def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: Path):
@@ -104,6 +106,17 @@ def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: P
         "Plant intervene, shop": {"plant/shop"},
         "Token revoke, billing": set(),
     }
+
+
+def test_what_failed_changed_nothing_and_what_a_controller_repeats_is_one_change(tmp_path: Path):
+    by = Actor("token:east", "operator")
+    for tasks in (2, 3, 4):
+        audit_log.record(by, "plant.scale", "shop", before={"score": tasks - 1}, after={"score": tasks})
+    with pytest.raises(BadInput), audit_log.attempt(by, "plant.intervene", "shop"):
+        raise BadInput("subject", "is not known.")
+    now = timezone.now()
+    found = {each.words for each in found_changes(now - MINUTE, now, tmp_path)}
+    assert found == {"Plant scale, shop score 3 → 4 (and 2 times before)"}
 
 
 def test_each_record_is_a_source(people, loop, tmp_path: Path):

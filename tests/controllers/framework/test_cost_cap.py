@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.framework import guard
+from controllers.framework import cost_cap, guard
 from controllers.framework.cost_cap import SLOT_SECONDS
 from controllers.framework.guard import COST_CAP, Measured
 from tests.controllers.framework.test_guard import Echo, pass_through
@@ -67,6 +68,25 @@ def test_in_no_hour_more_than_the_cap_is_spent(wanted, seconds, cap):
     spent = [(1000.0 + number * seconds, each.value * 0.5) for number, each in enumerate(results)]
     for end, _ in spent:
         assert sum(money for at, money in spent if end - 3600 < at <= end) <= cap + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("at_seconds", "left"),
+    [(10_000.0, 6.0), (9_000.0, 6.0), (9_000.0 + 3_900.0, 6.0), (10_000.0 + 3_900.0, 10.0)],
+    ids=["now", "set back", "set back and an hour on", "an hour on"],
+)
+def test_what_was_spent_counts_for_an_hour_also_where_the_clock_was_set_back(at_seconds, left):
+    spent, slot = cost_cap.spent_until({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0)
+    kept, _ = cost_cap.spent_until({"spent": spent, "spent_slot": slot}, at_seconds)
+    assert cost_cap.most(10.0, 1.0, kept) == left
+
+
+def test_a_clock_that_was_ahead_for_once_makes_no_cap_of_a_day_out_of_that_of_an_hour():
+    ahead, slot = cost_cap.spent_until({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0 + 86_400.0)
+    kept, slot = cost_cap.spent_until({"spent": ahead, "spent_slot": slot}, 10_010.0)
+    kept = cost_cap.with_spent(kept, 9.0)
+    later, _ = cost_cap.spent_until({"spent": kept, "spent_slot": slot}, 10_010.0 + 3_900.0)
+    assert cost_cap.most(10.0, 1.0, kept) == 1.0 and cost_cap.most(10.0, 1.0, later) == 10.0
 
 
 def test_a_state_of_an_older_version_begins_with_nothing_spent():

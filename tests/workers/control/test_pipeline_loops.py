@@ -35,6 +35,9 @@ pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
 
 
+TICK_SECONDS = {"flow": 2}
+
+
 class Plant:
     """A published plant whose snapshot the test writes, second by second."""
 
@@ -44,7 +47,7 @@ class Plant:
         self.row = self.snapshot["pipeline"]["applications"]["performance"]
 
     def tick(self, law: str) -> LedgerEntry:
-        self.now += timedelta(seconds=10)
+        self.now += timedelta(seconds=TICK_SECONDS.get(law, 10))
         self.snapshot["at"] = self.now.timestamp()
         self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
         (entry,) = tick_law(law, PublishedPlant(self.control, self.now.timestamp), self.now, self.control)
@@ -70,6 +73,17 @@ def test_each_application_has_its_loops_and_a_vanished_one_loses_them(control, p
     Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     assert len(ensured(control, PIPELINE)) == 3
     assert not any("retired_at" in loop.target for loop in Loop.objects.all())
+
+
+def test_what_was_admitted_is_counted_by_the_interval_whenever_ticks_come(plant):
+    """A tick that is left out doubles no flow, one that sees the same status again ends none."""
+    applied = []
+    plant.row["admitted_events"] = 1_000
+    for seconds in (2, 4, 1, 0, 2, 60, 2):
+        plant.now += timedelta(seconds=seconds - TICK_SECONDS["flow"])
+        plant.row["admitted_events"] += 10_000 * seconds
+        applied.append(plant.tick("flow").observation["applied"])
+    assert applied == [None, 20_000, 20_000, None, 20_000, None, 20_000]
 
 
 def test_the_less_room_there_is_the_less_is_admitted_and_only_for_a_while(plant):
@@ -403,7 +417,7 @@ class Paced:
         """One tick of the loop on what the plant would show."""
         self.plant.row["result_queue"]["free_bytes"] = self.free[-self.SEEN_STEPS_AGO]
         self.plant.row["admitted_events"] = self.admitted
-        self.plant.now = NOW + timedelta(seconds=self.now - 10)  # a tick is 10 s on
+        self.plant.now = NOW + timedelta(seconds=self.now - TICK_SECONDS["flow"])  # a tick is so much later
         self.plant.tick("flow")
 
 

@@ -344,6 +344,19 @@ def test_a_drain_goes_on_when_the_node_was_away_in_between(plant, user, nodes):
     assert sorted(found["n1"] + found["n2"] + found["n3"]) == sorted(f"e{row}" for row in range(400))
 
 
+def test_a_drain_of_a_node_that_stays_away_ends_so_that_the_loops_move_points_again(plant, user):
+    plant.segment("alert", "n3").publish(blocks_of(400))
+    plan = drained(plant, user)
+    Plan.objects.filter(pk=plan.pk).update(bytes_per_second=20_000)
+    advance(plan, plant)
+    Node.objects.filter(name="n3").update(offline_since=plant.now - timedelta(seconds=30))
+    assert advance(plan, plant).state == "running"
+    Node.objects.filter(name="n3").update(offline_since=plant.now - timedelta(seconds=61))
+    ended = advance(plan, plant)
+    assert ended.state == "failed" and "n3 is OFFLINE" in ended.note
+    assert not plans.running().exists()
+
+
 def test_blocks_of_a_drain_that_was_stopped_in_the_middle_arrive_all_the_same(plant, user):
     plant.segment("alert", "n3").publish(blocks_of(40))
     plan = drained(plant, user)

@@ -62,6 +62,14 @@ def test_an_override_holds_until_it_expires_and_reverts_by_itself(loop, put):
     assert Override.objects.get().ended_at is None
 
 
+def test_what_was_set_holds_and_what_has_ended_is_over_also_after_the_clock_was_set_back(loop, put, owner):
+    held, ended = put("raise_factor", 2.0, minutes=120), put("upper_limit", 5, minutes=120)
+    overrides.end(ended, by=owner, now=after(minutes=1))
+    earlier = START - timedelta(hours=1)
+    assert list(overrides.in_force(earlier)) == [held]
+    assert not overrides.in_force_at(earlier).exists(), "pages that show the past ask for what held then"
+
+
 def test_a_second_override_of_the_same_value_ends_the_first(loop, put, owner):
     first = put(minutes=60)
     put(value=3_000, now=after(seconds=30))

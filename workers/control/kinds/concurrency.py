@@ -49,7 +49,9 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
         ),
     }
     known = {key: value for key, value in counters.items() if value is not None}
-    return Sensed(observation, measured(target, snapshot, row, now_seconds), known)
+    # Of a host that is silent for a time nothing is new when it is heard again: its samples were taken.
+    kept = known if row else dict(before or {})
+    return Sensed(observation, measured(target, snapshot, row, now_seconds), kept)
 
 
 def _since(before: Counters | None, counters: Document, recent: list[float]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 2
 LASTING_INTERVALS = 10.0
+LEAST_INTERVALS, MOST_INTERVALS = 0.25, 3.0  # of which what was admitted says something of one
 # The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
 # for about 100 bytes an event, which is felt a sample late: an event is a second on its way, and the status
 # another one old. The combiner's batches make a saw's teeth of it, of which nothing may be learnt.
@@ -34,16 +35,34 @@ GAINS = placement.place(MODEL, POLES)
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{measured: free bytes of the result queue, applied: events dispatched since the observation before}."""
+    """{measured: free bytes of the result queue, applied: events dispatched in one interval, lately}."""
     row = application(target, snapshot)
-    admitted = row.admitted_events if row else None
-    counters = {} if admitted is None else {"admitted_events": admitted}
-    known = before is not None and "admitted_events" in before and admitted is not None
+    admitted, said_at = row.admitted_events if row else None, _said_at(snapshot)
+    is_said = admitted is not None and said_at is not None
+    counters = {"admitted_events": admitted, "said_at": said_at} if is_said else {}
     observation = {
         "measured": (row.result_queue.free_bytes if row else None) or 0,
-        "applied": since(before, {"admitted_events": admitted}, "admitted_events") if known else None,
+        "applied": _admitted(before or {}, counters),
     }
     return Sensed(observation, measured(target, snapshot, now_seconds), {**(before or {}), **counters})
+
+
+def _said_at(snapshot: Snapshot) -> float | None:
+    """When the pipeline said what the snapshot has of it, s since 1970."""
+    age_seconds = snapshot.pipeline.age_seconds
+    return None if snapshot.at is None or age_seconds is None else snapshot.at - age_seconds
+
+
+def _admitted(before: Counters, now: Counters) -> float | None:
+    """Events of an interval, out of those since the observation before, however long ago that was: a tick may
+    be left out, or come early. None where the pipeline has said nothing new, or was not heard for long.
+    """
+    if "said_at" not in before or "said_at" not in now:
+        return None
+    elapsed_seconds = now["said_at"] - before["said_at"]
+    if not LEAST_INTERVALS <= elapsed_seconds / INTERVAL_SECONDS <= MOST_INTERVALS:
+        return None
+    return since(before, now, "admitted_events") * INTERVAL_SECONDS / elapsed_seconds
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the
 `invalid` and `idle`.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +27,8 @@ from workers.control.kinds.registry import kind_of
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 
+logger = logging.getLogger(__name__)
+LATE_SECONDS = 60.0  # after which what is measured says nothing of an effect
 Verdict = LedgerEntry.Verdict
 APPLYING_MODES = (Loop.Mode.AUTO, Loop.Mode.MANUAL)
 # At least this share of what was expected counts as effective; as much the other way is harmful.
@@ -105,13 +108,19 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
     """Compare expected with actual for each entry whose settling time is over; give back those judged.
 
     effective: at least half of what was expected came. harmful: as much came the other way, or the node is
-    TOOBUSY since. Else ineffective. An entry whose target has vanished meanwhile, or whose counters were
-    reset, is ineffective, and the outcome says why.
+    TOOBUSY since. Else ineffective. An entry whose target has vanished meanwhile, whose counters were reset,
+    or which nobody judged in time (LATE_SECONDS), is ineffective, and the outcome says why. One that can't be
+    judged stops no other.
     """
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING).select_related("loop")
     due = [entry for entry in checking if _settled(entry, now)]
     for entry in due:
-        entry.outcome, entry.verdict = _judged(entry, now, snapshot)
+        try:
+            entry.outcome, entry.verdict = _judged(entry, now, snapshot)
+        except Exception as error:
+            logger.exception("The effect of entry %s can't be judged.", entry.pk)
+            why = storable(f"it can't be judged: {error}")
+            entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
         LedgerEntry.objects.filter(pk=entry.pk, verdict=Verdict.CHECKING).update(
             outcome=entry.outcome, verdict=entry.verdict
         )
@@ -126,8 +135,11 @@ def _judged(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict
     before = (entry.outcome or {}).get("before") or {}
     kind = kind_of(entry.loop.law)
     after = kind.readings(entry.loop.target, snapshot)
-    outcome = {"before": before, "after": after, "after_seconds": (now - entry.at).total_seconds()}
+    after_seconds = (now - entry.at).total_seconds()
+    outcome = {"before": before, "after": after, "after_seconds": after_seconds}
     metric = entry.expected["metric"]
+    if after_seconds > entry.expected["within_seconds"] + LATE_SECONDS:
+        return {**outcome, "why": "nobody measured it in time"}, Verdict.INEFFECTIVE
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
         return {**outcome, "why": f"{metric} of the target is not measured any more"}, Verdict.INEFFECTIVE
     change = after[metric] - entry.expected.get("before", before[metric])

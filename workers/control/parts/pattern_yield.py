@@ -33,7 +33,7 @@ class PatternYield:
 
     def add(self, row: PatternStatus, seconds: float) -> None:
         """What the pattern was given and made for some more seconds. row: its part of the status."""
-        seconds = min(seconds, MOST_SECONDS)
+        seconds = min(max(0.0, seconds), MOST_SECONDS)  # a clock may have been set back
         fade = 0.5 ** (seconds / HALF_LIFE_SECONDS)
         given = sum(row.types.values()) * seconds
         self._worked = self._worked * fade + given

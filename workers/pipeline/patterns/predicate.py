@@ -344,14 +344,19 @@ def _kind_of(value: object) -> type:
 
 def _kind_of_rows(value: Any) -> type | None:
     """Of what a side comes to; None where nothing is known of it."""
+    value = value.as_py() if isinstance(value, pa.Scalar) else value
     if not isinstance(value, pa.Array):
         return float if isinstance(value, exact_numbers.Worked) else _kind_of(value)
     if pa.types.is_boolean(value.type):
         return bool
     if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
         return str
-    is_number = exact_numbers.is_whole(value) or pa.types.is_floating(value.type)
-    return float if is_number else None
+    return float if exact_numbers.is_whole(value) or _is_numeric(value.type) else None
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    """Decimals too: rules make them of whole numbers."""
+    return any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
 def _shown(node: ast.expr) -> str:
@@ -429,6 +434,6 @@ def _real(value: Any) -> Any:
     if exact_numbers.is_number(value):
         return pa.scalar(float(value))
     kind = getattr(value, "type", pa.string())
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+    if not (_is_numeric(kind) or pa.types.is_null(kind)):
         raise pa.ArrowTypeError("only numbers are divided")
     return value.cast(pa.float64())

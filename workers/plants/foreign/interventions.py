@@ -73,7 +73,7 @@ def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: 
         raise BadInput("subject", f"has no {kind[:40].replace('_', ' ')} that is in force.")
     noted = decoded(Intervention, stored, "intervention")
     due = changed(noted, until=min(noted.until, now_seconds))
-    _replace(control, plant, noted, encoded(due))
+    replace(control, plant, noted, encoded(due))
     return due
 
 
@@ -119,7 +119,7 @@ def begin(
     try:
         _do(plant, intervention, "It may have been done in part: it is in force until it is undone.")
     except BadInput:  # refused: nothing was done
-        _replace(control, name, intervention, earlier or b"")
+        replace(control, name, intervention, earlier or b"")
         raise
 
 
@@ -136,7 +136,7 @@ def undo(
         if isinstance(error, PlantSilent):
             raise PlantSilent(f"{error} {AGAIN}") from error
         raise
-    _replace(control, name, intervention, b"")
+    replace(control, name, intervention, b"")
 
 
 def undo_due(
@@ -184,20 +184,26 @@ def _note_failure(
     since = now_seconds if noted.failed_since is None else noted.failed_since
     said = str(error)[:LONGEST_ERROR]
     failed = changed(noted, before=left, error=said, tried_at=now_seconds, failed_since=since)
-    _replace(control, plant, noted, encoded(failed))
+    replace(control, plant, noted, encoded(failed))
 
 
 def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
     for each in in_force(control, plant):
         if each.tried_at is not None and each.given_up_at <= now_seconds:
             logger.error("%s at %s was never undone: %s", each.field, plant, each.error or "no answer")
-            _replace(control, plant, each, b"")
+            replace(control, plant, each, b"")
 
 
-def _replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) -> None:
-    """Nothing where somebody has noted something else meanwhile; `by` nothing: it is no longer in force."""
+def replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) -> bool:
+    """False where somebody has noted something else meanwhile: then that stands. `by` nothing: it is no
+    longer in force.
+    """
     key = keys.PLANT_INTERVENTIONS.of(plant)
-    control.eval(script("plant/replace_note"), 1, key, noted.field, encoded(noted), by)
+    # As it was written: another version writes the same otherwise.
+    stored = cast(bytes | None, control.hget(key, noted.field))
+    if stored is None or decoded(Intervention, stored, "intervention") != noted:
+        return False
+    return bool(control.eval(script("plant/replace_note"), 1, key, noted.field, stored, by))
 
 
 def _field(kind: str, subject: str) -> str:

@@ -157,6 +157,29 @@ def test_a_target_that_vanished_leaves_an_action_ineffective_with_the_reason(loo
     assert "not measured any more" in judged.outcome["why"]
 
 
+def test_what_nobody_could_judge_in_time_is_no_fault_of_the_action(loop, plant, clock, control):
+    """The control worker was away, and the node became TOOBUSY for another cause."""
+    tick(loop, plant, clock, control, seconds=0)
+    plant.set_node("n1", state="TOOBUSY")
+    (judged,) = judge(plant, clock, 600.0)
+    assert (judged.verdict, judged.outcome["why"]) == ("ineffective", "nobody measured it in time")
+
+
+def test_an_entry_that_can_not_be_judged_stops_no_other(loop, plant, clock, control, caplog):
+    entry = tick(loop, plant, clock, control, seconds=0)
+    gone = Loop.objects.create(name="gone", law="of_an_older_version", target={})
+    LedgerEntry.objects.create(
+        loop=gone, at=entry.at, mode="auto", parameters={}, reason="A test.", expected=entry.expected,
+        verdict="checking",
+    )  # fmt: skip
+    plant.run("alert", "n1", 100)
+    assert {each.loop.name: each.verdict for each in judge(plant, clock)} == {
+        loop.name: "effective",
+        "gone": "ineffective",
+    }
+    assert judge(plant, clock) == [] and "can't be judged" in caplog.text
+
+
 @pytest.mark.parametrize(("change", "verdict"), [(-300, "harmful"), (300, "effective"), (20, "ineffective")])
 def test_a_change_as_large_the_other_way_is_harmful(loop, plant, clock, change, verdict):
     entry = LedgerEntry.objects.create(

@@ -1,5 +1,7 @@
 """What a symbol may demand of an event, and what is refused."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -38,6 +40,8 @@ TYPES = {"value": pa.float64(), "count": pa.int64(), "type": pa.string(), "name"
         ("value <> 2 OR type = 'a = b'", {"value": 2.0, "type": "a = b"}, True),
         ("NOT value <= 2 AND type='AND'", {"value": 3.0, "type": "AND"}, True),
         ("value in (-3, 2)", {"value": -3.0}, True),
+        ("(1 = 1) in (true, false)", {}, True),
+        ("(not true) in (true, false)", {}, True),
         ("(value > 2) = true and value not in (1, -2.5)", {"value": 3.0}, True),
     ],
 )
@@ -76,6 +80,12 @@ MOST = 2**63 - 1
 def test_whole_numbers_are_compared_and_added_exactly(text, values, expected):
     mask = parse(text, "define.A").mask({"n": exact_numbers.column(values)}, len(values))
     assert mask.to_pylist() == expected
+
+
+def test_a_decimal_that_a_rule_has_made_is_a_number():
+    columns = {"half": pa.array([Decimal("1.5"), None]), "share": pa.array([2.0, 2.0])}
+    for text in ("half / 3 < 1", "share / half > 1"):
+        assert parse(text, "define.A").mask(columns, 2).to_pylist() == [True, False], text
 
 
 def test_a_number_of_a_row_says_the_same_whatever_stands_in_the_other_rows():

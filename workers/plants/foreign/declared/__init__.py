@@ -70,8 +70,12 @@ def _part(operator: DeclaredOperator) -> FoundPart:
 
 
 def check(address: PlantAddress) -> None:
-    """Raises BadInput naming the field in the declaration, with its line."""
-    declaration_at(address)
+    """Raises BadInput naming the field in the declaration, with its line. A hold without an end would stay
+    when nobody steers any more: a loop is put on advise, or ends. One from before is let go as it says.
+    """
+    hold = declaration_at(address).hold
+    if hold is not None and not hold.names_seconds():
+        raise BadInput("hold", "takes a call that says for how long, by $seconds: it is to end by itself")
 
 
 def steers(address: PlantAddress) -> bool:

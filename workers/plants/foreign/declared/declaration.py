@@ -156,17 +156,9 @@ def declaration_of(document: Any) -> PlantDeclaration:
         float(window_seconds),
         sensors,
         {each.name: each for each in operators},
-        _hold(document["hold"]) if "hold" in document else None,
+        read_call(document["hold"], "hold") if "hold" in document else None,
         read_call(document["release"], "release") if "release" in document else None,
     )
-
-
-def _hold(document: Any) -> Call:
-    """A hold without an end would stay when nobody steers any more: a loop is put on advise, or ends."""
-    found = read_call(document, "hold")
-    if not found.names_seconds():
-        raise BadInput("hold", "takes a call that says for how long, by $seconds: it is to end by itself")
-    return found
 
 
 def _check_order(operators: list[DeclaredOperator]) -> None:

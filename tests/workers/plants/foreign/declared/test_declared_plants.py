@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from queues.errors import BadInput, Forbidden
-from workers.plants.foreign import adapters
+from workers.plants.foreign import adapters, declared
+from workers.plants.foreign.declared import OPTION
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.dry_run import dry_run
@@ -472,7 +473,6 @@ WRONG = [
     ("name: render", "name: web", "operators", 9),
     ("window_seconds: 10", "window_seconds: 0", "window_seconds", 3),
     ("window_seconds: 10", "window: 10", "declaration.window", 1),
-    ("name: shop", "name: shop\nhold: {http: {url: 'http://runner/suspend'}}", "hold", 2),
 ]
 
 
@@ -484,6 +484,19 @@ def test_what_is_wrong_is_named_with_its_line(old, new, field, line):
     with pytest.raises(BadInput) as refused:
         declaration_of_text(TEXT.replace(old, new))
     assert (refused.value.field, refused.value.message.rpartition("(line ")[2]) == (field, f"{line})")
+
+
+def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
+    hold = "hold: {{http: {{url: 'http://runner/suspend', body: {{seconds: {}}}}}}}"
+    for seconds, takes in (("$seconds", True), ("60", False)):
+        text = TEXT.replace("name: shop", f"name: shop\n{hold.format(seconds)}")
+        assert declaration_of_text(text).hold is not None
+        address = PlantAddress(name="shop", url="", options={OPTION: text})
+        if takes:
+            declared.check(address)
+        else:
+            with pytest.raises(BadInput, match=r"hold: takes a call that says for how long"):
+                declared.check(address)
 
 
 def test_text_from_outside_is_never_code():

@@ -12,8 +12,6 @@ from typing import Protocol
 
 import redis
 
-from queues import keys
-from queues.lua.script import script
 from queues.stored_document import changed, encoded
 from workers.plants.foreign import interventions
 from workers.plants.foreign.celery_app.interventions import LIMIT, PAUSE
@@ -49,9 +47,7 @@ class SharedInterventions:
         return interventions.in_force(self._control, self._plant)
 
     def replace(self, noted: Intervention, by: Intervention) -> bool:
-        key = keys.PLANT_INTERVENTIONS.of(self._plant)
-        arguments = (noted.field, encoded(noted), encoded(by))
-        return bool(self._control.eval(script("plant/replace_note"), 1, key, *arguments))
+        return interventions.replace(self._control, self._plant, noted, encoded(by))
 
 
 class NoInterventions:
