@@ -79,11 +79,14 @@ def test_what_was_admitted_is_counted_by_the_interval_whenever_ticks_come(plant)
     """A tick that is left out doubles no flow, one that sees the same status again ends none."""
     applied = []
     plant.row["admitted_events"] = 1_000
-    for seconds in (2, 4, 1, 0, 2, 60, 2):
+    # Since the tick before, and since the pipeline said what is seen.
+    for seconds, age_seconds in ((2, 0), (4, 0), (2, 2), (2, 1), (2, 0), (60, 0), (2, 0)):
         plant.now += timedelta(seconds=seconds - TICK_SECONDS["flow"])
-        plant.row["admitted_events"] += 10_000 * seconds
+        plant.snapshot["pipeline"]["age_seconds"] = age_seconds
+        said = (plant.now - NOW).total_seconds() + TICK_SECONDS["flow"] - age_seconds
+        plant.row["admitted_events"] = 1_000 + 10_000 * said
         applied.append(plant.tick("flow").observation["applied"])
-    assert applied == [None, 20_000, 20_000, None, 20_000, None, 20_000]
+    assert applied == [None, 20_000, None, 20_000, 20_000, None, 20_000]
 
 
 def test_the_less_room_there_is_the_less_is_admitted_and_only_for_a_while(plant):
@@ -157,7 +160,7 @@ def test_on_hold_and_while_another_cools_down_the_limit_in_force_lasts_on(plant,
         assert "Proposed" in plant.tick("flow").reason or mode == Loop.Mode.HOLD
         assert admitted_now(plant) == before
     in_mode(Loop.Mode.ADVISE)
-    for _ in range(3):
+    for _ in range(11):
         plant.tick("flow")
     in_mode(Loop.Mode.HOLD)
     plant.tick("flow")

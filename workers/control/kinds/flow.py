@@ -21,7 +21,7 @@ from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 2
 LASTING_INTERVALS = 10.0
-LEAST_INTERVALS, MOST_INTERVALS = 0.25, 3.0  # of which what was admitted says something of one
+LEAST_INTERVALS = 0.25  # of which what was admitted says something of one; as long as a limit lasts at most
 # The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
 # for about 100 bytes an event, which is felt a sample late: an event is a second on its way, and the status
 # another one old. The combiner's batches make a saw's teeth of it, of which nothing may be learnt.
@@ -60,7 +60,7 @@ def _admitted(before: Counters, now: Counters) -> float | None:
     if "said_at" not in before or "said_at" not in now:
         return None
     elapsed_seconds = now["said_at"] - before["said_at"]
-    if not LEAST_INTERVALS <= elapsed_seconds / INTERVAL_SECONDS <= MOST_INTERVALS:
+    if not LEAST_INTERVALS <= elapsed_seconds / INTERVAL_SECONDS <= LASTING_INTERVALS:
         return None
     return since(before, now, "admitted_events") * INTERVAL_SECONDS / elapsed_seconds
 
