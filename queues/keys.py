@@ -383,7 +383,7 @@ PIPELINE_OUTBOX = Key(
     "weir:pipeline:outbox:{app}",
     "hash",
     "pipeline → pipeline",
-    "`{queue}|{batch}/…` → complex events still to be published",
+    "`{queue}|{batch}/{run}/…` → complex events still to be published",
 )
 PIPELINE_RECENT = Key(
     "weir:pipeline:recent:{app}",
@@ -395,7 +395,7 @@ PIPELINE_LATE = Key(
     "weir:pipeline:late:{app}",
     "stream",
     "pipeline → pipeline",
-    "`d` late events (Arrow stream), `n` how many; the newest LATE_KEPT",
+    "`d` late events (Arrow stream), `n` how many; of the newest LATE_RETAINED units",
 )
 
 # Libraries

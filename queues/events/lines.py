@@ -123,7 +123,7 @@ class EventLines:
         for number, text in records:
             try:
                 yield self._mapper.row(form.parse(text), now_us)
-            except (BadInput, ValueError) as error:
+            except (BadInput, ValueError, OverflowError) as error:
                 self._reject(number, str(error))
 
     def _reject(self, line: int, error: str) -> None:

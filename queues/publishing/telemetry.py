@@ -178,7 +178,10 @@ class UnpublishedEvents:
             self.dropped += waiting.popleft().events
 
     def flush(self) -> None:
-        """Publish what waits. What cannot be published now is kept for the next time."""
+        """Publish what waits. What cannot be published now is kept for the next time, and holds up no other
+        queue.
+        """
+        failed = False
         for queue, waiting in self._waiting.items():
             if not waiting:
                 continue
@@ -187,9 +190,10 @@ class UnpublishedEvents:
             except WeirError as error:
                 waits = f"{_events(waiting)} events wait, {self.dropped} dropped."
                 self._say(f"publishing fails ({error}); {waits}")
-                return
+                failed = True
+                continue
             waiting.clear()
-        if self._trouble:
+        if self._trouble and not failed:
             self._trouble = False
             log.warning("publishing works again; %d events were dropped.", self.dropped)
 

@@ -356,7 +356,7 @@ class Pipeline(RuleBasedStateMachine):
     @rule()
     def complex_events_are_taken(self) -> None:
         """By their queue, which answers; what is taken once is never put there again."""
-        outputs = self.store.outputs(1_000)
+        outputs = self.store.outputs(self.store.output_names())
         for data in outputs.values():
             for rows in pa.ipc.open_stream(data):
                 self.emitted.update(rows.column("id").to_pylist())

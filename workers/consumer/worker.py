@@ -199,14 +199,17 @@ class Consumer:
         if self._segment.retry(block, self._worker_id, max(delay_seconds, at_least_seconds)):
             self._tally.failed += 1
 
-    def _dead_letter(self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]]) -> None:
+    def _dead_letter(
+        self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]], is_whole: bool = False
+    ) -> None:
+        """is_whole: none of the block's events could be read, however many there are."""
         if not poison:  # the last try went well after all, part by part
             self._acknowledge([block])
             return
         removed = self._segment.dead_letter(block, self._worker_id, poison)
         if not removed.blocks:
             return  # another worker has this block meanwhile, or has ended it: it counts
-        dead = sum(rows.num_rows for rows, _ in poison)
+        dead = removed.events if is_whole else sum(rows.num_rows for rows, _ in poison)
         self._tally.dead += dead
         self._tally.events += removed.events - dead
         self._tally.blocks += 1
@@ -218,7 +221,7 @@ class Consumer:
                 batch = decode(block.block_id, block.data).batch
             except MalformedEvent as error:
                 lost = unreadable(block.block_id, block.newest_time_us, block.data)
-                self._dead_letter(block, [(lost, str(error))])
+                self._dead_letter(block, [(lost, str(error))], is_whole=True)
             else:
                 pairs.append((block, Delivery(block.block_id, batch)))
         return pairs

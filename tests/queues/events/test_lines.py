@@ -86,6 +86,11 @@ def test_each_malformed_csv_line_is_named_and_the_others_are_kept():
     assert "has 3 cells; the header has 2" in lines.rejections[0].error
 
 
+def test_a_time_beyond_all_numbers_is_named_and_the_others_are_kept():
+    rows, lines = read("ts_s,k\n1e305,a\n1,b\n", columns=Columns(time="ts_s"))
+    assert len(rows) == 1 and [rejection.line for rejection in lines.rejections] == [2]
+
+
 def test_only_the_first_twenty_are_named_but_all_are_counted():
     _, lines = read("id\n" + "a,b\n" * 50)
     assert (lines.rejected, len(lines.rejections)) == (50, 20)

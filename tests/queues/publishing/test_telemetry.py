@@ -84,6 +84,14 @@ def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
     assert stored_ids(client) == ["e2", "e3", "e4"]
 
 
+def test_a_queue_that_takes_nothing_holds_up_no_other(client, control, plant_topology):
+    outbox = UnpublishedEvents(client)
+    outbox.add("nowhere", [{"id": "waits", "type": "cpu"}])
+    outbox.add("telemetry", [{"id": "goes", "type": "cpu"}])
+    outbox.flush()
+    assert stored_ids(client) == ["goes"]
+
+
 def test_what_was_stored_by_nodes_that_did_not_say_so_comes_again_under_its_ids(client, monkeypatch):
     store = client.send
 

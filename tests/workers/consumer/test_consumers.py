@@ -224,6 +224,7 @@ def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment: Segme
     letter = DeadLetters(segment).read()[0]
     assert "bm8gYXJyb3cgYXQgYWxs" in letter.batch["attributes"].to_pylist()[0]
     assert report.effects == 8
+    assert (report.events, report.dead) == (8, 7), "all of it counts as dead, and none of it as handled"
     assert segment.measure()["length_blocks"] == 0
 
 

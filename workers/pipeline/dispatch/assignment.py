@@ -88,7 +88,7 @@ def divide(
             taken, left = taken + waiting[place].events, left - waiting[place].events
             place += 1
         targets[name] = max(-MOST_OWED_EVENTS, min(MOST_OWED_EVENTS, targets[name] - taken))
-        if taken:
+        if place > first:  # of events that can't be read there may be none to count
             parts = _joined(waiting[first:place])
             given[name] = Assignment(end.tick, parts, start.watermark_us, end.controls, now_seconds)
     return given, targets

@@ -19,6 +19,7 @@ from workers.pipeline.events.attributes import ahead_faults, extract
 from workers.pipeline.events.layout import TIMESTAMP, Layout
 
 READ_BYTES = 2**20  # at once from a socket: blocks and results come by the megabyte
+MOST_CAUSES = 8  # of a block's faults that are told apart
 MERGED_ROWS = 20_000  # blocks are merged to about this many rows before they go to Spark
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
 
@@ -48,9 +49,17 @@ class Faults:
         self.found.setdefault(origin, []).append((unreadable(origin[3], entry_us, data), cause))
 
     def add(self, origin: tuple[str, str, str, str], batch: pa.RecordBatch, faults: pa.Array) -> None:
-        for cause in pc.unique(faults.drop_null()).to_pylist():
+        """By cause, a few of them: one that quotes a value is another for each event, and each takes many
+        times an event's space.
+        """
+        causes = pc.unique(faults.drop_null()).to_pylist()
+        alone = causes if len(causes) <= MOST_CAUSES else causes[: MOST_CAUSES - 1]
+        for cause in alone:
             rows = batch.filter(pc.fill_null(pc.equal(faults, cause), False))
             self.found.setdefault(origin, []).append((rows, cause))
+        if rest := causes[len(alone) :]:
+            rows = batch.filter(pc.is_in(faults, pa.array(rest, pa.string())))
+            self.found[origin].append((rows, f"{rest[0]}; {len(rest)} causes like it"))
 
 
 class Nodes:

@@ -38,12 +38,16 @@ class Barrier:
 
 
 def barrier(watermark_us: int | None, outstanding: Mapping[str, Outstanding]) -> Barrier:
-    """watermark_us: that of the newest dispatch, which holds where nothing is outstanding."""
+    """watermark_us: that of the newest dispatch, which holds where nothing is outstanding. It was read before
+    the replicas were asked, one after the other: what was dispatched in between to one that was asked already
+    is not among the outstanding, and lies behind it.
+    """
     if not outstanding:
         return Barrier(watermark_us)
     slowest = min(outstanding, key=lambda name: (outstanding[name].tick, name))
     held_us = outstanding[slowest].watermark_us
-    return Barrier(held_us, slowest)
+    known = None if held_us is None or watermark_us is None else min(held_us, watermark_us)
+    return Barrier(known, slowest)
 
 
 @dataclass(frozen=True)

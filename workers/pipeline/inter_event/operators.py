@@ -31,6 +31,8 @@ from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDeci
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
 
+MOST_LATE = 100  # events of a unit's that are kept to be seen
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -156,7 +158,10 @@ class Work:
                 _count_control_matches(shedder, found, count.of(pattern.name))
             if len(found) > found.suppressed.sum():
                 made.append(complex_events(pattern, found, self._ids(pattern, places)))
-        return WrittenState(memory.written(places), *self._outputs(places, made), late=_told(late))
+        outputs = self._outputs(places, made)
+        return WrittenState(
+            memory.written(places), *outputs, late=_newest_late(late), late_events=late.num_rows
+        )
 
     def _ids(self, pattern: Pattern, places: list[str]) -> str:
         """What its complex events' ids begin with: a batch that is worked again repeats them."""
@@ -213,7 +218,7 @@ class Work:
             if event_type in self.graph.inner_types:
                 between[f"{first}/{place}"] = rows
             for queue in self.sinks.get(event_type, ()):
-                outbox[outbox_name(queue, self.batch, f"{first}/{place}", rows)] = rows
+                outbox[outbox_name(queue, self.batch, self.run, f"{first}/{place}", rows)] = rows
         return between, outbox
 
 
@@ -268,13 +273,12 @@ def _groups(rows: pa.Table) -> list[int]:
     return np.unique(rows.column("group").to_numpy()).tolist() if rows.num_rows else []
 
 
-def _told(late: pa.Table) -> pa.RecordBatch | None:
-    """What is kept of late events."""
+def _newest_late(late: pa.Table) -> pa.RecordBatch | None:
+    """What is kept of late events: a few, however many come of a clock that is behind."""
     if not late.num_rows:
         return None
-    return (
-        late.select(["time", "id", "type", "source", "match_key", "value"]).combine_chunks().to_batches()[0]
-    )
+    kept = late.select(["time", "id", "type", "source", "match_key", "value"])
+    return kept.slice(max(0, late.num_rows - MOST_LATE)).combine_chunks().to_batches()[0]
 
 
 def _admitted(

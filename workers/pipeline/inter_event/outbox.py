@@ -5,17 +5,17 @@ that never change.
 import contextlib
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import redis
 
-from queues.errors import QueuePaused, WeirError
+from queues.errors import WeirError
 from queues.publishing.client import Client
 from workers.pipeline.events.arrow_blob import decode
-from workers.pipeline.tiers.state import RETAINED, StateStore
+from workers.pipeline.tiers.state import RETAINED, StateStore, queue_of
 
 MOST_AT_ONCE = 256  # blobs
 # What the control server keeps of them, some 100 MB. Beyond it the pipeline reads nothing more: events are
@@ -50,20 +50,30 @@ class Outbox:
     def _publish(self) -> int:
         self._pending = True
         total = 0
-        paused: dict[str, QueuePaused] = {}
-        while outputs := self._store.outputs(MOST_AT_ONCE, paused):
-            for queue, names in _by_queue(outputs).items():
-                batches = [rows for name in names for rows in decode(outputs[name])]
-                try:
-                    self._client.publish_batches(queue, batches)
-                except QueuePaused as error:
-                    paused[queue] = error  # what goes elsewhere does not wait for it
-                    continue
-                self._store.published(names, newest(batches))
-                total += sum(rows.num_rows for rows in batches)
-        for refusal in paused.values():
+        refused: dict[str, WeirError] = {}
+        while waiting := self._store.output_names(refused):
+            for start in range(0, len(waiting), MOST_AT_ONCE):
+                some = [
+                    name for name in waiting[start : start + MOST_AT_ONCE] if queue_of(name) not in refused
+                ]
+                total += self._publish_some(self._store.outputs(some), refused)
+        for refusal in refused.values():
             raise refusal
         self._pending = False
+        return total
+
+    def _publish_some(self, outputs: Mapping[str, bytes], refused: dict[str, WeirError]) -> int:
+        """How many. A queue that takes nothing is among `refused` then: what goes elsewhere does not wait."""
+        total = 0
+        for queue, names in _by_queue(outputs).items():
+            batches = [rows for name in names for rows in decode(outputs[name])]
+            try:
+                self._client.publish_batches(queue, batches)
+            except WeirError as error:
+                refused[queue] = error
+                continue
+            self._store.published(names, newest(batches))
+            total += sum(rows.num_rows for rows in batches)
         return total
 
     def retry(self) -> None:
@@ -98,9 +108,9 @@ def _read(attributes: str) -> Any:
         return {}
 
 
-def _by_queue(outputs: dict[str, bytes]) -> dict[str, list[str]]:
-    """The names for each queue, those of earlier batches first."""
+def _by_queue(outputs: Iterable[str]) -> dict[str, list[str]]:
+    """The names for each queue, in their order."""
     found: dict[str, list[str]] = {}
-    for name in sorted(outputs, key=lambda name: (int(name.partition("|")[2].split("/")[0]), name)):
-        found.setdefault(name.partition("|")[0], []).append(name)
+    for name in outputs:
+        found.setdefault(queue_of(name), []).append(name)
     return found

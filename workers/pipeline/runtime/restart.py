@@ -88,12 +88,14 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
 
 
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:
-    """Forgets folder, run and what is between the tiers; the next `open_checkpoint` begins anew."""
+    """Forgets folder, run and what is between the tiers; the next `open_checkpoint` begins anew. The run
+    first: a reset that dies in the middle is not gone on with, but asked for once more.
+    """
+    control.delete(keys.PIPELINE_RUN.of(application))
     Dispatches(control, application).clear()
     ResultQueue(control, application).clear()
     FaultStore(control, application).clear()
     StateStore(control, application).clear()
-    control.delete(keys.PIPELINE_RUN.of(application))
     shutil.rmtree(folder / "spark", ignore_errors=True)
     (folder / "run.json").unlink(missing_ok=True)
 

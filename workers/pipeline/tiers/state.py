@@ -11,13 +11,13 @@ process that was thought dead) is refused.
 | `weir:pipeline:state:{app}` | hash | `{operator}/{group}` state, `…:batch` |
 | `weir:pipeline:pending:{app}` | hash | place → event time (µs) at which it is due without events |
 | `weir:pipeline:between:{app}:{batch}` | hash | name → complex events for other operators (Arrow stream) |
-| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/…/{events}` → complex events still to be published |
+| `weir:pipeline:outbox:{app}` | hash | `{queue}\|{batch}/{run}/…/{events}` → complex events to be published |
 | `weir:pipeline:recent:{app}` | list | the newest complex events that were published, JSON |
-| `weir:pipeline:late:{app}` | stream | `d` late events (Arrow), `n` their number; the newest LATE_RETAINED |
+| `weir:pipeline:late:{app}` | stream | `d` late events (Arrow), `n` how many; LATE_RETAINED units |
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -33,7 +33,7 @@ from queues.stored_document import decoded
 from workers.documents.pipeline import ComplexEvent
 from workers.pipeline.events.arrow_blob import decode, encode
 
-LATE_RETAINED = 1_000
+LATE_RETAINED = 100  # units of batches with late events
 RETAINED = 30  # complex events that are shown
 
 
@@ -43,21 +43,36 @@ class StateFromTheFuture(WeirError):  # noqa: N818
     """
 
 
-def outbox_name(queue: str, batch: int, place: str, rows: pa.RecordBatch) -> str:
-    """The name of complex events in the outbox: where they go, what made them, and how many they are."""
-    return f"{queue}|{batch}/{place}/{rows.num_rows}"
+def outbox_name(queue: str, batch: int, run: str, place: str, rows: pa.RecordBatch) -> str:
+    """The name of complex events in the outbox: where they go, what made them, and how many they are. After a
+    reset batches count anew, and what waits is of another run.
+    """
+    return f"{queue}|{batch}/{run}/{place}/{rows.num_rows}"
+
+
+def queue_of(name: str) -> str:
+    """Where complex events of the outbox go."""
+    return name.partition("|")[0]
+
+
+def _age(name: str) -> tuple[int, str]:
+    """By which the oldest come first."""
+    batch, _, rest = name.partition("|")[2].partition("/")
+    return int(batch), rest
 
 
 @dataclass(frozen=True)
 class WrittenState:
     """What a task made of a batch. places: place → (state, event time (µs) at which it has to be checked
-    again without events, or None). between, outbox: name → complex events. late: rows that came too late.
+    again without events, or None). between, outbox: name → complex events. late: the newest of late_events
+    rows that came too late.
     """
 
     places: Mapping[str, tuple[bytes, int | None]]
     between: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
     outbox: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
     late: pa.RecordBatch | None = None
+    late_events: int = 0
 
     def arguments(self, batch: int) -> list[EncodableT]:
         found: list[EncodableT] = [batch, len(self.places)]
@@ -69,7 +84,7 @@ class WrittenState:
                 found += [name, encode(rows)]
         if self.late is None or not self.late.num_rows:
             return [*found, 0]
-        return [*found, 1, encode(self.late), self.late.num_rows, LATE_RETAINED]
+        return [*found, 1, encode(self.late), self.late_events, LATE_RETAINED]
 
 
 class StateStore:
@@ -131,18 +146,17 @@ class StateStore:
         """Of a batch that is done."""
         self._control.delete(self._between_key(batch))
 
-    def outputs(self, most: int, paused: Collection[str] = ()) -> dict[str, bytes]:
-        """Complex events that are still to be published, by name: `most` names, or a few more. paused: queues
-        whose events are left where they are.
+    def output_names(self, refused: Collection[str] = ()) -> list[str]:
+        """Of complex events that are still to be published, those of the oldest batches first: for a pipeline
+        that reads them, later ones would make them late. refused: queues whose events are left out.
         """
-        if paused:
-            return self._outputs_beside(most, paused)
-        found: dict[str, bytes] = {}
-        for name, value in self._control.hscan_iter(self._outbox, count=most):
-            found[name.decode()] = value
-            if len(found) >= most:
-                break
-        return found
+        names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
+        return sorted((name for name in names if queue_of(name) not in refused), key=_age)
+
+    def outputs(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Those of these names that are there, in their order."""
+        values = cast(list[bytes | None], self._control.hmget(self._outbox, names)) if names else []
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
     def waiting_outputs(self) -> dict[str, int]:
         """How many complex events are still to be published, by queue."""
@@ -151,13 +165,6 @@ class StateStore:
             queue, _, place = name.decode().partition("|")
             waiting[queue] += int(place.rpartition("/")[2])
         return dict(waiting)
-
-    def _outputs_beside(self, most: int, paused: Collection[str]) -> dict[str, bytes]:
-        """By their names first: of the paused ones there may be very many, which are not read."""
-        names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
-        free = [name for name in names if name.partition("|")[0] not in paused][:most]
-        values = cast(list[bytes | None], self._control.hmget(self._outbox, free)) if free else []
-        return {name: value for name, value in zip(free, values, strict=True) if value is not None}
 
     def published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
         """Called after their publishing was acknowledged. newest: events to be shown, the newest first."""

@@ -183,6 +183,15 @@ def test_shares_hold_on_average_whatever_the_sizes_of_dispatches(shares, sizes):
         assert abs(taken[name] - share / whole * total) <= LEAST_PIECE_EVENTS + 60 * 512
 
 
+def test_what_counts_no_event_is_read_all_the_same():
+    """Another client has written a block without its number, or with a wrong one: it is to be refused."""
+    entries = (("1-0", 0, 5),)
+    end = advance(Cursor(), {"t/n1": Scan(entries, True)}, {"t/n1": entries}, Controls(), NOW_US)
+    given, _ = divide(Cursor(), end, {"t/n1": entries}, {"iap1": 1.0, "iap2": 1.0}, 0.0)
+    (assignment,) = given.values()
+    assert [part.through for part in assignment.parts] == ["1-0"]
+
+
 def test_a_replica_without_a_share_gets_nothing():
     entries = tuple((f"{place}-0", 512, 5) for place in range(1, 30))
     end = advance(Cursor(), {"t/n1": Scan(entries, True)}, {"t/n1": entries}, Controls(), NOW_US)

@@ -88,6 +88,18 @@ def test_an_event_whose_attributes_are_not_as_declared_is_a_dead_letter_with_the
     assert len(letters(nodes)) == 1
 
 
+def test_a_cause_that_quotes_each_events_value_makes_a_few_dead_letters_of_many_events(read, control, nodes):
+    _, faults = read([event(f"e{place}", {"level": f"{place} kB"}) for place in range(100)])
+    store = FaultStore(control, "app")
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+    assert store.deliver(Nodes(5.0), {"iap1": 1}) == 100
+    found = letters(nodes)
+    assert len(found) == 8 and {each for one in found for each in one.batch.column("id").to_pylist()} == {
+        f"e{place}" for place in range(100)
+    }
+    assert any(one.error.endswith("93 causes like it") for one in found)
+
+
 def test_what_an_attempt_that_died_has_refused_is_no_dead_letter_of_the_one_that_worked_it(
     read, control, nodes
 ):

@@ -24,6 +24,12 @@ def test_the_slowest_replica_holds_event_time_and_is_named():
     assert barrier(90, {}) == Barrier(90)
 
 
+def test_what_was_dispatched_while_the_replicas_were_asked_is_not_passed():
+    """The first of two was asked, then it got a dispatch, and then the other one got the next."""
+    assert barrier(50, {"iap2": Outstanding(7, 60)}) == Barrier(50, "iap2")
+    assert barrier(None, {"iap2": Outstanding(7, 60)}) == Barrier(None, "iap2")
+
+
 def test_a_result_is_held_until_the_watermark_has_passed_its_last_row():
     first = combine(Combined(), [result(1, 5, 30)], Barrier(20), Controls(), 1_000)
     assert [each.tick for each in first.remaining()] == [1]

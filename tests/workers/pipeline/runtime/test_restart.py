@@ -17,6 +17,7 @@ from workers.pipeline.runtime.restart import (
     reset_checkpoint,
 )
 from workers.pipeline.tiers.checkpoint import COMBINER
+from workers.pipeline.tiers.result_queue import ResultQueue
 
 
 def planned(folder, batch: int, text: str) -> None:
@@ -53,6 +54,22 @@ def test_after_a_reset_another_run_begins(tmp_path, control):
     planned(first.folder, 0, "broken")
     reset_checkpoint(tmp_path / "p", control, "app")
     assert open_checkpoint(tmp_path / "p", control, "app").run != first.run
+
+
+def test_a_reset_that_died_in_the_middle_is_asked_for_once_more(tmp_path, control, monkeypatch):
+    """Gone on with, it would count from the beginning what was worked, and take away what was not."""
+    open_checkpoint(tmp_path / "p", control, "app")
+
+    def die(results):
+        raise redis.ConnectionError
+
+    with monkeypatch.context() as patch, pytest.raises(redis.ConnectionError):
+        patch.setattr(ResultQueue, "clear", die)
+        reset_checkpoint(tmp_path / "p", control, "app")
+    with pytest.raises(BadInput, match="--reset"):
+        open_checkpoint(tmp_path / "p", control, "app")
+    reset_checkpoint(tmp_path / "p", control, "app")
+    assert open_checkpoint(tmp_path / "p", control, "app").run
 
 
 @pytest.mark.parametrize("text", ["", "{", json.dumps({**Combined().to_document(), "version": 99})])
