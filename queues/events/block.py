@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from queues.errors import MalformedEvent
 
 BLOCK_EVENTS = 512
+MOST_BYTES = 2**20  # of a block of large events: blocks are read, and copied, some at once
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string()),  # null: derived from the block's id and the row
@@ -113,10 +114,13 @@ def decode(block_id: str, data: Any) -> Block:
 
 
 def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENTS) -> list[EncodedBlock]:
-    """A batch of `SCHEMA` (any length) as encoded blocks of up to `events` rows."""
+    """A batch of `SCHEMA` (any length) as encoded blocks of up to `events` rows: fewer where they are large,
+    so that a block has about MOST_BYTES at most.
+    """
     rows = batch.num_rows
     if rows == 0:
         return []
+    events = min(events, max(1, MOST_BYTES * rows // max(1, batch.nbytes)))
     starts = np.arange(0, rows, events)
     newest = np.maximum.reduceat(_times_us(batch), starts).tolist()
     return [

@@ -22,7 +22,8 @@ and guard remember is in `workers.control.loop_memory`.
 import logging
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import redis
@@ -55,6 +56,7 @@ KEEPING = (Mode.AUTO, Mode.HOLD)  # what the loop has set stays
 LEASE_SECONDS = 4.0
 # A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
 DUE_SHARE = 0.8
+FRESH = timedelta(seconds=2)  # for so long a law's loops are ticked by what was read at first
 # An open action older than this many intervals is not repeated: it was decided on a plant long gone.
 REPEAT_INTERVALS = 3.0
 
@@ -80,8 +82,9 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
     """Tick every due loop of a law on one snapshot, after judging what earlier actions did and noting expired
     overrides.
 
-    An error in one loop stops no other: it is logged, and the loop's tick records nothing. Raises what
-    `observe` raises.
+    An error in one loop stops no other: it is logged, and the loop's tick records nothing. Where loops before
+    took long, as an order to another's plant may, the rest have a snapshot of their own, and what people have
+    set since. Raises what `observe` raises.
     """
     with span("observe"):
         snapshot = plant.observe()
@@ -92,10 +95,15 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
     in_force = overrides.by_loop(loops, now)
     loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], snapshot, now)]
     entries = []
-    for loop in loops:
+    began, this = monotonic(), now
+    for place, loop in enumerate(loops):
+        passed = timedelta(seconds=monotonic() - began)
+        if now + passed - this > FRESH:
+            this, snapshot = now + passed, plant.observe()
+            in_force = overrides.by_loop(loops[place:], this)
         with span("tick", loop=loop.name):
             try:
-                entry = _tick(loop, plant, snapshot, now, control, in_force[loop.pk])
+                entry = _tick(loop, plant, snapshot, this, control, in_force[loop.pk])
             except Exception:
                 logger.exception("The tick of %s failed; it is tried again at its next interval.", loop.name)
                 continue

@@ -69,6 +69,14 @@ def test_a_batch_is_cut_into_full_blocks_and_a_rest_with_their_newest_times(rows
     assert len({each.block_id for each in blocks}) == len(blocks)
 
 
+def test_blocks_of_large_events_are_of_a_megabyte_and_hold_all_of_them():
+    events = [{"id": str(place), "attributes": {"text": "x" * 60_000}} for place in range(100)]
+    blocks = cut(from_events(events, NOW_US), BlockIds())
+    assert max(each.size_bytes for each in blocks) <= 1.1 * 2**20 and len(blocks) <= 8
+    found = [name for each in blocks for name in decode(each.block_id, bytes(each.data)).ids().to_pylist()]
+    assert found == [str(place) for place in range(100)]
+
+
 def test_missing_ids_are_derived_from_block_and_row_and_own_ids_are_kept():
     made = Block("f" * 32, from_events([{"id": "mine"}, {}, {}], NOW_US))
     assert made.ids().to_pylist() == ["mine", "f" * 32 + ":1", "f" * 32 + ":2"]

@@ -20,7 +20,8 @@ from workers.pipeline.events.layout import TIMESTAMP, Layout
 
 READ_BYTES = 2**20  # at once from a socket: blocks and results come by the megabyte
 MOST_CAUSES = 8  # of a block's faults that are told apart
-MERGED_ROWS = 20_000  # blocks are merged to about this many rows before they go to Spark
+# Blocks are merged to about so many rows before they go to Spark, or to so many bytes of large ones.
+MERGED_ROWS, MERGED_BYTES = 20_000, 2**24
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
 
 
@@ -132,13 +133,13 @@ def merged(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
     rows.
     """
     gathered: list[Stored] = []
-    rows = 0
+    rows = size_bytes = 0
     for each in blocks:
         gathered.append(each)
-        rows += each.batch.num_rows
-        if rows >= MERGED_ROWS:
+        rows, size_bytes = rows + each.batch.num_rows, size_bytes + each.batch.nbytes
+        if rows >= MERGED_ROWS or size_bytes >= MERGED_BYTES:
             yield gathered
-            gathered, rows = [], 0
+            gathered, rows, size_bytes = [], 0, 0
     if gathered:
         yield gathered
 
