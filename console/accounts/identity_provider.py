@@ -27,7 +27,7 @@ from console.accounts import sessions, tokens
 from console.accounts.access import Actor, role_of
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
-from console.models import Identity
+from console.models import Identity, QueueLimit
 
 BACKEND = "console.accounts.identity_provider.Backend"
 DISCOVERY = "/.well-known/openid-configuration"
@@ -261,6 +261,8 @@ def _follow(user: User, role: str | None, actor: Actor) -> None:
     if before == role:
         return
     user.groups.set([Group.objects.get_or_create(name=role)[0]] if role else [])
+    if role == "administrator":  # a limit to some queues is never on one
+        QueueLimit.objects.filter(user=user).delete()
     if role is None:
         sessions.end_all(user)
         tokens.revoke_all(user, timezone.now())

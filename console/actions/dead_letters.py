@@ -219,7 +219,9 @@ class FoundLetters:
         return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
 
     def _group(self, queue: str, error: str, count: int) -> ErrorGroup:
-        mine = [each for each in self.letters if each.name.queue == queue and each.error.startswith(error)]
+        mine = [
+            each for each in self.letters if each.name.queue == queue and each.error[:ERROR_SHOWN] == error
+        ]
         return ErrorGroup(
             queue=queue,
             error=error,
@@ -253,6 +255,8 @@ def search(wanted: LetterFilter, actor: Actor) -> FoundLetters:
     unreachable: set[str] = set()
     left = MOST_SCANNED
     for queue, node, place in _places(wanted.queue):
+        if node in unreachable:  # it is waited for once, and not for each queue
+            continue
         sealed = not may_open(actor, queue)
         try:
             for letter in _every(queue, node, place, left):
@@ -371,7 +375,7 @@ def _shown(queue: str, node: str, letter: DeadLetter) -> Letter:
     return Letter(Name(queue, node, letter.dead_id, letter.digest), letter, at)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=1_024)
 def _client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
         logged_in(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None

@@ -94,7 +94,7 @@ def declare(
     with transaction.atomic():
         before = PipelineVersion.objects.filter(application=name).order_by("-number").first()
         _demand_newest(before, since)
-        replaced = queues_of(checked(before.text)) if before and actor.queues is not None else []
+        replaced = _queues_replaced(name, before, control) if actor.queues is not None else []
         demand(actor, "pipeline.declare", [*queues_of(wanted), *replaced])
         number = before.number + 1 if before else 1
         PipelineVersion.objects.filter(application=name, active=True).update(active=False)
@@ -218,6 +218,17 @@ def queues_of(application: Application) -> list[str]:
     """The queues that an application reads, and those that its sinks write to."""
     sinks = {queue for queues in application.sinks.values() for queue in queues}
     return sorted({*application.queues, *sinks})
+
+
+def _queues_replaced(name: str, before: PipelineVersion | None, control: redis.Redis) -> list[str]:
+    """Of whatever this name stands for until now: the newest version, what is at work, and what a process has
+    of its own file.
+    """
+    known = Declarations(control)
+    at_work = known.at_work().get(name)
+    texts = {before.text if before else None, at_work.text if at_work else None, known.shipped(name)}
+    found = [application_of_text(text, TABLES, name) for text in texts if text]
+    return sorted({queue for each in found for queue in queues_of(each)})
 
 
 def _queues_of_named(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:

@@ -16,6 +16,7 @@ import msgspec
 import redis
 from django.db import DatabaseError, close_old_connections, connections
 from django.db.models import Max, Q
+from django.utils import timezone
 
 from queues import environment as variables
 from queues import keys
@@ -136,7 +137,7 @@ def unreached() -> str:
     last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]
     given_up = Q(state=Message.State.FAILED) & ~Q(error=Message.SWITCHED_OFF)
     failing = to_people.filter(given_up | Q(state=Message.State.WAITING, tries__gt=1), receiver__enabled=True)
-    if last is not None:
+    if last is not None and last <= timezone.now():  # else the clock was set back since
         failing = failing.filter(created_at__gt=last)
     newest = failing.order_by("-pk").first()
     return newest.error or "no error was noted" if newest else ""

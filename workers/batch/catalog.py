@@ -70,9 +70,13 @@ def partition_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """A chunk per day of raw figures."""
-    for day in metric_files.raw_days(where.data, *day_range(values, where)):
-        yield Piece(f"day={day}", {"day": day})
+    """A chunk per day of raw figures; where no first day is named, also of earlier days without whole
+    roll-ups: the raw figures go in time.
+    """
+    since, until = day_range(values, where)
+    for day in metric_files.raw_days(where.data, "" if values["since"] is None else since, until):
+        if day >= since or not metric_files.is_rolled_up(where.data, day):
+            yield Piece(f"day={day}", {"day": day})
 
 
 def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:

@@ -61,7 +61,8 @@ class ChunkLease:
         if progress is not None:
             self.progress = dict(progress)
         beat_at = self.chunk.beat_at
-        if progress is None and beat_at is not None and now - beat_at < timedelta(seconds=BEAT_SECONDS):
+        is_recent = beat_at is not None and abs(now - beat_at) < timedelta(seconds=BEAT_SECONDS)
+        if progress is None and is_recent:
             # Asked often: the number alone is compared, nothing is written.
             if not self._ours().exists():
                 raise self._overtaken()

@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 import redis
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from queues import keys
+from queues.checks import storable
 from queues.errors import BadInput
 from workers.batch import catalog, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, claim
@@ -121,14 +122,20 @@ def extend(number: int, job: Job, where: Surroundings) -> bool:
 
 
 def work_at(number: int, worker: str, control: redis.Redis, data: Any, clock: Callable[[], datetime]) -> int:
-    """One worker's whole life at a run that may have ended meanwhile."""
+    """One worker's whole life at a run that may have ended meanwhile. Where it fails outside of a chunk, such
+    as by its job's code, no other worker would do better: the run ends, and says why. Raises what a server or
+    a database that is away raises.
+    """
     run = Run.objects.select_related("task").filter(pk=number, state=Run.State.RUNNING).first()
     if run is None:
         return 0
     try:
-        batch_worker = BatchWorker(run, worker, Surroundings(data, control, clock()), clock)
+        return BatchWorker(run, worker, Surroundings(data, control, clock()), clock).run()
+    except (redis.RedisError, DatabaseError):
+        raise
     except BadInput as error:
-        # Its job doesn't import here: no worker of this role will do better.
         runs.end(run, Run.State.FAILED, clock(), str(error))
-        return 0
-    return batch_worker.run()
+    except Exception as error:
+        logger.exception("Run %s fails outside of its chunks.", number)
+        runs.end(run, Run.State.FAILED, clock(), storable(f"{type(error).__name__}: {error}"))
+    return 0

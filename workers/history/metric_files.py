@@ -4,6 +4,7 @@
 ids of its first and last row. `metrics/{10s,1m,1h}/day=….parquet`: see `workers.batch.jobs.spark.rollup`.
 """
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])
 ROOT = "metrics"
 RAW_ROOT = f"{ROOT}/raw"
+SPILLED = re.compile(r"\d+-\d+_\d+-\d+")
 STEPS = {"10s": 10, "1m": 60, "1h": 3_600}  # name → seconds
 
 
@@ -28,10 +30,18 @@ def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
 
 def last_spilled(data: Path) -> str | None:
     """The greatest stream id in any file's name; None before the first spill."""
-    ends = (
-        path.stem.split("_")[1] for path in (data / RAW_ROOT).glob("day=*/*.parquet") if path.name[0] != "."
-    )
+    stems = (path.stem for path in (data / RAW_ROOT).glob("day=*/*.parquet"))
+    ends = (stem.split("_")[1] for stem in stems if SPILLED.fullmatch(stem))
     return max(ends, key=lambda entry: tuple(map(int, entry.split("-"))), default=None)
+
+
+def is_rolled_up(data: Path, day: str) -> bool:
+    """Whether a day has its roll-ups, made of all that was spilled of it."""
+    rolled = data / rollup_file(next(iter(STEPS)), day)
+    if not rolled.exists():
+        return False
+    newest = max((path.stat().st_mtime for path in raw_folder(data, day).glob("*.parquet")), default=0.0)
+    return newest <= rolled.stat().st_mtime
 
 
 def rollup_file(step: str, day: str) -> str:

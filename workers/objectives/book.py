@@ -171,6 +171,11 @@ class ObjectiveBook:
         takes over goes on from there. Raises what the database raises.
         """
         at = snapshot.at or 0.0
+        if self._minute is not None and at // MINUTE_SECONDS < self._minute - 1:
+            # The clock was set back, or ahead for once: what is counted now would lie behind the windows.
+            self.close()
+            self.rest()
+            published = None
         before = self._before if self._before.at is not None else published or NOTHING_SEEN
         minute, passed = int(at // MINUTE_SECONDS), 1.0 if before.at is None else at - before.at
         seconds = 1.0 if passed > GAP_SECONDS else max(0.0, passed)

@@ -64,6 +64,7 @@ class ListedAlert:
     suppression: str | None
     explained: list["ListedAlert"] = field(default_factory=list)
     more: list["ListedAlert"] = field(default_factory=list)
+    more_count: int = 0  # of which `more` are the first
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ def _folded(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
     for row in rows:
         alike.setdefault((row.alert.rule_name, row.suppression is None), []).append(row)
     for group in alike.values():
-        group[:MOST_ALIKE][-1].more = group[MOST_ALIKE:][:MOST_FOLDED]
+        last = group[:MOST_ALIKE][-1]
+        last.more, last.more_count = group[MOST_ALIKE:][:MOST_FOLDED], max(0, len(group) - MOST_ALIKE)
     folded = {id(row) for group in alike.values() for row in group[MOST_ALIKE:]}
     return [row for row in rows if id(row) not in folded]
 

@@ -18,6 +18,7 @@ from console.actions import incidents as acting
 from console.audit import audit_log
 from console.incidents.incident_timeline import IncidentEvent, timeline_of
 from console.incidents.review_draft import review_of
+from console.input.form_values import is_untouched
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action
 from console.pages.frame.page import Errors, FormPage, render_page
@@ -126,13 +127,17 @@ def change(request: HttpRequest, alert_id: int) -> Done:
     if "retained" in posted:
         return _retained(request, alert_id, posted["retained"] == "1")
     prefix = "role-"
+    # What was left as it was shown asks for nothing: somebody else may have changed it since.
     roles = {
-        name.removeprefix(prefix): posted.get(name, "").strip() for name in posted if name.startswith(prefix)
+        name.removeprefix(prefix): posted.get(name, "").strip()
+        for name in posted
+        if name.startswith(prefix) and not is_untouched(posted, name)
     }
+    keeps = "mitigated" in posted or is_untouched(posted, "severity")
     acting.change(
         actor_of(request),
         alert_id,
-        severity=None if "mitigated" in posted else posted.get("severity"),
+        severity=None if keeps else posted.get("severity"),
         roles={} if "mitigated" in posted else roles,
         mitigated="mitigated" in posted,
         now=timezone.now(),

@@ -47,12 +47,12 @@ def _done(request: HttpRequest, wanted: str) -> list[str] | None:
     actor, user = actor_of(request), user_of(request)
     if identity_provider.is_of(user):
         raise BadInput("account", "is the provider's; set a second factor up there.")
+    # Who found an open browser must neither bind it to a phone nor take the phone away.
+    demand_confirmed(actor)
     if wanted == "confirm":
         codes = factor.confirm(user, request.POST.get("code", ""))
         audit_log.record(actor, "account.second_factor", actor.name, after={"on": True})
         return codes
-    # Who found an open browser must neither bind it to a phone nor take the phone away.
-    demand_confirmed(actor)
     if wanted == "begin":
         factor.begin(user)
     elif wanted == "remove":

@@ -25,7 +25,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Override
-from workers.steering.overrides import in_force
+from workers.steering.overrides import in_force_at
 
 LETTERS = 5
 
@@ -103,7 +103,7 @@ def queue_page(
 
 def pauses_of(name: str, now: datetime) -> QuerySet[Override]:
     """The overrides that pause a queue."""
-    return in_force(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
+    return in_force_at(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
 
 
 def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:

@@ -6,7 +6,7 @@ import time
 import pytest
 from django.urls import reverse
 
-from console.models import AuditEntry
+from console.models import AuditEntry, QueueLimit
 from queues import keys
 from queues.models import Queue
 from tests.console.page_form import form_of
@@ -105,6 +105,18 @@ def test_tasks_for_too_many_minutes_are_refused_at_their_field(client_of, at_wor
     answer = client_of("operator").post(address, posted, headers={"accept": "application/json"})
     assert (answer.status_code, list(answer.json()["errors"])) == (422, ["minutes"])
     assert control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
+
+
+def test_who_is_limited_to_other_queues_does_not_replace_an_application_as_shipped(
+    client_of, at_work, people
+):
+    """No version of it was ever declared: it is what the process has of its own file."""
+    Queue.objects.create(name="own", kind="pipeline")
+    QueueLimit.objects.create(user=people["operator"], queues=["own", "alert"])
+    mine = DECLARATION.replace("telemetry", "own")
+    given = {"text": mine, "reason": "another reader"}
+    answer = client_of("operator").post("/api/v1/applications", given, content_type="application/json")
+    assert answer.status_code == 403 and not PipelineVersion.objects.exists()
 
 
 def test_a_queue_that_another_application_reads_can_not_be_declared_for_a_second(client_of, at_work):

@@ -15,7 +15,7 @@ from django.test import Client
 
 from console.accounts import identity_provider, identity_settings
 from console.accounts.access import CONFIRMED_AT, CONFIRMED_SECONDS
-from console.models import AuditEntry, Identity
+from console.models import AuditEntry, Identity, QueueLimit
 
 pytestmark = [
     pytest.mark.django_db,
@@ -99,6 +99,16 @@ def test_the_role_follows_the_groups_at_each_login_and_is_gone_with_them(configu
     assert log_in(Client(), "s-2").status_code == 403
     assert browser.get("/settings/").status_code == 302
     assert not User.objects.get(username="bob").groups.exists()
+
+
+def test_a_limit_to_some_queues_ends_where_the_provider_makes_an_administrator(configured, control):
+    known(configured, "s-9", preferred_username="ada", groups=["ops"])
+    log_in(Client(), "s-9")
+    QueueLimit.objects.create(user=User.objects.get(username="ada"), queues=["alert"])
+    known(configured, "s-9", preferred_username="ada", groups=["admins"])
+    browser = Client()
+    log_in(browser, "s-9")
+    assert browser.get("/settings/users/").status_code == 200 and not QueueLimit.objects.exists()
 
 
 def test_nobody_without_a_mapped_group_gets_an_account(configured, control):

@@ -172,6 +172,15 @@ def test_an_old_login_does_nothing_of_consequence_before_a_new_proof(address, br
     assert browser.post(address, posted).status_code in (200, 302, 422)  # 422: that plant does not answer
 
 
+def test_a_second_factor_that_was_begun_is_not_bound_from_a_browser_that_was_left_open(
+    browsers, people, stored_snapshot
+):
+    second_factor.begin(people["operator"])
+    posted = {"do": "confirm", "code": code_of(people["operator"])}
+    answer = aged(browsers["operator"]).post("/settings/second-factor/", posted)
+    assert answer.url.startswith("/confirm/") and second_factor.of(people["operator"]) is None
+
+
 def test_a_wrong_password_confirms_nothing_and_counts_as_a_failed_login(browsers, stored_snapshot):
     browser = aged(browsers["administrator"])
     assert browser.post("/confirm/", {"password": "wrong"}).status_code == 422

@@ -72,6 +72,32 @@ def refusal(call, *arguments, **named) -> str:
     return refused.value.field
 
 
+def test_a_run_that_fails_outside_of_its_chunks_ends_and_says_why(bench: Bench, monkeypatch) -> None:
+    """No other worker would do better: else one is sent every few seconds, and nobody hears of it."""
+    bench.define(UNKNOWN)
+    run = bench.begin()
+    bench.manage()
+
+    def fail(*_: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(batch_worker, "extend", fail)
+    assert bench.work() == 0
+    run.refresh_from_db()
+    assert (run.state, run.error) == (Run.State.FAILED, "IndexError: list index out of range")
+
+
+def test_a_clock_that_is_set_back_takes_no_chunk_away_from_who_works_at_it(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    lease = bench.lease(run)
+    lease.check()
+    bench.pass_seconds(-3_600)
+    lease.check()
+    assert lease.chunk.beat_at == bench.now
+
+
 def test_a_run_is_done_chunk_by_chunk_and_says_how_far_it_is(bench: Bench) -> None:
     bench.define()
     run = bench.begin()

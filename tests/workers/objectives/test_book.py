@@ -98,6 +98,17 @@ def test_of_a_killed_process_the_next_counts_the_minute_that_was_running():
 
 
 @pytest.mark.django_db
+def test_a_clock_that_is_set_back_freezes_no_window():
+    """Else what burns is added to minutes that no window looks at, for as long as it was set back."""
+    define("late", LATENCY, None, NOW)
+    book = ObjectiveBook()
+    watched(book, 90)
+    watched(book, 1, -7_200)
+    said = watched(book, 600, -7_199, wait_seconds=31.0)["late"]
+    assert said.bad == pytest.approx(600.0, abs=2.0) and said.running.minute == int((START - 6_600) // 60)
+
+
+@pytest.mark.django_db
 def test_a_running_minute_that_lies_ahead_moves_no_window():
     """The host's clock was set back by an hour between the two."""
     define("late", LATENCY, None, NOW)

@@ -28,6 +28,7 @@ NOT_AT_THE_LIMIT = {
     "node_state",
     "samples",
 }
+AHEAD_SECONDS = 5.0  # by which hosts' clocks may differ; what is later was before a clock was set back
 JUDGED = ("effective", "ineffective", "harmful")
 OVERDUE_SECONDS = 5.0  # beyond two intervals
 UNOBSERVED_SECONDS = 10.0  # as rule `observer-silent` has it
@@ -61,8 +62,9 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
     """The newest of two hours that are kept, which is most of the time but a few."""
-    since = evidence.now - window_seconds
-    return list(takewhile(lambda tick: tick.at > since, reversed(loop.ticks)))[::-1]
+    since, until = evidence.now - window_seconds, evidence.now + AHEAD_SECONDS
+    newest = takewhile(lambda tick: tick.at > since, reversed(loop.ticks))
+    return [tick for tick in newest if tick.at <= until][::-1]
 
 
 def _name(loop: LoopFacts) -> str:

@@ -205,7 +205,8 @@ class Gatherer:
         self._settle(monotonic_seconds - LATE_SECONDS)
         self._read_verdicts()
         for ticks in self._ticks.values():
-            while ticks and ticks[0].at < now - LONGEST_WINDOW_SECONDS:
+            # Later than now: before a clock was set back.
+            while ticks and not now - LONGEST_WINDOW_SECONDS <= ticks[0].at <= now + LATE_SECONDS:
                 self._checking.discard(ticks.popleft().id)
 
     def _settle(self, until_seconds: float) -> None:

@@ -312,7 +312,6 @@ CONDITIONS = (
         "",
         "host",
         _pool_refuses,
-        source="records",
     ),
     Condition(
         "pipeline_down",

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from workers.alerts.delivery.plain_text import one_line
 from workers.alerts.delivery.schedule_feed import notified_by
@@ -26,6 +26,7 @@ GROUP_SECONDS = 3.0
 MOST_TRIES = 10
 MOST_DETAILED = 50  # alerts that one message has in full
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
+MOST_DELAYS = 2.0  # of its cap: no try is put off for longer
 Waiting = Message.State.WAITING
 
 
@@ -93,7 +94,8 @@ def bundle(now: datetime) -> list[Message]:
     """Messages out of the deliveries whose group has waited long enough."""
     give_up_switched_off()
     waiting = Delivery.objects.filter(state=Delivery.State.WAITING).order_by("pk")
-    ripe = waiting.filter(created_at__lte=now - timedelta(seconds=GROUP_SECONDS))
+    # What lies ahead is from before the clock was set back.
+    ripe = waiting.filter(Q(created_at__lte=now - timedelta(seconds=GROUP_SECONDS)) | Q(created_at__gt=now))
     # Beginnings first: an end is judged by what became of them.
     groups = ripe.values_list("receiver_id", "group", "kind").order_by("kind").distinct()
     made = [_bundled(receiver, group, kind, now) for receiver, group, kind in groups]
@@ -239,8 +241,12 @@ def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
 
 
 def due(now: datetime) -> list[Message]:
-    """Messages that wait to be sent now, the oldest first; none to a receiver that is switched off."""
-    rows = Message.objects.filter(state=Waiting, due_at__lte=now, receiver__enabled=True)
+    """Messages that wait to be sent now, the oldest first; none to a receiver that is switched off. One that
+    is due later than any try is put off was put off before the clock was set back.
+    """
+    latest = now + timedelta(seconds=MOST_DELAYS * BACKOFF.cap_seconds)
+    rows = Message.objects.filter(state=Waiting, receiver__enabled=True)
+    rows = rows.filter(Q(due_at__lte=now) | Q(due_at__gt=latest))
     return list(rows.select_related("receiver").order_by("pk"))
 
 

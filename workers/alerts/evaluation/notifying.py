@@ -48,7 +48,8 @@ def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver
 
 def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
     since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
-    over = Alert.objects.filter(resolved_at__gte=since, condition__in=inhibition.EXPLAINS)
+    # Not later than now: after a clock was set back what ended before that would linger for as long.
+    over = Alert.objects.filter(resolved_at__range=(since, this.at), condition__in=inhibition.EXPLAINS)
     known = {alert.pk: alert for alert in (*over, *shown)}
     found = inhibition.causes([_party(alert, this.now) for alert in known.values()])
     for alert in shown:

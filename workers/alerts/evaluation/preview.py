@@ -92,6 +92,10 @@ def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) ->
         return Preview([], 0.0, str(nothing))
 
 
+# What they judge is in no series: expected bands, and how far an application's batches are.
+UNSTORED = frozenset({"rate_unexpected", "pipeline_stalled"})
+
+
 class NothingStored(Exception):  # noqa: N818
     """Says why nothing can be said."""
 
@@ -103,7 +107,8 @@ def _looks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> 
     since = until - RANGE_SECONDS
     if watched.source == "ledger":
         return _ledger_looks(since, until, rule.window_seconds)
-    if watched.series and not any("{group}" in name for name in watched.series):
+    is_stored = watched.name not in UNSTORED and not any("{group}" in name for name in watched.series)
+    if watched.series and is_stored:
         return _metric_looks(watched, control, data, since, until)
     if watched.name in ("plan_failed", "run_failed"):
         return _record_looks(since, until)

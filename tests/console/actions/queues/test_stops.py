@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
+from django.utils import timezone
 
 from console.api.ingestion import publisher
 from console.embedded.seeding import seed
@@ -179,6 +180,18 @@ def test_the_only_host_that_runs_the_loops_is_not_drained(plant, browsers, contr
     assert "alone runs the control loops" in answer.json()["errors"]["host"][0]
     assert fetch(browsers["operator"], "/workers/nobody/drain", given).status_code in (404, 422)
     assert not Override.objects.exists()
+
+
+@pytest.mark.parametrize(("silent_seconds", "status"), [(0.0, 200), (3_600.0, 422)])
+def test_a_host_that_runs_the_loops_is_drained_while_another_works(
+    plant, browsers, control, silent_seconds, status
+):
+    at = timezone.now().timestamp() - silent_seconds
+    report = {"role": "control", "slots": 2, "busy": 0, "pid": 1, "at": at}
+    control.hset(keys.HOSTS, "control@there", orjson.dumps(report))
+    given = {"reason": "a kernel", "minutes": "30"}
+    assert fetch(browsers["operator"], "/workers/control@here/drain", given).status_code == status
+    assert fetch(browsers["operator"], "/workers/control@there/drain", given).status_code == 422
 
 
 def test_a_loops_override_can_not_pause_a_queue_past_its_action(plant, browsers, secrets, control):

@@ -43,8 +43,9 @@ class SparkProcess:
             while True:
                 if (answer := self._next(lease)) is not None:
                     return answer
-        except WeirError:
-            # Overtaken, cancelled or failed: what Spark is doing now is for nobody.
+        except Exception:
+            # Overtaken, cancelled or failed, or a server was away: what Spark is doing now is for nobody, and
+            # must not be taken for the next chunk's.
             self.close()
             raise
 
