@@ -1,15 +1,17 @@
 """The web process's connection to the control server, and the newest snapshot kept there."""
 
 import functools
+import time
 
 import redis
 from django.conf import settings
 
 from queues import keys
 from queues.control.connection import connect
-from workers.documents.snapshot import Snapshot
+from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 
 TIMEOUT_SECONDS = 2.0
+LIVE_SECONDS = 30.0  # a snapshot that is older says nothing of now
 
 
 def control() -> redis.Redis:
@@ -26,6 +28,16 @@ def stored_snapshot() -> Snapshot | None:
     """The newest snapshot; None when there is none. Raises RedisError, BadDocument."""
     stored = control().get(keys.SNAPSHOT)
     return Snapshot.from_json(stored) if stored else None
+
+
+def live_snapshot() -> Snapshot:
+    """The newest snapshot where it is of now, for who is not given its time: else nothing is seen. Raises
+    BadDocument.
+    """
+    found = latest_snapshot()
+    if found is None or found.at is None or abs(time.time() - found.at) > LIVE_SECONDS:
+        return NOTHING_SEEN
+    return found
 
 
 def latest_snapshot() -> Snapshot | None:

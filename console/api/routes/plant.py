@@ -10,12 +10,11 @@ from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
 from console.api.schemas.snapshot import SnapshotMessage
-from console.connections.control_server import latest_snapshot
+from console.connections.control_server import latest_snapshot, live_snapshot
 from console.live.view import view_named
 from queues.errors import UnknownQueue
 from queues.models import Node, Queue
 from queues.stored_document import plain
-from workers.documents.snapshot import NOTHING_SEEN
 
 router = Router(tags=["plant"])
 
@@ -86,7 +85,7 @@ def node_named(name: str) -> Node:
 
 
 def _figures(part: str) -> dict[str, Any]:
-    rows = getattr(latest_snapshot() or NOTHING_SEEN, part)
+    rows = getattr(live_snapshot(), part)
     return {name: plain(row) for name, row in rows.items()}
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -293,6 +294,15 @@ def test_queues_come_with_points_and_live_figures(viewer, plant_rows, stored_sna
 def test_a_handlers_options_stay_inside(viewer, plant_rows, control):
     Queue.objects.update(handler_options={"url": "postgresql://weir:secret@db/weir"})
     assert "secret" not in viewer.get("/api/v1/queues").content.decode()
+
+
+def test_figures_of_an_observer_that_ended_are_not_given_as_live(
+    viewer, plant_rows, stored_snapshot, control
+):
+    stored_snapshot["at"] = time.time() - 60.0
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
+    assert viewer.get("/api/v1/queues/alert").json()["live"] is None
+    assert viewer.get("/api/v1/nodes/n1").json()["live"] is None
 
 
 def test_a_nodes_url_stays_inside(viewer, plant_rows, stored_snapshot):

@@ -15,9 +15,8 @@ from console.api.schemas.alerts.objectives import (
     ObjectiveRemoved,
     ObjectiveRow,
 )
-from console.connections.control_server import latest_snapshot
+from console.connections.control_server import live_snapshot
 from queues.stored_document import plain
-from workers.documents.snapshot import NOTHING_SEEN
 from workers.objectives import definitions
 from workers.objectives.models import Objective
 
@@ -87,8 +86,8 @@ def _named(name: str) -> Objective:
 
 
 def _row(objective: Objective) -> dict[str, Any]:
-    """As it is set, and as the newest snapshot has it; status null: not counted yet."""
-    status = (latest_snapshot() or NOTHING_SEEN).objectives.get(objective.name)
+    """As it is set, and as the snapshot of now has it; status null: not counted yet, or not now."""
+    status = live_snapshot().objectives.get(objective.name)
     by = objective.changed_by.get_username() if objective.changed_by else None
     return {
         **definitions.document(objective),

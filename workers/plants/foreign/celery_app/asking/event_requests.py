@@ -95,9 +95,8 @@ class EventRequests:
             is_new = bool(said) and "already" not in said
             is_ours = is_new or _is_of(pool, noted.get(pool.worker), now)
             self._asked[pool.worker] = AskedLife(pool.pid, at, is_ours)
-            if is_new:
-                self._doubted.discard(pool.worker)
-            elif not said:
+            # Who is in doubt stays so until an event of a task comes (`sends`): what runs now began before.
+            if not said:
                 self._doubted.add(pool.worker)
         self._note(answered, now)
 
