@@ -38,8 +38,9 @@ def sensor(
     """{measured: free bytes of the result queue, applied: events dispatched in one interval, lately}."""
     row = application(target, snapshot)
     admitted, said_at = row.admitted_events if row else None, _said_at(snapshot)
-    is_said = admitted is not None and said_at is not None
-    counters = {"admitted_events": admitted, "said_at": said_at} if is_said else {}
+    counters: dict[str, float] = {}
+    if admitted is not None and said_at is not None:
+        counters = {"admitted_events": admitted, "said_at": said_at}
     observation = {
         "measured": (row.result_queue.free_bytes if row else None) or 0,
         "applied": _admitted(before or {}, counters),
