@@ -19,7 +19,7 @@ from workers.pipeline.events.attributes import ahead_faults, extract
 from workers.pipeline.events.layout import TIMESTAMP, Layout
 
 READ_BYTES = 2**20  # at once from a socket: blocks and results come by the megabyte
-MOST_CAUSES = 8  # of a block's faults that are told apart
+MOST_CAUSES = 8  # of a block's faults that have a dead letter each
 # Blocks are merged to about so many rows before they go to Spark, or to so many bytes of large ones.
 MERGED_ROWS, MERGED_BYTES = 20_000, 2**24
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
