@@ -18,8 +18,8 @@ from queues.errors import BadInput, Forbidden
 
 MOST_SHOWN = 80
 MOST_KEY = 80
-# PostgreSQL stores no NUL, and no database half of a surrogate pair.
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+# PostgreSQL stores no NUL, and no database half of a surrogate pair.
 UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 

@@ -1,6 +1,7 @@
 """The large plant of the benches in a database: 200 nodes, 100 queues of 10 containers each, their loops."""
 
 from django.conf import settings
+from django.utils import timezone
 
 from bench.console.large_plant import NODES, PASSWORD
 from console.connections.control_server import control
@@ -10,7 +11,7 @@ from queues.models import Container, Node, Queue
 from queues.points import share
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
-from workers.models import LedgerEntry
+from workers.models import LedgerEntry, Loop
 
 QUEUES, CONTAINERS_PER_QUEUE, OF_WHICH_PIPELINE = 100, 10, 20
 REASON = (
@@ -29,7 +30,9 @@ def seed() -> None:
     present = Present(projection.project(control()), control())
     ensure_loops(present, ("rebalancing", "node_scaling"))
     loops = ensure_loops(present, ("worker_rate",))
-    LedgerEntry.objects.bulk_create(LedgerEntry(loop=loop, **_decision()) for loop in loops)
+    now = timezone.now()
+    LedgerEntry.objects.bulk_create(LedgerEntry(loop=loop, at=now, **_decision()) for loop in loops)
+    Loop.objects.filter(pk__in=[loop.pk for loop in loops]).update(ticked_at=now)
 
 
 def _seed_queue(number: int) -> None:

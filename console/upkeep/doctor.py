@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import redis
 from django.conf import settings
@@ -33,17 +33,14 @@ from queues.control.acknowledged import COPIES
 from queues.control.address import sentinels_of
 from queues.errors import WeirError
 from queues.private_files import OTHERS
-from queues.redis_types import Fields
-from queues.stored_document import decoded
 from queues.topology import Topology
 from workers.coordination.connections import connection as node_connection
-from workers.documents.hosts import ReportedHost
 from workers.host.java import find_java_home
+from workers.pool.reports import host_reports, is_at_work
 from workers.snapshot.states.clock import MOST_CLOCK_SECONDS
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
 OLDEST_SERVER = (7, 0)
-REPORTS_SECONDS = 30.0
 REPLICA = re.compile(r"slave\d+")  # as INFO calls it
 LEAST_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
 WARNED_MEMORY_SHARE = 0.9
@@ -210,10 +207,9 @@ def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
 def worker_hosts() -> Iterator[Symptom]:
     """The clock of each that reports, by what it found the control server's to be."""
     seconds, _ = control().time()
-    for name, stored in cast(Fields, control().hgetall(keys.HOSTS)).items():
-        host = decoded(ReportedHost, stored, "host")
-        if abs(host.at - (host.ahead_seconds or 0.0) - seconds) < REPORTS_SECONDS:  # else it has ended
-            yield from clock(f"worker host {name.decode()}", host.ahead_seconds or 0.0)
+    for name, report in host_reports(control()).items():
+        if is_at_work(report, seconds):
+            yield from clock(f"worker host {name}", report.ahead_seconds or 0.0)
 
 
 def fail_over() -> Iterator[Symptom]:

@@ -13,7 +13,8 @@ from datetime import datetime
 from controllers.framework import guard
 from queues.errors import WeirError
 from workers.control.kinds.registry import KINDS
-from workers.models import LedgerEntry, Loop
+from workers.control.ledger import ledger
+from workers.models import Loop
 from workers.steering.scope import active_loops
 
 # Then what was observed is no sound number: no valid measurement, nothing to decide.
@@ -41,7 +42,7 @@ class Desired:
 
 def desired(loop: Loop, now: datetime) -> Desired:
     """Raises NothingDesired: it is retired, has not decided (lately), or its measurement is invalid."""
-    entry = LedgerEntry.objects.filter(loop=loop).order_by("-id").first()
+    entry = ledger.last_entry(loop)
     if not active_loops().filter(pk=loop.pk).exists():
         raise NothingDesired(f"{loop.name} is retired: its target is gone.")
     if entry is None or entry.observation is None:

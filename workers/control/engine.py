@@ -20,6 +20,7 @@ and guard remember is in `workers.control.loop_memory`.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -78,13 +79,15 @@ class _Setting:
         return {**self.parameters, "guard": self.guard, **manual}
 
 
-def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> list[LedgerEntry]:
+def tick_law(
+    law: str, plant: Plant, now: datetime, control: redis.Redis, clock: Callable[[], float] = monotonic
+) -> list[LedgerEntry]:
     """Tick every due loop of a law on one snapshot, after judging what earlier actions did and noting expired
     overrides.
 
     An error in one loop stops no other: it is logged, and the loop's tick records nothing. Where loops before
     took long, as an order to another's plant may, the rest have a snapshot of their own, and what people have
-    set since. Raises what `observe` raises.
+    set since. `clock`: seconds that only rise. Raises what `observe` raises.
     """
     with span("observe"):
         snapshot = plant.observe()
@@ -95,9 +98,9 @@ def tick_law(law: str, plant: Plant, now: datetime, control: redis.Redis) -> lis
     in_force = overrides.by_loop(loops, now)
     loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], snapshot, now)]
     entries = []
-    began, this = monotonic(), now
+    began, this = clock(), now
     for place, loop in enumerate(loops):
-        passed = timedelta(seconds=monotonic() - began)
+        passed = timedelta(seconds=clock() - began)
         if now + passed - this > FRESH:
             this, snapshot = now + passed, plant.observe()
             in_force = overrides.by_loop(loops[place:], this)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import Q, Subquery
 
 from controllers import catalog
 from controllers.framework import guard
@@ -17,6 +17,7 @@ from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.batch.runs import OPEN
 from workers.control.kinds.registry import KINDS, display_of
+from workers.control.ledger import ledger
 from workers.control.parts.kind import Display
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus, RecentAction
@@ -57,15 +58,13 @@ class ControlRecord:
 def control_record(now: datetime) -> ControlRecord:
     """What is recorded at this instant: nine queries, however many there are of each."""
     rows = list(soonest_first(in_force(now).select_related("loop", "node", "owner")))
-    # By its number: after a clock was set back what it decided before that is later, and over.
-    newest = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-id").values("id")[:1]
-    loops = list(active_loops().order_by("name").annotate(newest=Subquery(newest)))
-    entries = LedgerEntry.objects.in_bulk([loop.newest for loop in loops if loop.newest])
+    loops = list(active_loops().order_by("name").annotate(last=Subquery(ledger.last_entry_ids())))
+    entries = LedgerEntry.objects.in_bulk([loop.last for loop in loops if loop.last])
     held = spread(loops, rows)
     overridden = {
         loop.pk: {row.name: row.value for row in counted(loop, held[loop.pk], now)} for loop in loops
     }
-    documents = {loop.name: _loop(loop, entries.get(loop.newest), overridden[loop.pk]) for loop in loops}
+    documents = {loop.name: _loop(loop, entries.get(loop.last), overridden[loop.pk]) for loop in loops}
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = override_document.statuses(rows)
     limits = limits_of(AlertRule.objects.order_by("pk"))

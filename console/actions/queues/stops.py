@@ -2,10 +2,9 @@
 queue, and the work of a worker host. Each is an override: it has a reason and an end, and can be ended early.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import cast
 
-import orjson
 import redis
 from django.db import transaction
 from django.db.models import QuerySet
@@ -13,18 +12,17 @@ from django.db.models import QuerySet
 from console.accounts.access import Actor, demand
 from console.actions.shorter_stop import demand_later_end
 from console.audit import audit_log
-from queues import keys, pausing, projection
+from queues import pausing, projection
 from queues.errors import BadInput
 from queues.models import Queue
-from queues.stored_document import decoded
 from workers.documents.hosts import ReportedHost
 from workers.models import Override
+from workers.pool.reports import host_reports, is_at_work
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
 from workers.steering.scope import DRAINING, Scope
 
 CONTROL_ROLE = "control"  # its hosts run the loops, and what ends a drain
-HEARD_SECONDS = 60.0  # a host that has not reported for longer counts as gone
 
 
 @transaction.atomic
@@ -62,38 +60,27 @@ def drain_host(
     host, reason or expiry.
     """
     demand(actor, "host.drain")
-    roles = roles_of_hosts(control)
-    if host not in roles:
+    hosts = host_reports(control)
+    if host not in hosts:
         raise BadInput(
-            "host", f"{host[:100]} does not report; the worker hosts are {', '.join(roles) or 'none'}."
+            "host", f"{host[:100]} does not report; the worker hosts are {', '.join(hosts) or 'none'}."
         )
     projection.lock_revision()  # of two who drain the last two at once, the later sees the other's drain
-    if roles[host] == CONTROL_ROLE and not _others_at_work(host, now, control):
+    if hosts[host].role == CONTROL_ROLE and not _others_run_loops(host, hosts, now):
         raise BadInput("host", f"{host} alone runs the control loops; start another of role control first.")
     scope = Scope(host=host)
     demand_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")
     return _stop(actor, "host.drain", DRAINING, overrides.DRAINED, scope, expiry, reason, now, control)
 
 
-def _others_at_work(host: str, now: datetime, control: redis.Redis) -> list[str]:
-    """Other hosts of role control that report, and are not drained themselves."""
+def _others_run_loops(host: str, hosts: Mapping[str, ReportedHost], now: datetime) -> bool:
+    """Whether other hosts of role control are at work, and not drained themselves."""
     drained = overrides.in_force(now).filter(name=DRAINING).exclude(host="")
     stopped = {host, *drained.values_list("host", flat=True)}
-    stored = cast(dict[bytes, bytes], control.hgetall(keys.HOSTS))
-    reports = {name.decode(): decoded(ReportedHost, text, name.decode()) for name, text in stored.items()}
-    return [
-        name
-        for name, report in reports.items()
-        if report.role == CONTROL_ROLE
-        and name not in stopped
-        and abs(report.at - (report.ahead_seconds or 0.0) - now.timestamp()) < HEARD_SECONDS
-    ]
-
-
-def roles_of_hosts(control: redis.Redis) -> dict[str, str]:
-    """{worker host: its role} of those that report."""
-    stored = cast(dict[bytes, bytes], control.hgetall(keys.HOSTS))
-    return {name.decode(): orjson.loads(text)["role"] for name, text in sorted(stored.items())}
+    return any(
+        report.role == CONTROL_ROLE and name not in stopped and is_at_work(report, now.timestamp())
+        for name, report in hosts.items()
+    )
 
 
 def _stop(

@@ -15,6 +15,8 @@ from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
 from queues.checks import decimal_number
 from queues.errors import BadInput
 
+DEFAULT_SEED = 1
+
 
 class Command(JsonCommand):
     help = "The lab: scenarios on the simulated plant, our law beside its rivals."
@@ -24,7 +26,7 @@ class Command(JsonCommand):
         parser.add_argument("scenario", nargs="?")
         parser.add_argument("--law", action="append", default=[])
         parser.add_argument("--set", action="append", default=[], metavar="key=value")
-        parser.add_argument("--seed", type=int, default=1)
+        parser.add_argument("--seed", type=int)
         parser.add_argument("--trace", metavar="FILE")
         parser.add_argument("--column", metavar="COL")
         parser.add_argument("--series", metavar="FILE.csv")
@@ -51,13 +53,14 @@ class Command(JsonCommand):
         scenario = scenario_named(options["scenario"])
         laws = scenario.read_laws(options["law"])
         settings = scenario.read_settings(settings_of(options["set"]))
-        if options["seed"] < 0:
-            raise BadInput("--seed", f"takes a whole number from 0 up, not {options['seed']}")
+        seed = DEFAULT_SEED if options["seed"] is None else options["seed"]
+        if seed < 0:
+            raise BadInput("--seed", f"takes a whole number from 0 up, not {seed}")
         trace = trace_of(options["trace"], options["column"])
         files = [option for option in ("series", "html") if options[option]]
         for option in files:  # before the laws run, which may take minutes
             check_writable(options[option], f"--{option}")
-        outcomes = {law: scenario.run(law, settings, options["seed"], trace) for law in laws}
+        outcomes = {law: scenario.run(law, settings, seed, trace) for law in laws}
         texts = [
             series_csv(outcomes) if option == "series" else page(scenario, settings, outcomes)
             for option in files
@@ -67,7 +70,7 @@ class Command(JsonCommand):
         return {
             "scenario": scenario.name,
             "parameters": settings,
-            "seed": options["seed"],
+            "seed": seed,
             "results": {law: dict(outcome.metrics) for law, outcome in outcomes.items()},
         }
 
@@ -89,8 +92,8 @@ def check_alone(options: dict[str, Any]) -> None:
     """Raise `BadInput` naming what `lab list` does not take."""
     if options["scenario"] is not None:
         raise BadInput("SCENARIO", f"is for lab run; lab list takes none, not {options['scenario'][:60]!r}")
-    for name in ("law", "set", "trace", "column", "series", "html"):
-        if options[name]:
+    for name in ("law", "set", "seed", "trace", "column", "series", "html"):
+        if options[name] not in (None, []):
             raise BadInput(f"--{name}", "is for lab run; lab list takes --json alone")
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Max, Min, OuterRef, Subquery
+from django.db.models import Max, Min, Subquery
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from workers.alerts.lifecycle.models import Message
+from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.steering.scope import active_loops
 
@@ -48,8 +49,7 @@ def record_figures(now: datetime) -> RecordFigures:
 
 def _open_actions() -> int:
     """Loops whose last entry is an action that is neither confirmed nor failed: a row a loop is read."""
-    of_loop = LedgerEntry.objects.filter(loop=OuterRef("pk")).order_by("-at", "-id").values("id")[:1]
-    last = LedgerEntry.objects.filter(pk__in=active_loops().values_list(Subquery(of_loop)))
+    last = LedgerEntry.objects.filter(pk__in=active_loops().values_list(Subquery(ledger.last_entry_ids())))
     return last.filter(mode__in=Loop.ACTING, action__isnull=False, applied=False, error="").count()
 
 

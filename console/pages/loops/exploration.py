@@ -23,6 +23,7 @@ from controllers.concurrency.throughput_prediction import (
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import cause_of
 from queues.errors import BadInput
+from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 
 READ_STEPS, READ_LOOKS = 150, 20
@@ -210,7 +211,8 @@ def _sentence(
 def present_state(loop: Loop) -> PresentState:
     law = (loop.state or {}).get("law") or {}
     machine, trial = law.get("machine") or {}, law.get("trial") or {}
-    last: Any = loop.entries.order_by("-at", "-id").values_list("observation", flat=True).first() or {}
+    entry = ledger.last_entry(loop)
+    last: Any = (entry.observation if entry else None) or {}
     phase = "trial" if trial.get("threads") else machine.get("phase")
     return PresentState(phase, last.get("threads") or machine.get("threads"))
 

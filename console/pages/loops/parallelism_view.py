@@ -20,6 +20,7 @@ from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.kinds.registry import display_of
+from workers.control.ledger import ledger
 from workers.control.parts.operators import OWNERS, topology_inputs
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
@@ -176,7 +177,7 @@ def shown(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetime) ->
         return None
     topology, _ = topology_inputs(loop.target, snapshot, now.timestamp())
     joint = _joint_of(loop)
-    newest = _newest(joint) if joint else None
+    newest = ledger.last_entry(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
     steered = inputs.steered(topology) if topology else []
     # As they are in force, not as the newest decision found them: the form must never offer what has ended.
@@ -213,10 +214,6 @@ def _siblings(loop: Loop) -> list[Loop]:
     same = {f"target__{key}": loop.target[key]}
     loops = active_loops().filter(law__in=OWNERS, **same).order_by("name")
     return sorted(loops, key=lambda each: (each.law != JOINT, each.name))
-
-
-def _newest(loop: Loop) -> LedgerEntry | None:
-    return loop.entries.order_by("-at", "-id").first()
 
 
 def _operator(
@@ -274,7 +271,7 @@ def _deciders(loop: Loop) -> Iterator[LoopDecider]:
     by_rank = sorted(found, key=lambda each: OWNERS.index(each.law))
     owner = next((each.pk for each in by_rank if modes[each.pk] in Loop.ACTING), None)
     for each in found:
-        entry = _newest(each)
+        entry = ledger.last_entry(each)
         yield LoopDecider(
             loop=each.pk,
             law=each.law,

@@ -13,7 +13,7 @@ from controllers.framework.decision import Decision
 from controllers.shedding.inputs import ALL_SINKS
 from controllers.shedding.law import LAW
 from queues.errors import BadInput
-from workers.control.ledger.ledger import ABOUT_KEYS
+from workers.control.ledger import ledger
 from workers.documents.pipeline import ApplicationStatus, PatternStatus, RecallEstimate
 from workers.models import Loop
 
@@ -131,11 +131,11 @@ def shed_view(
 
 def observed(loop: Loop) -> dict[str, Any] | None:
     """What the loop saw last, as the law takes it; None while it has seen nothing to shed."""
-    entry = loop.entries.order_by("-at", "-id").first()
+    entry = ledger.last_entry(loop)
     found = dict(entry.observation or {}) if entry else {}
     if not found.get("patterns"):
         return None
-    return {key: value for key, value in found.items() if key not in ABOUT_KEYS}
+    return {key: value for key, value in found.items() if key not in ledger.ABOUT_KEYS}
 
 
 def _decided(law: Any, state: Mapping[str, Any]) -> Decision | None:

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from controllers import catalog
 from controllers.shedding.ladder import LAW, LEVELS
+from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 
@@ -58,7 +59,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
     held = overrides.counted_on(loop, now)
     cap = overrides.effective_parameters(LAW, loop.parameters, held, now)["cap"]
     mode = overrides.value_of("mode", held, now) or loop.mode
-    entry = loop.entries.order_by("-at", "-id").first()
+    entry = ledger.last_entry(loop)
     rung = int(_terms(entry).get("rung", 0))
     saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
     # What was decided in another mode is not in force: the next decision is.

@@ -21,13 +21,12 @@ from console.upkeep.backup import files
 from queues import keys, pausing
 from queues.errors import WeirError
 from queues.models import Queue
-from queues.redis_types import Fields
 from queues.stored_document import BadDocument, decoded
 from workers.coordination.backup_lease import backup_lease, transferring
 from workers.coordination.leases import Lease
-from workers.documents.hosts import ReportedHost
 from workers.documents.pipeline import PipelineReport
 from workers.models import Override
+from workers.pool.reports import host_reports
 from workers.steering import overrides
 
 LONGEST_SECONDS = 120.0
@@ -142,8 +141,7 @@ def _workers(control: redis.Redis) -> Iterator[str]:
 
 def _behind_seconds(control: redis.Redis) -> float:
     """By how much the clock of a worker host is behind the control server's at most."""
-    reports = cast(Fields, control.hgetall(keys.HOSTS)).values()
-    ahead = [decoded(ReportedHost, stored, "host").ahead_seconds or 0.0 for stored in reports]
+    ahead = [report.ahead_seconds or 0.0 for report in host_reports(control).values()]
     return max(0.0, -min(ahead, default=0.0))
 
 

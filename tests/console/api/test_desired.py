@@ -111,7 +111,9 @@ def test_without_a_sound_decision_keda_gets_an_error_and_never_0(secrets, loop, 
     LedgerEntry.objects.filter(loop=loop).update(at=datetime.now(UTC) - timedelta(seconds=10))
     tick(shop)
     assert polled(secrets["viewer"], url, "desired") > 0
-    LedgerEntry.objects.filter(loop=loop).update(at=datetime.now(UTC) - timedelta(seconds=60))
+    ago = datetime.now(UTC) - timedelta(seconds=60)
+    LedgerEntry.objects.filter(loop=loop).update(at=ago)
+    Loop.objects.filter(pk=loop.pk).update(ticked_at=ago)
     with pytest.raises(NoMetricError, match=r"503.*decided 60 s ago"):
         polled(secrets["viewer"], url, "desired")
     Loop.objects.filter(pk=loop.pk).update(target={"plant": "shop", "retired_at": "2026-01-01"})

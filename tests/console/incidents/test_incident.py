@@ -293,7 +293,7 @@ def test_what_was_said_of_an_incident_that_became_explained_can_be_brought_to_it
         assert post(browser, f"{address}/{path}", **posted).status_code == 200
     Alert.objects.filter(pk=night.pk).update(under=cause)
     page = browser.get(f"{address}/").content.decode()
-    assert "# Ours" in page and "Another alert has come to explain it" in page and "Mitigated now" not in page
+    assert "# Ours" in page and "Another alert explains this one" in page and "Mitigated now" not in page
     for path, posted in (
         ("review", {"text": "# Ours, in full", "revision": "1"}),
         (f"follow-ups/{FollowUp.objects.get().pk}", {"done": "1"}),

@@ -31,7 +31,13 @@ def test_the_list_says_which_scenarios_are_ready():
 
 
 @pytest.mark.parametrize(
-    ("field", "arguments"), [("SCENARIO", ["flow"]), ("--set", ["--set", "zz=1"]), ("--law", ["--law", "pi"])]
+    ("field", "arguments"),
+    [
+        ("SCENARIO", ["flow"]),
+        ("--set", ["--set", "zz=1"]),
+        ("--law", ["--law", "pi"]),
+        ("--seed", ["--seed", "0"]),
+    ],
 )
 def test_the_list_takes_nothing_that_is_for_a_run(field, arguments):
     code, out, err = lab("list", *arguments)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -437,9 +438,26 @@ def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest
 def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
     ensured(control, JOBS, topology(alert={"n1": 500, "n2": 500}))
     plant.put("alert", "n1", 10)
-    entries = engine.tick_law("worker_rate", plant, clock.now, control)
+    entries = engine.tick_law("worker_rate", plant, clock.now, control, lambda: 0.0)
     assert [each.observation["queue_length"] for each in entries] == [10, 0]
     assert plant.observe().seq == 2
+
+
+def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_then(
+    plant, clock, control, owner
+):
+    ensured(control, JOBS, topology(alert={"n1": 500, "n2": 500}))
+
+    def seconds():
+        yield from (0.0, 0.0)  # as it begins, and before the first loop
+        plant.put("alert", "n2", 10)
+        override(Loop.objects.get(name="worker_rate/alert/n2"), owner, clock, "mode", "hold")
+        yield 5.0
+
+    entries = engine.tick_law("worker_rate", plant, clock.now, control, partial(next, seconds()))
+    assert [each.observation["queue_length"] for each in entries] == [0, 10]
+    assert [each.mode for each in entries] == ["auto", "hold"]
+    assert entries[1].at - entries[0].at == timedelta(seconds=5)
 
 
 def test_a_beat_delivered_twice_ticks_once(plant, clock, control):

@@ -1,8 +1,10 @@
 """What of the database stands in the snapshot: of a manager's decision the terms that a page follows."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from queues.models import Container, Node, Queue
 from workers.models import LedgerEntry, Loop
@@ -25,7 +27,8 @@ def loop() -> Loop:
     node = Node.objects.create(name="n1", url="redis://127.0.0.1:1/0")
     Container.objects.create(queue=queue, node=node, points=1000)
     target = {"queue": "alert", "node": "n1"}
-    return Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", target=target)
+    name = "worker_rate/alert/n1"
+    return Loop.objects.create(name=name, law="worker_rate", target=target, ticked_at=NOW)
 
 
 def terms_of(loop: Loop) -> dict:
@@ -37,6 +40,24 @@ def test_a_managers_forecast_is_sent_rounded_and_without_what_is_unknown(loop):
     LedgerEntry.objects.create(loop=loop, terms={"coming": 1}, **{**entry, "at": NOW.replace(minute=20)})
     LedgerEntry.objects.create(loop=loop, terms=TERMS, **entry)
     assert terms_of(loop) == {"method": "forecast", "rate_per_second": 0.612, "coming": 960}
+
+
+def test_what_a_loop_decided_before_its_clock_was_set_back_is_over(loop):
+    entry = {"mode": "auto", "parameters": {}, "reason": "a test"}
+    LedgerEntry.objects.create(loop=loop, terms={"coming": 1}, at=NOW + timedelta(hours=1), **entry)
+    LedgerEntry.objects.create(loop=loop, terms=TERMS, at=NOW, **entry)
+    assert terms_of(loop)["coming"] == 960
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it reads SQLite's plans")
+def test_the_last_decisions_are_found_by_an_index_however_long_the_ledger_is(loop):
+    with CaptureQueriesContext(connection) as asked:
+        control_record(NOW)
+    (last,) = [each["sql"] for each in asked.captured_queries if '"ticked_at")' in each["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {last}")
+        steps = [step for *_, step in cursor.fetchall()]
+    assert [step for step in steps if "(loop_id=? AND at=?)" in step], steps
 
 
 def test_a_loop_that_has_not_decided_has_no_terms(loop):

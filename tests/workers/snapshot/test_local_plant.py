@@ -146,8 +146,9 @@ def test_the_snapshot_has_every_documented_key(
     control: redis.Redis, plant: LocalPlant, plant_topology: Topology, times: Times, admin_user: User
 ) -> None:
     ensured(control, (*JOBS, *PLANT), plant_topology)
-    loop = Loop.objects.get(name="worker_rate/alert/n1")
     now = datetime.fromtimestamp(NOW, UTC)
+    Loop.objects.filter(name="worker_rate/alert/n1").update(ticked_at=now)
+    loop = Loop.objects.get(name="worker_rate/alert/n1")
     LedgerEntry.objects.create(
         loop=loop,
         at=now,

@@ -66,7 +66,7 @@ PARAMETERS = (
     days_parameter("ledger_days", 90, "ledger entries"),
     days_parameter("plan_days", 90, "plans that are over"),
     days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
-    days_parameter("handled_days", 90, "rows of handled events in the data folder"),
+    days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
     size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
     size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import OuterRef, QuerySet
+
 from controllers import catalog, request
 from controllers.framework import code
 from controllers.framework.decision import Decision
@@ -96,12 +98,27 @@ def fail(entry: LedgerEntry, error: str) -> None:
     LedgerEntry.objects.filter(pk=entry.pk).update(error=entry.error, verdict=Verdict.NO_ACTION)
 
 
+def last_entry(loop: Loop) -> LedgerEntry | None:
+    """What it decided last: of its last tick, since once a clock was set back the latest is an older one."""
+    return _of_last_tick(loop).first()
+
+
+def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
+    """The id of `last_entry`, to be a subquery of loops; an index finds it, however long the ledger is."""
+    of_loop = LedgerEntry.objects.filter(loop=OuterRef("pk"), at=OuterRef("ticked_at"))
+    return of_loop.order_by("-pk").values("pk")[:1]
+
+
 def open_entry(loop: Loop) -> LedgerEntry | None:
     """The loop's last entry where it is an action neither confirmed nor failed: its tick died."""
+    last = _of_last_tick(loop).filter(mode__in=APPLYING_MODES)
+    return last.filter(applied=False, error="", action__isnull=False).first()
+
+
+def _of_last_tick(loop: Loop) -> QuerySet[LedgerEntry]:
     if loop.ticked_at is None:
-        return None
-    last = LedgerEntry.objects.filter(loop=loop, at=loop.ticked_at, mode__in=APPLYING_MODES)
-    return last.filter(applied=False, error="", action__isnull=False).order_by("-pk").first()
+        return loop.entries.none()
+    return loop.entries.filter(at=loop.ticked_at).order_by("-pk")
 
 
 def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:

@@ -1,0 +1,27 @@
+"""What worker hosts report of themselves (`weir:hosts`), for other processes."""
+
+from typing import cast
+
+import redis
+
+from queues import keys
+from queues.redis_types import Fields
+from queues.stored_document import decoded
+from workers.documents.hosts import ReportedHost
+
+AT_WORK_SECONDS = 30.0  # a host reports each second; one that has not for longer has ended
+
+
+def host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
+    """By the host's name, in its order; also of hosts that were killed within the last day. Raises
+    BadDocument.
+    """
+    stored = cast(Fields, control.hgetall(keys.HOSTS))
+    return {
+        name.decode(): decoded(ReportedHost, text, name.decode()) for name, text in sorted(stored.items())
+    }
+
+
+def is_at_work(report: ReportedHost, now_seconds: float) -> bool:
+    """now_seconds: since 1970, by the control server's clock or one like it."""
+    return abs(report.at - (report.ahead_seconds or 0.0) - now_seconds) < AT_WORK_SECONDS
