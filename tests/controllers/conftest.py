@@ -1,5 +1,8 @@
-"""Statistics over seeds say no more of which lines run: they are not measured, which halves their time."""
+"""Statistics over seeds say no more of which lines run: they are not measured, which halves their time. Nor
+are the scenarios of the lab, but where `./test --all` counts everything.
+"""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ STATISTICS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    scenarios_too = os.environ.get("WEIR_TEST_COUNTED") == "all"
     for item in items:
-        if item.path.is_relative_to(SIMULATION) or any(name in item.nodeid for name in STATISTICS):
+        is_scenario = item.path.is_relative_to(SIMULATION) and not scenarios_too
+        if is_scenario or any(name in item.nodeid for name in STATISTICS):
             item.add_marker("no_cover")

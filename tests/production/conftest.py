@@ -1,4 +1,4 @@
-"""The shipped compose file on a container engine, once for all tests of the folder."""
+"""The shipped compose file on a container engine, once for all tests of a module."""
 
 import logging
 import time
@@ -40,7 +40,7 @@ def whole(stack: Stack) -> bool:
     return bool(found) and all(each.is_up() for each in found)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # it takes a core: no other module is measured beside it
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The whole stack, up and healthy; its volumes go with it."""
     if absent := missing():
@@ -64,7 +64,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             stack.remove()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def console(stack: Stack) -> Iterator[Console]:
     with Console.over_tls(stack, HOST, HTTPS_PORT) as console:
         yield console
