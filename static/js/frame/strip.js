@@ -6,7 +6,7 @@ import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
 
-const WORDS = { live: "Live", polling: "Polling", reading: "As of", starting: "Starting", silent: "Silent", down: "Offline" };
+const WORDS = { live: "Live", polling: "Polling", silent: "Silent", down: "Offline" };
 const OLD = { silent: "Observer silent", down: "Disconnected" }; // what the page shows is as of an earlier time
 const AGED = ["live", "polling", "silent", "down"]; // their slot holds the age of what the page shows
 const connection = document.getElementById("connection");
@@ -28,9 +28,12 @@ function show() {
     document.body.dataset.connection = state;
     if (state in OLD || before in OLD) say(state in OLD ? `${word ?? OLD[state]}. ${asOf(seconds)}` : WORDS[state]);
   }
-  // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers.
-  if (state !== "starting") write(connection.querySelector(".word"), WORDS[state] ?? state);
-  write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? `· ${age(seconds)}` : "");
+  // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers, and of
+  // what time the page is.
+  if (state !== "starting") {
+    write(connection.querySelector(".word"), WORDS[state] ?? state);
+    write(connection.querySelector(".age"), AGED.includes(state) && seconds !== null ? `· ${age(seconds)}` : "");
+  }
   connection.title = word ?? "";
   showBar(state, seconds, since, word);
 }

@@ -72,6 +72,14 @@ def close(route: WebSocketRoute) -> None:
     route.close()
 
 
+def test_until_something_is_heard_the_page_says_of_what_time_it_is(open_page, observer):
+    observer.publish()
+    page = open_page("/", before=lambda page: page.route_web_socket(SOCKET, lambda route: None))
+    connection = page.locator("#connection")
+    expect(connection).to_have_attribute("data-connection", "starting")
+    expect(connection).to_have_text(re.compile(r"As of\s+\d\d:\d\d:\d\d"))
+
+
 def test_without_a_socket_the_page_polls_and_says_so(open_page, observer):
     page = open_page("/", before=without_socket)
     live(page, observer, "polling")
