@@ -121,7 +121,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):
-    """What will be offered to an application: means and deviations, events/s, one a window from
+    """What will be offered to an application or a plant: means and deviations, events/s, one a window from
     `at` on; None with `refused` saying why. days: of the past that it rests on. trained_until: a
     day, of its training sets.
     """

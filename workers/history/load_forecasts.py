@@ -1,8 +1,9 @@
-"""What will be offered to each application, forecast once a minute from what came (`controllers.design`).
+"""What will be offered to each application and to each registered plant whose tasks can be set, forecast once
+a minute from what came (`controllers.design`).
 
-The past is what was measured (`metric_history`) and, before that, the newest set of `forecast_training` of
-the application's queues. It is read and forecast in a thread of its own: the watcher, who asks each second,
-waits for nobody. The forecast stands in the snapshot, so that laws and pages see the same
+The past is what was measured (`metric_history`) and, of an application, before that the newest set of
+`forecast_training` of its queues. It is read and forecast in a thread of its own: the watcher, who asks each
+second, waits for nobody. The forecast stands in the snapshot, so that laws and pages see the same
 (`workers.documents.plants.LoadForecast`).
 """
 
@@ -27,8 +28,26 @@ from workers.history.training_sets import TrainingRefused
 Floats = npt.NDArray[np.float64]
 WINDOW_SECONDS, WINDOWS, EVERY_SECONDS = 60.0, 15, 60.0
 DIGITS = 3
-Queues = Mapping[str, Sequence[str]]
+PLANT = "plant:"  # before the name of a registered plant, among applications
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoadSource:
+    """Where what is offered comes from: the queues that an application reads, or a registered plant's own."""
+
+    queues: tuple[str, ...] = ()
+    plant: str = ""
+
+    @property
+    def series(self) -> list[str]:
+        """The figures of it, events/s each."""
+        if self.plant:
+            return [f"plants.{self.plant}.in_per_second"]
+        return [f"queues.{name}.in_per_second" for name in self.queues]
+
+
+Sources = Mapping[str, LoadSource]
 
 
 @dataclass(frozen=True)
@@ -42,10 +61,10 @@ class OfferedLoad:
 
 
 class LoadForecasts:
-    """Asked each second by one thread; `past` reads what came to some queues until now."""
+    """Asked each second by one thread; `past` reads what came from a source until now."""
 
     def __init__(
-        self, past: Callable[[Sequence[str], float], OfferedLoad], every_seconds: float = EVERY_SECONDS
+        self, past: Callable[[LoadSource, float], OfferedLoad], every_seconds: float = EVERY_SECONDS
     ) -> None:
         self._past, self._every_seconds = past, every_seconds
         self._forecasters: dict[str, Forecaster] = {}
@@ -57,30 +76,30 @@ class LoadForecasts:
     def of(cls, control: redis.Redis, data: Path) -> "LoadForecasts":
         """From what the plant has kept."""
         history = History(control, data)
-        return cls(lambda queues, now: past_of(history, data, queues, now))
+        return cls(lambda source, now: past_of(history, data, source, now))
 
-    def rows(self, applications: Queues, now_seconds: float) -> dict[str, LoadForecast]:
-        """Application → what was forecast last; an application that has just come has none yet."""
+    def rows(self, sources: Sources, now_seconds: float) -> dict[str, LoadForecast]:
+        """Name → what was forecast last; what has just come has none yet."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
-        is_new = not applications.keys() <= self._documents.keys()
+        is_new = not sources.keys() <= self._documents.keys()
         if (is_due or is_new) and not (self._thread and self._thread.is_alive()):
             self._renewed_at = now_seconds
             self._thread = threading.Thread(
-                target=self._renew, args=(dict(applications), now_seconds), name="foresight", daemon=True
+                target=self._renew, args=(dict(sources), now_seconds), name="foresight", daemon=True
             )
             self._thread.start()
-        return {name: self._documents[name] for name in applications if name in self._documents}
+        return {name: self._documents[name] for name in sources if name in self._documents}
 
     def wait(self) -> None:
         """Until what is being forecast is."""
         if self._thread:
             self._thread.join()
 
-    def _renew(self, applications: Queues, now_seconds: float) -> None:
+    def _renew(self, sources: Sources, now_seconds: float) -> None:
         found = {}
-        for name, queues in applications.items():
+        for name, source in sources.items():
             try:
-                found[name] = self._forecast(name, self._past(queues, now_seconds), now_seconds)
+                found[name] = self._forecast(name, self._past(source, now_seconds), now_seconds)
             except Exception as error:  # a fault here must not end the watch of the plant
                 logger.exception("No forecast for %s.", name)
                 found[name] = document(now_seconds, refused=f"foreseeing it failed ({type(error).__name__})")
@@ -115,24 +134,24 @@ def document(now_seconds: float, past: OfferedLoad | None = None, refused: str |
 
 
 class History:
-    """What was offered to some queues together, by the minute."""
+    """What was offered by a source, all of its queues together, by the minute."""
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
         self._control, self._data = control, data
-        self._known: dict[tuple[str, ...], MinuteRates] = {}
+        self._known: dict[LoadSource, MinuteRates] = {}
 
-    def of(self, queues: Sequence[str], now_seconds: float) -> tuple[Floats, Floats]:
-        """Times and what was offered to all of the queues then, events/s."""
-        minutes = self._known.setdefault(tuple(queues), MinuteRates(self._control, self._data))
-        at, rates = minutes.of([f"queues.{name}.in_per_second" for name in queues], now_seconds)
+    def of(self, source: LoadSource, now_seconds: float) -> tuple[Floats, Floats]:
+        """Times and what was offered then, events/s."""
+        minutes = self._known.setdefault(source, MinuteRates(self._control, self._data))
+        at, rates = minutes.of(source.series, now_seconds)
         return at, np.nansum(rates, axis=0)
 
 
-def past_of(history: History, data: Path, queues: Sequence[str], now_seconds: float) -> OfferedLoad:
-    """What was offered to all of the queues, measured and, before that, from their training sets."""
-    at, measured = history.of(queues, now_seconds)
+def past_of(history: History, data: Path, source: LoadSource, now_seconds: float) -> OfferedLoad:
+    """What was offered, measured and, before that, from the training sets of its queues."""
+    at, measured = history.of(source, now_seconds)
     try:
-        trained = [training_sets.newest(data, name, now_seconds) for name in queues]
+        trained = [training_sets.newest(data, name, now_seconds) for name in source.queues]
     except TrainingRefused as error:
         return OfferedLoad(at, measured, None, str(error))
     if not trained or any(each is None for each in trained):

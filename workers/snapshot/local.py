@@ -20,7 +20,7 @@ from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.documents.states import SubjectState
 from workers.history.expected_bands import BandWatch
-from workers.history.load_forecasts import LoadForecasts
+from workers.history.load_forecasts import PLANT, LoadForecasts, LoadSource
 from workers.pipeline.declaration.orders import Orders
 from workers.plants.foreign.adapters import patience
 from workers.plants.foreign.watch import PlantWatch
@@ -69,8 +69,8 @@ class LocalPlant(SteeredPlant):
         console: ConsoleProbe | None = None,
     ) -> None:
         """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
-        offered to applications, bands: in which rates are expected, where it makes them; console: where it
-        asks whether the console answers.
+        offered to applications and plants, bands: in which rates are expected, where it makes them; console:
+        where it asks whether the console answers.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
@@ -95,6 +95,7 @@ class LocalPlant(SteeredPlant):
         self._seq += 1
         composed = self._watched(compose(inputs, record.loops, record.overrides), monotonic_seconds)
         composed = changed(composed, parts=self._parts_record().step(composed, now))
+        plants = self._plants(now, monotonic_seconds)
         snapshot = changed(
             composed,
             seq=self._seq,
@@ -105,8 +106,8 @@ class LocalPlant(SteeredPlant):
             alerts=record.alerts,
             deeds=record.recent_actions,
             steered_by=holder_of(self._control, self._name),
-            plants=self._plants(now, monotonic_seconds),
-            forecasts=self._forecasts(composed.pipeline, now),
+            plants=plants,
+            forecasts=self._forecasts(composed.pipeline, plants, now),
             bands=self._bands.rows(list(composed.queues), now) if self._bands else ExpectedBands(),
         )
         found = hands(snapshot, record.caps, Orders(self._control).read())
@@ -170,10 +171,15 @@ class LocalPlant(SteeredPlant):
             found[name] = changed(row, steered_by=holder_of(self._control, name), groups=groups)
         return found
 
-    def _forecasts(self, pipeline: PipelineStatus, now: float) -> dict[str, LoadForecast]:
-        """What will be offered to each application at work."""
-        queues = {name: row.queues for name, row in pipeline.applications.items()}
-        return self._load_forecasts.rows(queues, now) if self._load_forecasts else {}
+    def _forecasts(
+        self, pipeline: PipelineStatus, plants: Mapping[str, PlantStatus], now: float
+    ) -> dict[str, LoadForecast]:
+        """What will be offered to each application at work, and to each plant whose tasks can be set."""
+        if self._load_forecasts is None:
+            return {}
+        here = {name: LoadSource(tuple(row.queues)) for name, row in pipeline.applications.items()}
+        there = {PLANT + name: LoadSource(plant=name) for name, row in plants.items() if row.tasks}
+        return self._load_forecasts.rows({**here, **there}, now)
 
     def _inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
         """The readings with what only a watcher knows: ages, rates, recent latencies."""

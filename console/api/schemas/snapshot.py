@@ -336,7 +336,7 @@ class PlantSnapshot(ApiAnswer):
     deeds: list[RecentAction] = Field([], description="The newest first.")
     steered_by: PlantHolder | None
     plants: dict[str, SnapshotPlant]
-    forecasts: dict[str, LoadForecast] = Field({}, description="By application.")
+    forecasts: dict[str, LoadForecast] = Field({}, description="By application, or plant:NAME.")
     bands: RateBands = Field(RateBands(totals={}, queues={}), description="In which rates are expected.")
     parts: dict[str, PlantPart] = Field({}, description="What the plant runs on.")
     objectives: dict[str, ObjectiveStatus] = Field({}, description="By name.")

@@ -21,10 +21,11 @@ from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.kinds.registry import display_of
 from workers.control.ledger import ledger
-from workers.control.parts.operators import OWNERS, topology_inputs
+from workers.control.parts.operators import OWNERS, decides_ahead, forecast_of, topology_inputs
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
+from workers.history.load_forecasts import LoadSource
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
 from workers.steering.scope import active_loops
@@ -145,10 +146,12 @@ class ForecastDrawing:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownForecast:
-    """The forecast, or in `refused` why there is none. past: how much it was made from, in words;
-    trained_until: the end of its training set, None without one.
+    """The forecast, or in `refused` why there is none. where: what it is of, in words. past: how much it was
+    made from, in words; trained_until: the end of its training set, None without one. is_used: by the law.
     """
 
+    where: str
+    is_used: bool
     refused: str | None
     past: str
     trained_until: str | None
@@ -161,7 +164,7 @@ class ShownParallelism:
 
     operators: list[SteeredOperator]
     paths: list[PathLatency]
-    forecast: ShownForecast | None
+    forecast: ShownForecast
     deciders: list[LoopDecider]
     cost: TaskCost | None
     rescales: list[Rescale]
@@ -328,25 +331,26 @@ def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: fl
     return TaskCost(hours=round(mean * seconds / 3_600, 2), mean=round(mean, 2), minutes=round(seconds / 60))
 
 
-def _forecast(
-    loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float
-) -> ShownForecast | None:
-    """None for a plant that others built."""
-    application = loop.target.get("application")
-    if application is None:
-        return None
-    row = snapshot.forecasts.get(application)
-    drawing = None
+def _forecast(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float) -> ShownForecast:
+    row, drawing = forecast_of(loop.target, snapshot), None
     if row is not None and row.mean_per_second:
-        found = snapshot.pipeline.applications.get(application)
-        past = _past(found.queues if found else (), kept, now_seconds)
+        past = _past(_source(loop.target, snapshot), kept, now_seconds)
         drawing = _drawing(past, row, now_seconds)
     return ShownForecast(
+        where="at the plant" if "plant" in loop.target else "at the application's queues",
+        is_used=loop.law != JOINT or decides_ahead(loop.target, snapshot),
         refused=row.refused if row else None,
         past=_length(row.days if row else 0.0),
         trained_until=row.trained_until if row else None,
         drawing=drawing,
     )
+
+
+def _source(target: Mapping[str, Any], snapshot: Snapshot) -> LoadSource:
+    if "plant" in target:
+        return LoadSource(plant=target["plant"])
+    row = snapshot.pipeline.applications.get(target["application"])
+    return LoadSource(tuple(row.queues) if row else ())
 
 
 def _length(days: float) -> str:
@@ -357,10 +361,9 @@ def _length(days: float) -> str:
     return f"{hours:.0f} h" if hours < 48 else f"{days:.1f} days"
 
 
-def _past(queues: Sequence[str], kept: StoredFigures, now_seconds: float) -> list[tuple[float, float]]:
+def _past(source: LoadSource, kept: StoredFigures, now_seconds: float) -> list[tuple[float, float]]:
     """Seconds from now, and what came there on average: at most PAST_POINTS of them."""
-    series = [f"queues.{name}.in_per_second" for name in queues]
-    times, rows = kept.figures(series, now_seconds - PAST_SECONDS, now_seconds)
+    times, rows = kept.figures(source.series, now_seconds - PAST_SECONDS, now_seconds)
     at, rates = times - now_seconds, np.nansum(rows, axis=0)
     step = PAST_SECONDS / PAST_POINTS
     number = (-at // step).astype(int)

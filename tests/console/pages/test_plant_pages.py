@@ -292,6 +292,23 @@ def test_a_loop_that_steers_another_plant_has_its_page_and_leads_there(browsers,
     assert "plant east" in browsers["viewer"].get("/loops/").content.decode()
 
 
+def test_the_forecast_of_another_plant_stands_on_its_loop_s_page_and_whether_the_loop_plans_by_it(
+    browsers, east, stored_snapshot
+):
+    foreseen = {"mean_per_second": [50.0, 60.0], "deviation_per_second": [3.0, 4.0], "days": 2.0}
+    stored_snapshot["forecasts"] = {
+        "plant:east": {"at": stored_snapshot["at"], "window_seconds": 60.0, **foreseen}
+    }
+    loop = Loop.objects.create(
+        name="parallelism_joint/plant:east", law="parallelism_joint", target={"plant": "east"}, mode="advise"
+    )
+    for kind, only_shown in (("flink", False), ("celery", True)):
+        east(kind=kind)
+        page = source_of(browsers["viewer"].get(f"/loops/{loop.pk}/"))
+        assert "events/s at the plant" in page and 'class="spread"' in page, kind
+        assert ("by what comes now" in page) == only_shown, kind
+
+
 def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers, east):
     def row(number, **more):
         return {"topic": "orders", "partition": number, "member": "", "said": "", **more}

@@ -14,7 +14,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.control.engine import tick_law
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
-from workers.history.load_forecasts import LoadForecasts, OfferedLoad
+from workers.history.load_forecasts import LoadForecasts, LoadSource, OfferedLoad
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -86,7 +86,7 @@ class TaskPlant:
                 "applications": {"performance": row},
             },
             "loops": control_record(self.now).loops,
-            "forecasts": self.foresight.rows({"performance": ["telemetry"]}, at),
+            "forecasts": self.foresight.rows({"performance": LoadSource(("telemetry",))}, at),
         }
         self.foresight.wait()
         seen = snapshot_of(found)
@@ -96,7 +96,7 @@ class TaskPlant:
     def _offered(self, at_seconds: float) -> float:
         return offered(at_seconds - self._began_seconds)
 
-    def _past(self, queues: list[str], now_seconds: float) -> OfferedLoad:
+    def _past(self, source: LoadSource, now_seconds: float) -> OfferedLoad:
         at = now_seconds - np.arange(6 * 3_600, 0, -30.0)
         noise = np.random.default_rng(3).normal(1.0, 0.04, at.size)
         return OfferedLoad(at, np.asarray([self._offered(each) for each in at]) * noise, None, None)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from controllers import catalog
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from tests.console.pipeline_sample import sample_application
 from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.test_topology import snapshot as plain
@@ -59,6 +60,27 @@ def test_the_joint_law_is_told_what_is_foreseen_as_many_times_as_its_operators_g
     assert observed["deviation_per_second"] == pytest.approx([3 * share, 4 * share])
     assert observed["paths"] == [["performance/hosts", "performance/sites"]]
     assert sensed.measured.invalid is None
+
+
+def shop(kind):
+    """A plant of others to which 20 a second come, in a snapshot that foresees three times as many."""
+    work = {"inputs": 200.0, "executions": 200.0, "service_seconds": 0.04, "utilisation": 0.4}
+    operators = {
+        "in": MeasuredOperator("in", "source", 1, fixed="a source", tasks=({"outputs": 200.0},)),
+        "work": MeasuredOperator("work", "operator", 1, 1, 8, tasks=(work,)),
+    }
+    topology = MeasuredTopology("shop", NOW, 10.0, operators, (Link("in", "work", 0.1),))
+    row = {"kind": kind, "state": "seen", "age_seconds": 0.5, "tasks": 1, "in_per_second": 20.0}
+    plants = {"shop": {**row, "topology": topology.to_document()}}
+    return plain(plants=plants, forecasts={"plant:shop": foreseen(), "shop": foreseen((1.0, 1.0))})
+
+
+def test_the_joint_law_is_told_what_is_foreseen_of_a_plant_of_others_where_it_plans_so_far():
+    for kind, means in (("flink", [60.0, 90.0]), ("celery", [])):
+        sensed = joint({"plant": "shop"}, shop(kind), None, NOW)
+        observed = catalog.read_observation(catalog.law("parallelism_joint"), sensed.observation)
+        assert observed["source_per_second"] == 20.0 and sensed.measured.invalid is None
+        assert list(observed["forecast_per_second"] or []) == pytest.approx(means), kind
 
 
 def test_without_a_forecast_it_goes_by_what_comes_now():

@@ -12,11 +12,12 @@ from controllers.design.expected_band import PastStretches
 from queues import keys
 from queues.stored_document import plain
 from tests.workers.snapshot.test_local_plant import documented
-from workers.history.load_forecasts import History, LoadForecasts, OfferedLoad, past_of
+from workers.history.load_forecasts import History, LoadForecasts, LoadSource, OfferedLoad, past_of
 from workers.history.training_sets import TABLE, TrainingRefused, newest
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
 DAY = 86_400
+ORDERS = LoadSource(("orders",))
 
 
 def rate(at):
@@ -34,11 +35,11 @@ def write_day(data, day, queue="orders", window=600, schema=TABLE, **changed):
     return path
 
 
-def measure(control, begin, rates):
+def measure(control, begin, rates, series="queues.orders.in_per_second"):
     pipe = control.pipeline()
     for second, each in enumerate(rates):
         at = int((begin + second) * 1000)
-        pipe.xadd(keys.METRICS, {"queues.orders.in_per_second": f"{each:g}"}, id=f"{at}-0")
+        pipe.xadd(keys.METRICS, {series: f"{each:g}"}, id=f"{at}-0")
     pipe.execute()
 
 
@@ -51,9 +52,9 @@ def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control
     for day in days_before(6):
         write_day(tmp_path, day)
     foresight = LoadForecasts.of(control, tmp_path)
-    assert foresight.rows({"shop": ["orders"]}, NOON) == {}
+    assert foresight.rows({"shop": ORDERS}, NOON) == {}
     foresight.wait()
-    row = foresight.rows({"shop": ["orders"]}, NOON + 1)["shop"]
+    row = foresight.rows({"shop": ORDERS}, NOON + 1)["shop"]
     assert set(plain(row)) == set(documented()["forecasts"]["performance"])
     assert row.trained_until == "2026-11-17" and row.refused is None and row.days > 5.9
     ahead = NOON + (np.arange(len(row.mean_per_second)) + 0.5) * row.window_seconds
@@ -61,10 +62,22 @@ def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control
     assert np.abs(np.asarray(row.mean_per_second) - rate(ahead)).max() < 25
 
 
+def test_what_comes_to_a_plant_of_others_is_foreseen_from_what_was_measured_there(tmp_path, control):
+    write_day(tmp_path, days_before(1)[0], queue="shop")  # of a queue that has the plant's name
+    measure(control, NOON - 600, [40.0] * 600, series="plants.shop.in_per_second")
+    foresight = LoadForecasts.of(control, tmp_path)
+    sources = {"plant:shop": LoadSource(plant="shop"), "shop": LoadSource(("shop",))}
+    foresight.rows(sources, NOON)
+    foresight.wait()
+    rows = foresight.rows(sources, NOON + 1)
+    assert rows["plant:shop"].trained_until is None and rows["shop"].trained_until == "2026-11-17"
+    assert rows["plant:shop"].mean_per_second == pytest.approx([40.0] * 15, rel=0.05)
+
+
 def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_path, control):
     write_day(tmp_path, days_before(1)[0])
     measure(control, NOON - 300, [7.0] * 300)
-    past = past_of(History(control, tmp_path), tmp_path, ["orders"], NOON)
+    past = past_of(History(control, tmp_path), tmp_path, ORDERS, NOON)
     assert past.at_seconds.size == 144 + 5 and (np.diff(past.at_seconds) > 0).all()
     assert past.rates_per_second[-1] == 7.0 and past.rates_per_second[0] == pytest.approx(100, abs=5)
 
@@ -72,14 +85,14 @@ def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_
 def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, control):
     history = History(control, tmp_path)
     measure(control, NOON - 90, [4.0] * 90)
-    first = history.of(["orders"], NOON)
+    first = history.of(ORDERS, NOON)
     control.xtrim(keys.METRICS, minid=f"{int((NOON - 60) * 1000)}-0", approximate=False)
     measure(control, NOON, [8.0] * 60)
-    at, rates = history.of(["orders"], NOON + 60)
+    at, rates = history.of(ORDERS, NOON + 60)
     # The minute that was not over is read again, and the others are remembered.
     assert first[1].tolist() == [4.0, 4.0] and rates.tolist() == [4.0, 4.0, 8.0]
     assert (np.diff(at) > 0).all()
-    assert history.of(["orders"], NOON + 8 * DAY)[0].size == 0
+    assert history.of(ORDERS, NOON + 8 * DAY)[0].size == 0
 
 
 def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
@@ -91,40 +104,40 @@ def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
 
 
 def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
-    foresight = LoadForecasts(lambda queues, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
-    foresight.rows({"shop": ["orders"]}, NOON)
+    foresight = LoadForecasts(lambda source, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
+    foresight.rows({"shop": ORDERS}, NOON)
     foresight.wait()
-    row = foresight.rows({"shop": ["orders"]}, NOON)["shop"]
+    row = foresight.rows({"shop": ORDERS}, NOON)["shop"]
     assert row.mean_per_second is None and "2 of the 4 minutes" in row.refused
 
 
 def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
-    def broken(queues, now):
+    def broken(source, now):
         raise RuntimeError("a bug")
 
     foresight = LoadForecasts(broken)
-    foresight.rows({"shop": ["orders"]}, NOON)
+    foresight.rows({"shop": ORDERS}, NOON)
     foresight.wait()
-    assert "RuntimeError" in foresight.rows({"shop": ["orders"]}, NOON)["shop"].refused
+    assert "RuntimeError" in foresight.rows({"shop": ORDERS}, NOON)["shop"].refused
 
 
 def test_a_minute_has_to_pass_before_it_is_foreseen_anew():
     asked = []
 
-    def past(queues, now):
+    def past(source, now):
         asked.append(now)
         return OfferedLoad(now - np.arange(600.0), np.ones(600), None, None)
 
     foresight = LoadForecasts(past)
     for second in (0, 1, 30, 59, 60, 61):
-        foresight.rows({"shop": ["orders"]}, NOON + second)
+        foresight.rows({"shop": ORDERS}, NOON + second)
         foresight.wait()
     assert asked == [NOON, NOON + 60]
 
 
 def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path, control):
     assert newest(tmp_path, "orders", NOON) is None
-    assert past_of(History(control, tmp_path), tmp_path, ["orders"], NOON).at_seconds.size == 0
+    assert past_of(History(control, tmp_path), tmp_path, ORDERS, NOON).at_seconds.size == 0
 
 
 @pytest.mark.parametrize(
@@ -159,5 +172,5 @@ def test_a_set_that_is_stale_or_none_is_refused_with_the_reason_and_the_measured
     damage(tmp_path)
     with pytest.raises(TrainingRefused, match=why):
         newest(tmp_path, "orders", NOON)
-    past = past_of(History(control, tmp_path), tmp_path, ["orders"], NOON)
+    past = past_of(History(control, tmp_path), tmp_path, ORDERS, NOON)
     assert past.trained_until is None and why in past.refused

@@ -4,8 +4,9 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import redis
 from django.contrib.auth.models import User
@@ -21,7 +22,10 @@ from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import Report, WorkReporter, submit, waiting_to_run
 from workers.coordination.freshness import Freshness
+from workers.documents.plants import PlantStatus
+from workers.history.load_forecasts import LoadForecasts, OfferedLoad
 from workers.models import LedgerEntry, Loop, Override, Run
+from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import hold
 from workers.plants.published import NotObserved, PublishedPlant
 from workers.snapshot.local import LocalPlant
@@ -197,6 +201,26 @@ def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: Lo
     assert container["waiting_events"] is None and container["in_per_second"] is None
     assert snapshot["totals"]["backlog_events"] is None
     assert snapshot["pipeline"]["state"] is None
+
+
+class OthersSeen:
+    """Two registered plants, of which one can be set."""
+
+    def rows(self) -> dict[str, PlantStatus]:
+        shop = PlantStatus(kind="flink", state="seen", tasks=2, in_per_second=5.0)
+        return {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
+
+
+def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_foreseen_beside_applications(
+    control: redis.Redis, plant_topology: Topology
+) -> None:
+    past = OfferedLoad(NOW - np.arange(600.0)[::-1], np.full(600, 5.0), None, None)
+    forecasts = LoadForecasts(lambda source, now: past)
+    plant = LocalPlant(control, others=cast(PlantWatch, OthersSeen()), forecasts=forecasts)
+    plant.observe()
+    forecasts.wait()
+    rows = plant.observe().forecasts
+    assert list(rows) == ["plant:shop"] and rows["plant:shop"].mean_per_second
 
 
 def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, plant: LocalPlant) -> None:

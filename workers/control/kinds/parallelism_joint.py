@@ -22,6 +22,7 @@ from workers.control.parts.operators import (
     NOTHING,
     OTHERS_MAXIMUM,
     ahead,
+    decides_ahead,
     keep_plant,
     readings,
     set_tasks,
@@ -52,7 +53,9 @@ def sensor(
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
         return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
-    means, deviations = ahead(target, snapshot, inputs.source_per_second(topology)) or ((), ())
+    source_per_second = inputs.source_per_second(topology)
+    foreseen = ahead(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
+    means, deviations = foreseen or ((), ())
     observation = inputs.joint(topology, means, deviations)
     return Sensed({**observation, "at_seconds": now_seconds}, measured, {})
 

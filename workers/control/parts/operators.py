@@ -18,10 +18,11 @@ from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput, WeirError
 from workers.control.parts import applications
-from workers.documents.plants import PlantHolder
+from workers.documents.plants import LoadForecast, PlantHolder
 from workers.documents.snapshot import Snapshot
+from workers.history.load_forecasts import PLANT
 from workers.models import LedgerEntry, Loop
-from workers.plants.foreign.adapters import has_own_controllers, plant_named
+from workers.plants.foreign.adapters import has_own_controllers, kinds, plant_named
 from workers.plants.orders import why_unreached
 from workers.plants.plant import Elastic, Plant, PlantSilent
 from workers.plants.registry import LOCAL, UnknownPlant, seen, why_unseen
@@ -44,9 +45,9 @@ NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 def ahead(
     target: Mapping[str, Any], snapshot: Snapshot, now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
-    """The forecast of arrivals at the application's queues, as many times as what comes there now: what rules
-    keep, and what an operator emits, goes with it."""
-    row, offered = snapshot.forecasts.get(target.get("application", "")), _offered(target, snapshot)
+    """The forecast of arrivals at the application's queues, or at the plant, as many times as what comes
+    there now: what rules keep, and what an operator emits, goes with it."""
+    row, offered = forecast_of(target, snapshot), _offered(target, snapshot)
     if row is None or not row.mean_per_second or not offered:
         return None
     share = now_per_second / offered
@@ -54,7 +55,24 @@ def ahead(
     return [share * each for each in means], [share * each for each in deviations]
 
 
+def forecast_of(target: Mapping[str, Any], snapshot: Snapshot) -> LoadForecast | None:
+    """Of what will be offered to the application, or to the registered plant."""
+    name = PLANT + target["plant"] if "plant" in target else target.get("application", "")
+    return snapshot.forecasts.get(name)
+
+
+def decides_ahead(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
+    """Whether the joint law plans for the windows of a forecast: for all but plants of quick changes, where
+    the next tick is soon enough."""
+    plant = snapshot.plants.get(target.get("plant", ""))
+    kind = kinds().get(plant.kind) if plant else None
+    return kind is None or kind.pace is None
+
+
 def _offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
+    if "plant" in target:
+        plant = snapshot.plants.get(target["plant"])
+        return (plant.in_per_second if plant else None) or 0.0
     row, queues = applications.application(target, snapshot), snapshot.queues
     return sum(queues[name].in_per_second or 0.0 for name in (row.queues if row else ()) if name in queues)
 
