@@ -56,7 +56,7 @@ def times(alert: Alert) -> IncidentTimes:
     mitigated = incident_of(alert).mitigated_at
     fired = alert.fired_at
     return IncidentTimes(
-        _seconds(alert.began_at, fired),
+        _seconds(alert.began_at - _elapsed_before(alert), fired),
         _seconds(fired, taken),
         _seconds(fired, mitigated),
         _seconds(fired, alert.resolved_at),
@@ -70,10 +70,13 @@ def onset_of(alert: Alert) -> datetime:
     began = alert.began_at
     if (again := came_back_at(alert)) is not None:
         began = max(began, again - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
+    return began - _elapsed_before(alert)
+
+
+def _elapsed_before(alert: Alert) -> timedelta:
+    """How long it had lasted when its condition became true."""
     condition = CONDITIONS.get(alert.condition)
-    if condition is None or not condition.elapses:
-        return began
-    return began - timedelta(seconds=alert.threshold)
+    return timedelta(seconds=alert.threshold if condition and condition.elapses else 0.0)
 
 
 def came_back_at(alert: Alert) -> datetime | None:

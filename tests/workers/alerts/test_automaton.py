@@ -146,7 +146,7 @@ def test_after_a_long_gap_all_steps_that_are_due_come_at_once():
     assert due_steps(course.episode, False, [0.0, 300.0], course.now + 5_000)[1] == [1]
 
 
-def test_what_comes_back_soon_is_the_same_and_still_acknowledged():
+def test_what_comes_back_soon_is_the_same_and_nobody_has_it_any_more():
     course = Course()
     course.fire()
     course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
@@ -155,7 +155,8 @@ def test_what_comes_back_soon_is_the_same_and_still_acknowledged():
     assert automaton.is_same(course.episode, course.now + 100)
     assert not automaton.is_same(course.episode, course.now + 601)
     again = returned(course.episode, course.now + 100)
-    assert (again.state, again.came_back, again.resolved_at) == (automaton.ACKNOWLEDGED, 1, None)
+    assert (again.state, again.came_back, again.resolved_at) == (automaton.FIRING, 1, None)
+    assert due_steps(again, False, [0.0], course.now + 100)[1] == [0]
 
 
 def test_what_flaps_tells_somebody_only_after_a_calm_time():

@@ -261,17 +261,22 @@ def sent(message: Message, now: datetime) -> None:
     _note(deliveries, text, now)
 
 
+def _brings_what_goes_on(message: Message) -> bool:
+    begun = Delivery.objects.filter(message=message, kind=Delivery.Kind.FIRING)
+    return begun.filter(alert__resolved_at__isnull=True).exists()
+
+
 def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
     kind = AlertEvent.Kind.NOTIFIED
     AlertEvent.objects.bulk_create(AlertEvent(alert_id=each, at=now, kind=kind, text=text) for each in alerts)
 
 
 def failed(message: Message, error: str, now: datetime, for_good: bool = False) -> None:
-    """It has not arrived: tried again later, or given up after MOST_TRIES, or at once when a repetition
-    can't help.
+    """It has not arrived: tried again later; given up at once when a repetition can't help, else after
+    MOST_TRIES, but not while an alert that it brings goes on: somebody still has to know.
     """
     tries = message.tries + 1
-    given_up = for_good or tries >= MOST_TRIES
+    given_up = for_good or (tries >= MOST_TRIES and not _brings_what_goes_on(message))
     delay = BACKOFF.delay_seconds(message.key, tries)
     Message.objects.filter(pk=message.pk, state=Waiting).update(
         tries=tries,

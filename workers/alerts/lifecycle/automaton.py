@@ -91,22 +91,22 @@ def advanced(
 
 
 def returned(ended: Episode, now: float) -> Episode:
-    """One that ended recently and fires anew: the same episode in a new round, which has an end of its own;
-    still acknowledged if it was. When it flaps, its steps count only after a calm time, so that what ends
-    within it notifies nobody.
+    """One that ended recently and fires anew: the same episode in a new round, which has an end of its own.
+    Who had acknowledged it was told that it had ended, so nobody has it any more. When it flaps, its steps
+    count only after a calm time, so that what ends within it notifies nobody.
     """
-    acknowledged = ended.acknowledged_until is not None and now < ended.acknowledged_until
     came_back = ended.came_back + 1
     calm_seconds = CALM_SECONDS if came_back >= FLAPS else 0.0
     return replace(
         ended,
-        state=ACKNOWLEDGED if acknowledged else FIRING,
+        state=FIRING,
+        acknowledged_until=None,
         resolved_at=None,
         cleared_since=None,
         came_back=came_back,
         round=ended.round + 1,
         next_step=0,
-        told_from=None if acknowledged else now + calm_seconds,
+        told_from=now + calm_seconds,
     )
 
 

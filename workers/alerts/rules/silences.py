@@ -24,8 +24,10 @@ def labels_of(alert: Alert) -> dict[str, str]:
 
 
 def in_force(now: datetime) -> Any:
-    """The silences that hold at this instant, the longest first."""
-    standing = Silence.objects.filter(created_at__lte=now, expires_at__gt=now, ended_at__isnull=True)
+    """The silences that hold at this instant, the longest first; also where the clock was set back since one
+    was made.
+    """
+    standing = Silence.objects.filter(expires_at__gt=now, ended_at__isnull=True)
     return standing.order_by("-expires_at", "pk")
 
 

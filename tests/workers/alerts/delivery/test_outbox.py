@@ -65,14 +65,14 @@ def test_the_end_of_what_came_back_unheard_is_not_told_and_the_next_one_is(looks
     assert told == ["firing"] and ends(looks) == ["resolved"]
 
 
-def test_the_end_of_what_came_back_acknowledged_is_not_told(looks):
+def test_what_comes_back_after_its_end_was_told_is_told_though_it_had_been_acknowledged(looks):
     rule(keep_seconds=4)
     fires(looks)
     alert = the_alert()
     alert.state, alert.acknowledged_until = "acknowledged", looks.at + timedelta(hours=1)
     alert.save()
     assert ends(looks) == ["resolved"]
-    assert fires(looks) == [] and ends(looks) == []
+    assert fires(looks) == ["firing"] and ends(looks) == ["resolved"]
 
 
 def test_an_end_is_not_told_again_after_a_beginning_that_was_dropped(looks):
