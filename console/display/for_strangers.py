@@ -1,22 +1,36 @@
 """What is said of a plant to people without a login: which part is unwell, and never why.
 
 A finding's sentence may hold whatever broke: an address, somebody's name, the text of an error. A subject's
-name and an alert's title hold none of that.
+name and an alert's title hold none of that, but for those of worker hosts, which are called by their hosts'
+names, of receivers, which may be called after people, and of what a person has set.
 """
 
+from workers.documents.alerts import AlertStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES
 
-HIDDEN_NAMES = ("host",)  # a worker host is called by its host's name
+HIDDEN_NAMES = ("host",)
+HIDDEN_LABELS = frozenset({"host", "receiver", "override", "what"})
+LOOPS_OF_HOSTS = "concurrency/"
 
 
 def worst(snapshot: Snapshot) -> str:
     """The worst alert's title, else the subject of the worst finding; "" where nothing is wrong."""
     alerts = [each for each in snapshot.alerts if each.under is None and each.title]
     if alerts:
-        return max(alerts, key=lambda each: _badness(each.severity)).title
+        return title_of(max(alerts, key=lambda each: _badness(each.severity)))
     subjects = [each.subject for each in snapshot.health.findings if each.subject]
     return _named(subjects[0]) if subjects else ""
+
+
+def title_of(alert: AlertStatus) -> str:
+    """Its title; its rule's name, in words, where the title may name a host or a person."""
+    is_hidden = alert.labels.keys() & HIDDEN_LABELS or _is_of_a_host(alert.labels.get("loop", ""))
+    return alert.rule.replace("-", " ").capitalize() if is_hidden else alert.title
+
+
+def _is_of_a_host(loop: str) -> bool:
+    return loop.startswith(LOOPS_OF_HOSTS)
 
 
 def _badness(severity: str) -> int:
@@ -26,4 +40,5 @@ def _badness(severity: str) -> int:
 def _named(subject: str) -> str:
     """`Node n1` of `node/n1`."""
     kind, _, name = subject.partition("/")
-    return f"{kind.capitalize()} {'' if kind in HIDDEN_NAMES else name}".strip()
+    is_hidden = kind in HIDDEN_NAMES or _is_of_a_host(name)
+    return f"{kind.capitalize()} {'' if is_hidden else name}".strip()

@@ -12,7 +12,8 @@ stretches are cut into slices. Tested is the table of two by two (the value or a
     effect: Cohen's h = 2 asin √p - 2 asin √p' (Cohen 1988: 0.2 small, 0.5 medium, 0.8 large)
 
 **Rates and measures** (events/s in all; seconds per event): Welch's test of the slices. The effect is the
-logarithm of the ratio of the means: 0.7 is twice as much.
+logarithm of the ratio of the means: 0.7 is twice as much. A mean of 0 (all has stopped, or has just begun)
+counts as a hundredth of the other: its ratio would be without end.
 
 Of all tests together those stay that Benjamini and Hochberg (1995) keep at a false discovery rate of RATE,
 and whose effect is at least LEAST_EFFECT: with a million events everything differs a little.
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 RATE, LEAST_EFFECT = 0.01, 0.1
 LEAST_EVENTS, LEAST_SLICES = 20, 3
+NOTHING = 0.01  # of the other mean
 Floats = NDArray[np.float64]
 Counts = Mapping[str, Sequence[float]]  # value → events in each slice
 
@@ -94,18 +96,20 @@ def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Differe
 def mean_test(
     dimension: str, value: str, measure: str, here: Sequence[float], there: Sequence[float]
 ) -> list[Difference]:
-    """Welch's; nothing where there are too few slices, or a mean is not above 0 (its ratio says nothing)."""
+    """Welch's; nothing where there are too few slices, or neither mean is above 0."""
     if min(len(here), len(there)) < LEAST_SLICES:
         return []
     mean, mean_there = float(np.mean(here)), float(np.mean(there))
-    if mean <= 0 or mean_there <= 0:
+    greater = max(mean, mean_there)
+    if greater <= 0 or min(mean, mean_there) < 0:
         return []
     spread = float(np.var(here)) + float(np.var(there))
     if spread == 0.0:
         probability = 1.0 if mean == mean_there else 0.0
     else:
         probability = float(scipy.stats.ttest_ind(here, there, equal_var=False).pvalue)
-    return [Difference(dimension, value, measure, mean, mean_there, math.log(mean / mean_there), probability)]
+    effect = math.log(max(mean, NOTHING * greater) / max(mean_there, NOTHING * greater))
+    return [Difference(dimension, value, measure, mean, mean_there, effect, probability)]
 
 
 def beyond_chance(probabilities: Sequence[float], rate: float) -> list[bool]:

@@ -7,6 +7,7 @@ SETTLING_SECONDS of a plant's first snapshot.
 """
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,7 @@ from typing import Literal
 
 from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
-from workers.history.snapshot_archive import snapshot_at
+from workers.history.snapshot_archive import REACH_SECONDS, snapshot_at
 
 FIRST_SECONDS = 60.0
 RESOLUTION, LEAST_SECONDS = 1 / 8, 5.0
@@ -48,14 +49,19 @@ class ShownParts:
     restarts: Mapping[str, int]
 
 
-def appearances(data: Path, since: float, until: float) -> list[Appearance]:
+def appearances(
+    data: Path, since: float, until: float, clock: Callable[[], float] = time.time
+) -> list[Appearance]:
     """Of the time between two instants (seconds since 1970), the newest first."""
-    return list(_appearances(data, round(since), round(until)))
+    # Frames of the last minutes are still written: what they will show is not to be kept as never seen.
+    is_over = clock() - until > REACH_SECONDS
+    read = _appearances if is_over else _appearances.__wrapped__
+    return list(read(data, round(since), round(until)))
 
 
 @lru_cache(maxsize=64)
 def _appearances(data: Path, since: int, until: int) -> tuple[Appearance, ...]:
-    """The past does not change: read once."""
+    """A past that is over does not change: read once."""
 
     def read(at: float) -> Snapshot | None:
         try:

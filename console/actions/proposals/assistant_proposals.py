@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 
@@ -186,7 +187,7 @@ def approve(
     now: datetime,
 ) -> AssistantProposal:
     """Do what was proposed, with the rights of the person who approves."""
-    demand(actor, "proposal.decide")
+    _demand_session(actor)
     row, text = _open(proposal, now), overrides.read_reason(reason)
     if not _is_hash_of(row, hash):
         raise BadInput("hash", "is of another proposal; open it again and approve what it shows.")
@@ -204,8 +205,19 @@ def approve(
 @transaction.atomic
 def reject(actor: Actor, proposal: AssistantProposal, *, reason: Any, now: datetime) -> AssistantProposal:
     """Turn a proposal down, for good."""
-    demand(actor, "proposal.decide")
+    _demand_session(actor)
     return _decided(actor, _open(proposal, now), State.REJECTED, overrides.read_reason(reason), now)
+
+
+def _demand_session(actor: Actor) -> None:
+    """Raise PermissionDenied unless a person who is logged in decides. A command takes the rights of a person
+    without asking for a password, and an assistant may have a shell.
+    """
+    demand(actor, "proposal.decide")
+    if actor.confirmed_at is None:
+        raise PermissionDenied(
+            "A proposal is decided on its page by a person who is logged in, not by a command."
+        )
 
 
 def checked(act: Any, arguments: Any) -> dict[str, Any]:

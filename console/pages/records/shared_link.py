@@ -32,7 +32,7 @@ from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
 from console.web.template_context import TemplateContext, render_context
-from queues.stored_document import BadDocument
+from queues.stored_document import BadDocument, changed
 from workers.documents.alerts import AlertStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import QueueStatus
@@ -92,7 +92,11 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
         totals=snapshot.totals,
         nodes=snapshot.nodes,
         queues=snapshot.queues,
-        alerts=[each for each in snapshot.alerts if each.under is None],
+        alerts=[
+            changed(each, title=for_strangers.title_of(each))
+            for each in snapshot.alerts
+            if each.under is None
+        ],
         picture=request.build_absolute_uri(reverse("shared-link-picture", args=[signed])),
     )
     return _private(render_context(request, page))

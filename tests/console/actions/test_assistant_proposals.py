@@ -3,6 +3,7 @@ both names stand in the audit.
 """
 
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from console.actions.proposals.assistant_proposals import (
     propose,
     reject,
 )
+from console.management.commands.weir import acting
 from console.models import AssistantProposal, AuditEntry
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Silence
@@ -45,7 +47,7 @@ def assistant(people) -> Actor:
 
 @pytest.fixture
 def person(people) -> Actor:
-    return Actor("operator", "operator", people["operator"])
+    return Actor("operator", "operator", people["operator"], confirmed_at=0.0)
 
 
 def assistant_of(owner: Any, name: str, role: str) -> Actor:
@@ -180,8 +182,12 @@ def ended_token(proposal, assistant, other, person, chance):
 
 
 def beyond_ones_queues(proposal, assistant, other, person, chance):
-    limited = Actor("operator", "operator", person.user, queues=frozenset({"orders"}))
-    approved(limited, proposal)
+    approved(replace(person, queues=frozenset({"orders"})), proposal)
+
+
+def by_a_command(proposal, assistant, other, person, chance):
+    """Who has a shell here acts as a person, and is none."""
+    approved(acting(None), proposal)
 
 
 WAYS = (
@@ -195,6 +201,7 @@ WAYS = (
     anothers_token,
     ended_token,
     beyond_ones_queues,
+    by_a_command,
 )
 
 

@@ -255,7 +255,6 @@ PAGES = {
     "plans/<int:plan_id>/reject": "plans 1 reject",
     "plans/<int:plan_id>/stop": "plans 1 stop",
     "plans/<int:plan_id>/roll-back": "plans 1 roll-back",
-    "proposals/<int:proposal_id>/decide": "proposals 1 approve",
     "settings/plant/<str:name>": "settings plan.expires_seconds change",
     "settings/plant/loops/<int:loop_id>": "loops 1 settings",
     "settings/users/create": "users create",
@@ -268,8 +267,10 @@ PAGES = {
 
 
 # One's own password is typed by oneself, into a page; and who is logged in nowhere needs no way out. What a
-# form would change is shown before it does, and lists keep filters, on pages alone.
+# form would change is shown before it does, lists keep filters, and people decide on what assistants propose,
+# on pages alone.
 ONLY_PAGES = (
+    "proposals/<int:proposal_id>/decide",
     "queues/<str:name>/definition/preview",
     "pipeline/<str:name>/declaration/preview",
     "filters/save",

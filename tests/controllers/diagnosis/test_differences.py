@@ -110,9 +110,18 @@ def test_a_measure_that_doubled_is_found_with_its_ratio():
     assert [(each.value, round(each.effect, 1)) for each in found] == [("alert", 0.7)]
 
 
-@pytest.mark.parametrize(("here", "there"), [([1.0], [1.0] * 9), ([0.0] * 9, [1.0] * 9), ([], [])])
+@pytest.mark.parametrize(("here", "there"), [([1.0], [1.0] * 9), ([0.0] * 9, [0.0] * 9), ([], [])])
 def test_too_few_slices_and_means_of_nothing_say_nothing(here, there):
     assert mean_test("handler", "alert", "seconds per event", here, there) == []
+
+
+def test_what_stopped_or_has_just_begun_differs_the_most():
+    random = np.random.default_rng(4)
+    came, nothing = list(random.normal(500.0, 20.0, 12)), [0.0] * 12
+    queue = ("queue", "orders", "events/s in")
+    (stopped,) = differences({}, {queue: (nothing, came)})
+    (begun,) = differences({}, {queue: (came, nothing)})
+    assert stopped.effect == -begun.effect < -2 and (stopped.here, begun.there) == (0.0, 0.0)
 
 
 def test_a_constant_that_changed_is_no_chance():

@@ -27,7 +27,15 @@ BOTH = {"desk": "email", "chief": "apprise"}
 
 def facts(**more) -> AlertFacts:
     return AlertFacts(
-        **{"rule": "node-lost", "fired_at": AT, "steps": STEPS, "next_step": 1, "counted_from": AT, **more}
+        **{
+            "rule": "node-lost",
+            "fired_at": AT,
+            "now": AT + timedelta(minutes=30),
+            "steps": STEPS,
+            "next_step": 1,
+            "counted_from": AT,
+            **more,
+        }
     )
 
 
@@ -52,6 +60,15 @@ def test_a_situation_as_a_sentence_ends_with_the_instant():
     found = AlertSituation("Acknowledged by ada; fires again in", AT)
     assert found.sentence() == "Acknowledged by ada; fires again at 2026-01-05 03:00:00 UTC."
     assert AlertSituation("Notifies nobody.").sentence() == "Notifies nobody."
+
+
+def test_a_time_of_another_day_has_its_day():
+    week = facts(suppression="silenced", who="anna", until=AT + timedelta(days=7, hours=1), said="a move.")
+    assert said(notification(week, BOTH, {}, [])).startswith(
+        "Silenced by anna until 2026-01-12 04:00:00 UTC: a move."
+    )
+    sent = owed("sent", sent_at=AT - timedelta(days=1), tries=1)
+    assert notification(facts(), BOTH, {}, [sent]).notices[0].words == "Notified at 2026-01-04 03:00:00 UTC."
 
 
 def said(found) -> str:

@@ -63,6 +63,26 @@ def test_zones_summer_time_exceptions_and_whole_days_are_as_in_the_calendar():
     assert schedule.on_call(found, at("2026-03-30T18:30:00")) == ["dora"], "carl is excepted that night"
 
 
+@pytest.mark.parametrize(
+    ("zone", "changes"),
+    [
+        ("Europe/Berlin", "2026-07-05T22:00:00"),
+        ("America/New_York", "2026-07-06T04:00:00"),
+        (None, "2026-07-06T00:00:00"),
+    ],
+)
+def test_whole_days_and_times_without_a_zone_are_of_the_calendars_own_zone(zone, changes):
+    text = calendar(
+        event("eva", ";VALUE=DATE:20260706", ";VALUE=DATE:20260707"),
+        event("finn", ":20260706T000000", ":20260707T000000"),
+    )
+    if zone is not None:
+        text = text.replace(b"VERSION:2.0\r\n", f"VERSION:2.0\r\nX-WR-TIMEZONE:{zone}\r\n".encode())
+    found = schedule.shifts(text, at("2026-07-05T12:00:00"))
+    assert schedule.on_call(found, at(changes) - timedelta(seconds=1)) == []
+    assert schedule.on_call(found, at(changes)) == ["eva", "finn"]
+
+
 def test_people_are_those_of_the_summary_and_the_attendees():
     text = calendar(
         event("anna, ben", ":20260105T000000Z", ":20260106T000000Z", "ATTENDEE;CN=Carl:mailto:carl@x.example")

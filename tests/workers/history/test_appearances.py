@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.workers.snapshots import snapshot_of
 from workers.documents.snapshot import Snapshot
+from workers.history import appearances
 from workers.history.appearances import MOST_READS, found_in
 
 UNTIL = 1_790_000_000.0
@@ -36,6 +37,16 @@ def test_a_calm_plant_has_none():
     reads = Reads()
     assert found_in(reads, SINCE, UNTIL) == []
     assert reads.count <= 10
+
+
+def test_a_past_that_is_not_over_is_read_anew(tmp_path, monkeypatch):
+    reads = Reads()
+    monkeypatch.setattr(appearances, "snapshot_at", lambda data, at: reads(at))
+    for seconds, count in ((10.0, 2), (200.0, 1)):
+        before = reads.count
+        for _ in range(2):
+            appearances.appearances(tmp_path / str(count), SINCE, UNTIL, lambda at=seconds: UNTIL + at)
+        assert reads.count - before == count * 10, "twice, or once"
 
 
 @given(st.floats(1, 3 * 3_600 - 1))

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from django.utils import timezone
+
 from workers.alerts.lifecycle.models import Alert, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import suppression_of
+from workers.steering.expiry import time_words
 
 # notified; on its way: owed or tried again; failed: given up; not yet: its step's delay runs; never: it was
 # not to be notified.
@@ -27,6 +30,7 @@ class AlertFacts:
 
     rule: str
     fired_at: datetime
+    now: datetime
     resolved_at: datetime | None = None
     steps: Sequence[Mapping[str, Any]] = ()
     next_step: int = 0
@@ -104,29 +108,28 @@ def notification(
     notices = []
     for name in names:
         own = [each for each in deliveries if each.receiver == name and each.kind == Delivery.Kind.FIRING]
-        state, words, at = _own(own) or _unowed(alert, name, channels, switched_off, steps)
-        end = _end(deliveries, name)
+        state, words, at = _own(own, alert.now) or _unowed(alert, name, channels, switched_off, steps)
+        end = _end(deliveries, name, alert.now)
         notices.append(Notice(name, known.get(name, ""), state, f"{words} {end}".rstrip(), at))
     somebody = any(each.state == "notified" for each in notices)
     return Notification(notices, [] if somebody else list(_reasons(alert, notices)))
 
 
-def _own(own: Sequence[DeliveryFacts]) -> tuple[NoticeState, str, datetime | None] | None:
+def _own(own: Sequence[DeliveryFacts], now: datetime) -> tuple[NoticeState, str, datetime | None] | None:
     """By what it is owed of the beginning; None where that is nothing."""
     sent = [each for each in own if each.message == "sent" and each.sent_at is not None]
     if sent:
         first = sent[0]
         again = f", {len(sent)} times, first" if len(sent) > 1 else ""
-        return "notified", f"Notified{again} at {_clock(first.sent_at)}.", first.sent_at
+        return "notified", f"Notified{again} at {_clock(first.sent_at, now)}.", first.sent_at
     for each in reversed(own):
         if each.message == "failed":
             given_up = f", given up after {_tries(each.tries)}" if each.tries else ""
             words = f"Not delivered{given_up}: {each.error}"
             return "failed", words, None
         if each.message == "waiting" and each.tries:
-            words = (
-                f"Not delivered in {_tries(each.tries)}, tried again at {_clock(each.due_at)}: {each.error}"
-            )
+            again = _clock(each.due_at, now)
+            words = f"Not delivered in {_tries(each.tries)}, tried again at {again}: {each.error}"
             return "on its way", words, each.due_at
         if each.message == "waiting" or each.state == Delivery.State.WAITING:
             return "on its way", "Its message is on its way.", each.created_at
@@ -164,14 +167,18 @@ def _unowed(
     if alert.counted_from is None:
         return "not yet", "Its delay begins when the alerter next sees the alert.", None
     due = alert.counted_from + timedelta(minutes=alert.steps[at]["after_minutes"])
-    return "not yet", f"Waits for its delay: notified at {_clock(due)} unless somebody acknowledges.", due
+    return (
+        "not yet",
+        f"Waits for its delay: notified at {_clock(due, alert.now)} unless somebody acknowledges.",
+        due,
+    )
 
 
-def _end(deliveries: Sequence[DeliveryFacts], name: str) -> str:
+def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
     """What it got last, where that is an end: an alert that came back since is not over for it."""
     sent = [each for each in deliveries if each.receiver == name and each.message == "sent"]
     is_end = bool(sent) and sent[-1].kind == Delivery.Kind.RESOLVED
-    return f"Notified of the end at {_clock(sent[-1].sent_at)}." if is_end else ""
+    return f"Notified of the end at {_clock(sent[-1].sent_at, now)}." if is_end else ""
 
 
 def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
@@ -194,7 +201,7 @@ def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
 
 
 def _suppressed(alert: AlertFacts) -> str:
-    until = f" until {_clock(alert.until)}" if alert.until else ""
+    until = f" until {_clock(alert.until, alert.now)}" if alert.until else ""
     reason = f": {alert.said}" if alert.said else "."
     by = alert.who or "somebody"
     return {
@@ -223,6 +230,7 @@ def _facts(alert: Alert) -> AlertFacts:
     return AlertFacts(
         rule=alert.rule_name,
         fired_at=alert.fired_at,
+        now=timezone.now(),
         resolved_at=alert.resolved_at,
         steps=alert.rule.escalation if alert.rule else (),
         next_step=alert.next_step,
@@ -258,5 +266,5 @@ def _tries(count: int) -> str:
     return f"{count} {'try' if count == 1 else 'tries'}"
 
 
-def _clock(at: datetime | None) -> str:
-    return f"{at:%H:%M:%S} UTC" if at else "an unknown time"
+def _clock(at: datetime | None, now: datetime) -> str:
+    return time_words(at, now) if at else "an unknown time"

@@ -2,15 +2,16 @@
 
 Pure. A shift is an event of the calendar, recurring ones expanded by their rules, exceptions and time zones;
 one that was cancelled is none. It names the people of its summary ("anna" or "anna, ben") and the e-mail
-addresses of its attendees, but for those who declined. A time without a zone is UTC; an event of whole days
-begins and ends at midnight UTC.
+addresses of its attendees, but for those who declined. A time without a zone, and the midnight at which an
+event of whole days begins and ends, are of the calendar's own zone (X-WR-TIMEZONE), or UTC where it has none.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from queues.errors import BadInput
 from workers.alerts.delivery.plain_text import one_line
@@ -61,7 +62,8 @@ def shifts(text: bytes, now: datetime) -> list[Shift]:
         events = recurring_ical_events.of(calendar).between(now - BEHIND, now + AHEAD)
         if len(events) > MOST_SHIFTS:
             raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
-        found = [_shift(event) for event in events if not _is(event.get("STATUS"), "CANCELLED")]
+        zone = ZoneInfo(str(calendar.get("X-WR-TIMEZONE", "UTC")).strip())
+        found = [_shift(event, zone) for event in events if not _is(event.get("STATUS"), "CANCELLED")]
     except BadInput:
         raise
     except Exception as error:  # whatever is wrong with what comes from outside
@@ -91,9 +93,9 @@ def next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
     return min((at for each in known for at in (each.since, each.until) if at > now), default=None)
 
 
-def _shift(event: Any) -> Shift:
-    begin = _instant(event["DTSTART"].dt)
-    end = _instant(event["DTEND"].dt) if "DTEND" in event else begin + _length(event)
+def _shift(event: Any, zone: tzinfo) -> Shift:
+    begin = _instant(event["DTSTART"].dt, zone)
+    end = _instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _length(event)
     attendees = event.get("ATTENDEE", [])
     people = [
         str(each)[len("mailto:") :]
@@ -117,7 +119,7 @@ def _length(event: Any) -> timedelta:
     return timedelta() if isinstance(event["DTSTART"].dt, datetime) else timedelta(days=1)
 
 
-def _instant(at: date | datetime) -> datetime:
+def _instant(at: date | datetime, zone: tzinfo) -> datetime:
     if not isinstance(at, datetime):
-        return datetime.combine(at, time(), UTC)
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        at = datetime.combine(at, time())
+    return (at.replace(tzinfo=zone) if at.tzinfo is None else at).astimezone(UTC)

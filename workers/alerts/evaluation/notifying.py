@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from django.db.models import Q
+
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import impact
@@ -48,8 +50,12 @@ def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver
 
 def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
     since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
+    long_since = this.at - timedelta(seconds=inhibition.LONGEST_LINGER_SECONDS)
     # Not later than now: after a clock was set back what ended before that would linger for as long.
-    over = Alert.objects.filter(resolved_at__range=(since, this.at), condition__in=inhibition.EXPLAINS)
+    over = Alert.objects.filter(
+        Q(resolved_at__range=(since, this.at), condition__in=inhibition.EXPLAINS)
+        | Q(resolved_at__range=(long_since, this.at), condition__in=inhibition.LONG_CAUSES)
+    )
     known = {alert.pk: alert for alert in (*over, *shown)}
     found = inhibition.causes([_party(alert, this.now) for alert in known.values()])
     for alert in shown:

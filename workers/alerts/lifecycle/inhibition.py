@@ -1,7 +1,8 @@
 """Which alert explains which: what is explained stands below its cause and notifies nobody.
 
 A cause explains only what is not more severe than itself, so that a warning never hides a critical alert. It
-does so until LINGER_SECONDS after its end: what it delayed has to catch up first.
+does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that burnt burns
+on over longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LINGER_SECONDS = 120.0
+LINGER_OF = {"budget_burn_medium": 1_800.0, "budget_burn_slow": 21_600.0}  # as `error_budget` pairs windows
 GRAVITY = {"notice": 0, "warning": 1, "critical": 2}
 QUEUES = frozenset({"queue_wait", "queue_latency"})
 OF_A_NODE = frozenset({"node_stale", "node_toobusy", "node_memory"})
@@ -49,6 +51,9 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "budget_burn_medium": ((SPENT_SLOWLY, "objective"),),
 }
 RANK = {name: at for at, name in enumerate(EXPLAINS)}
+# Causes that may explain something for longer than others.
+LONG_CAUSES = ("budget_burn_fast", "budget_burn_medium")
+LONGEST_LINGER_SECONDS = max(LINGER_OF.values())
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def _cause(party: Party, able: list[Party]) -> int | None:
 def _explains(cause: Party, party: Party) -> bool:
     if cause.condition not in RANK:
         return False
-    if cause.ended_seconds is not None and cause.ended_seconds > LINGER_SECONDS:
+    if cause.ended_seconds is not None and cause.ended_seconds > _linger_seconds(cause, party):
         return False
     if GRAVITY[cause.severity] < GRAVITY[party.severity]:
         return False
@@ -99,6 +104,13 @@ def _explains(cause: Party, party: Party) -> bool:
     return any(
         party.condition in conditions and (before or how == CROWD) and _belong(how, cause, party)
         for conditions, how in EXPLAINS[cause.condition]
+    )
+
+
+def _linger_seconds(cause: Party, party: Party) -> float:
+    """For how long after its end the cause explains this one."""
+    return (
+        LINGER_OF.get(party.condition, LINGER_SECONDS) if cause.condition in LONG_CAUSES else LINGER_SECONDS
     )
 
 

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
+
 from workers.alerts.lifecycle.models import Alert, Delivery, Message
 from workers.alerts.lifecycle.open_alerts import suppression_of
+from workers.steering.expiry import time_words
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ def situation(alert: Alert) -> AlertSituation:
     if alert.resolved_at is not None:
         length = alert.length_seconds
         after = "" if length is None else f" after {_age(length)}"
-        return AlertSituation(f"Resolved at {alert.resolved_at:%H:%M:%S} UTC{after}.")
+        return AlertSituation(f"Resolved at {time_words(alert.resolved_at, timezone.now())}{after}.")
     suppression, until = suppression_of(alert)
     if suppression == "acknowledged":
         who = alert.acknowledged_by.get_username() if alert.acknowledged_by else "somebody"

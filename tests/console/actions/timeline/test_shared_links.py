@@ -85,6 +85,17 @@ TOLD = {  # what broke, as the headline says it, and as strangers are told
         "Sensor waiting of shop says nothing",
     ),
     "pool-refuses": ("host/jobs@10.9.8.7", "The pool of jobs@10.9.8.7 is not as it was set: hunter2.", ""),
+    "loop-held": ("loop/concurrency/jobs@10.9.8.7", "It is on hold: hunter2.", ""),
+}
+# rule → title as shipped, labels: they name a host, or a person.
+NAMING = {
+    "pool-refuses": ("The pool of jobs@10.9.8.7 can't grow", {"host": "jobs@10.9.8.7"}),
+    "delivery-failing": ("Messages to hunter2 fail", {"receiver": "hunter2"}),
+    "override-ending": ("Drain of jobs@10.9.8.7 ends soon", {"override": "3"}),
+    "loop-held": (
+        "concurrency/jobs@10.9.8.7: on hold or in manual",
+        {"loop": "concurrency/jobs@10.9.8.7"},
+    ),
 }
 
 
@@ -106,6 +117,25 @@ def test_strangers_are_told_what_is_unwell_and_not_why(case, settings, tmp_path,
     assert not [each for each in SECRETS if each in body], body
     said = title or subject.partition("/")[0].capitalize()
     assert f'og:description" content="Normal: {said}"' in body and cards[0].sentence == said
+
+
+@pytest.mark.parametrize("rule", NAMING)
+def test_a_title_that_names_a_host_or_a_person_is_shown_to_strangers_as_its_rule(
+    rule, settings, tmp_path, control, monkeypatch
+):
+    settings.WEIR_DATA = tmp_path
+    title, labels = NAMING[rule]
+    was = deepcopy(sample_snapshot())
+    was["at"] = THEN.timestamp() - 0.8
+    alert = {"id": 1, "severity": "critical", "title": title, "rule": rule, "labels": labels}
+    was["alerts"] = [{**alert, "since": was["at"]}]
+    Recorder(tmp_path).add(was["at"], orjson.dumps(was))
+    cards: list[PlantCard] = []
+    monkeypatch.setattr(shared_link, "png", lambda card: cards.append(card) or b"a picture")
+    address = shared_links.address_of(shared())
+    body = Client().get(address).content.decode() + repr(Client().get(f"{address}picture.png") and cards)
+    assert not [each for each in SECRETS if each in body], body
+    assert cards[0].sentence == rule.replace("-", " ").capitalize() and cards[0].sentence in body
 
 
 def test_its_picture_is_one_that_chats_show(kept, control):

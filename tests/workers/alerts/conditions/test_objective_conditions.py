@@ -67,9 +67,27 @@ def test_a_budget_that_burns_fast_is_one_incident_and_what_goes_on_after_it_noti
     assert [each.rule_name for each in budgets.filter(under=None)] == [RULES["fast"]] and budgets.count() == 3
     assert not Delivery.objects.filter(alert__rule_name=RULES["medium"]).exists()
     looks.snapshot["objectives"]["late"]["burn"]["fast"] = 0.0
-    looks.pass_seconds(180, every_seconds=10)
+    looks.pass_seconds(60, every_seconds=10)
+    looks.pass_seconds(1_640, every_seconds=164)
+    assert not budgets.filter(resolved_at__isnull=True, under=None).exists(), "it is the same outage still"
+    looks.pass_seconds(300, every_seconds=10)
     (cause,) = budgets.filter(resolved_at__isnull=True, under=None)
     assert cause.rule_name == RULES["medium"] and cause.deliveries.exists()
+
+
+@pytest.mark.django_db
+def test_an_outage_that_is_over_calls_once_however_long_it_stays_in_longer_windows():
+    ensure_rules(NOW)
+    looks = Looks()
+    looks.snapshot["objectives"] = replayed(60, 600)
+    looks.pass_seconds(10)
+    burn = looks.snapshot["objectives"]["late"]["burn"]
+    for pair, seconds in (("fast", 1_500), ("medium", 19_000), ("slow", 600)):
+        burn[pair] = 0.0
+        looks.pass_seconds(60, every_seconds=10)
+        looks.pass_seconds(seconds, every_seconds=seconds / 10)
+    said = Delivery.objects.filter(kind="firing").exclude(state="dropped")
+    assert {each.alert.rule_name for each in said} == {RULES["fast"]}
 
 
 @pytest.mark.django_db
