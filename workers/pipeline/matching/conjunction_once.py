@@ -1,9 +1,10 @@
 """AND of single events, relaxed, policy once: the oldest unexpired event of each needed symbol, as often as
 it is needed (CONTRACT, `match`).
 
-An event that satisfies several symbols fills the place that leaves the others to others: places are filled by
-augmenting paths (Kuhn), the oldest events first. The sets of events that find places are a transversal
-matroid, so the first complete set found is that of the oldest events.
+An event that satisfies several symbols fills the place that leaves the others to others: places are filled
+by augmenting paths, the oldest events first; a symbol's places are alike, and so are a mask's events, so a
+path is no longer than there are symbols. The sets of events that find places are a transversal matroid, so
+the first complete set found is that of the oldest events.
 """
 
 import heapq
@@ -92,28 +93,50 @@ class UnusedEvents:
             enough = all(len(self._waiting[bit]) >= count for bit, count in self._needed.items())
             return self._needed if enough else Counter()
         used: Counter[int] = Counter()
-        holders: dict[int, int] = {}
+        holders: dict[int, Counter[int]] = {bit: Counter() for bit in self._needed}
         oldest = [(waiting[0], mask) for mask, waiting in self._waiting.items() if waiting]
         heapq.heapify(oldest)
         while oldest:
             _, mask = heapq.heappop(oldest)
-            if not self._finds_place(mask, holders, set()):
+            if not self._finds_place(mask, holders):
                 continue  # nor would any other event of this mask, now or later
             used[mask] += 1
-            if len(holders) == len(self._places):
+            if used.total() == len(self._places):
                 return used
             if used[mask] < len(self._waiting[mask]):
                 heapq.heappush(oldest, (self._waiting[mask][used[mask]], mask))
         return Counter()
 
-    def _finds_place(self, mask: int, holders: dict[int, int], asked: set[int]) -> bool:
-        for place, bit in enumerate(self._places):
-            if mask & bit and place not in asked:
-                asked.add(place)
-                if place not in holders or self._finds_place(holders[place], holders, asked):
-                    holders[place] = mask
-                    return True
+    def _finds_place(self, mask: int, holders: dict[int, Counter[int]]) -> bool:
+        """Whether one more event finds one, others moving over for it. holders: bit → how many events of each
+        mask hold its places.
+        """
+        # Bit → (the bit from which an event would move there, its mask).
+        moved: dict[int, tuple[int, int]] = {}
+        waiting = deque(bit for bit in holders if mask & bit)
+        asked = set(waiting)
+        while waiting:
+            bit = waiting.popleft()
+            if holders[bit].total() < self._needed[bit]:
+                self._move_over(bit, mask, moved, holders)
+                return True
+            for other in (each for each, count in holders[bit].items() if count):
+                for free in (each for each in holders if other & each and each not in asked):
+                    asked.add(free)
+                    moved[free] = bit, other
+                    waiting.append(free)
         return False
+
+    @staticmethod
+    def _move_over(
+        bit: int, mask: int, moved: dict[int, tuple[int, int]], holders: dict[int, Counter[int]]
+    ) -> None:
+        while bit in moved:
+            before, other = moved[bit]
+            holders[bit][other] += 1
+            holders[before][other] -= 1
+            bit = before
+        holders[bit][mask] += 1
 
     def rows(self) -> Iterator[int]:
         """Those that wait."""

@@ -87,24 +87,31 @@ def _concealed(move: Transition) -> Transition:
 
 
 def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
-    """What follows an item that may end follows each of its endings alike: it is worked out once, so that
-    items that may all be left out cost their number, not a power of it. Only an end is another behind each of
-    them: behind an item that ends late, for a NOT at its end, the whole ends late, too.
+    """From behind, and no further back than the first item that can't end: so however many items may all be
+    left out, none is worked out twice, and none within another.
     """
-    if not items:
-        yield Option(Ending.NOW)
-        return
-    first, rest = items[0], items[1:]
-    if isinstance(first, Absent):
-        yield from _behind(Ending.LATE, _options(sequence(rest)))
-        return
-    following: list[Option] = []
+    items = (*items[:1], *_flat(items[1:]))
+    ways: list[list[Option]] = []
+    for item in items:
+        ways.append(list(_options(item)))
+        if not any(isinstance(what, Ending) for what, _ in ways[-1]):
+            break
+    following = [Option(Ending.NOW)]
+    for place in reversed(range(len(ways))):
+        following = list(_and_on(ways[place], items[place + 1 :], following))
+    yield from following
+
+
+def _and_on(own: list[Option], rest: tuple[Item, ...], following: list[Option]) -> Iterator[Option]:
+    """What an item's own options come to before the rest. What follows it follows each of its endings alike.
+    Only an end is another behind each of them: behind an item that ends late, for a NOT at its end, the whole
+    ends late, too.
+    """
     ended: set[Ending] = set()
-    for what, choices in _options(first):
+    for what, choices in own:
         if isinstance(what, Transition):
             yield Option(Transition(what.symbol, what.hidden, sequence((what.rest, *rest))), choices)
         elif what not in ended:
-            following = following or list(_options(sequence(rest)))
             for after, more in _behind(what, following):
                 if isinstance(after, Ending) or not ended:
                     yield Option(after, (*choices, *more))
@@ -190,6 +197,11 @@ def sequence(items: Iterable[Item]) -> Item:
     return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
 
 
+def _flat(items: Iterable[Item]) -> tuple[Item, ...]:
+    left = sequence(items)
+    return left.items if isinstance(left, Sequence) else (left,)
+
+
 def conjunction(items: Iterable[Item]) -> Item:
     left = tuple(item for item in items if item != EMPTY)
     return left[0] if len(left) == 1 else Conjunction(left) if left else EMPTY
@@ -221,12 +233,21 @@ def passed_over(item: Item, held: frozenset[str]) -> Item | None:
 
 
 def _sequence_passed_over(items: tuple[Item, ...], held: frozenset[str]) -> Item | None:
-    first, rest = items[0], sequence(items[1:])
-    head, tail = passed_over(first, held), passed_over(rest, held)
+    """From behind, and no further back than the first item that can't end: no NOT behind it counts yet."""
+    items = (items[0], *_flat(items[1:]))
+    reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)
+    head = passed_over(items[reach], held)
+    left = None if head is None else sequence((head, *items[reach + 1 :]))
+    for place in reversed(range(reach)):
+        left = _passed_before(items[place], sequence(items[place + 1 :]), left, held)
+    return left
+
+
+def _passed_before(first: Item, rest: Item, tail: Item | None, held: frozenset[str]) -> Item | None:
+    """Of an item that may end, and the rest, which the event leaves as `tail`."""
+    head = passed_over(first, held)
     if isinstance(first, Absent):
         return None if head is None or tail is None else sequence((head, tail))
-    if not _may_end(first):
-        return None if head is None else sequence((head, rest))
     if tail == rest and head is not None:
         return sequence((head, rest))
     # The event came where a NOT forbids it, but only if `first` had ended: so it has not.

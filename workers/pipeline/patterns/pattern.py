@@ -29,6 +29,7 @@ from workers.pipeline.patterns.predicate import Predicate
 
 MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
 MOST_CHARACTERS = 2_000  # of an expression
+MOST_ITEMS = 200  # of an expression, NOTs too: of each what may come next is worked out, with all behind it
 MOST_STEPS = 100  # of a plain sequence: steps travel as int8
 CONTIGUITIES = ("relaxed", "strict")
 CONSUMPTIONS = ("once", "skip-past-last")
@@ -151,6 +152,9 @@ def expression_of(text: object, field: str) -> Expression:
     if isinstance(text, str) and len(text) > MOST_CHARACTERS:
         raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
     expression = parse(text, field)
+    items = sum(1 for _ in symbols(expression.root))
+    if items > MOST_ITEMS:
+        raise Forbidden(field, f"has {items} symbols, each as often as it is written; {MOST_ITEMS} at most")
     first = options(expression.root)[0].what
     if isinstance(first, Ending):
         raise BadInput(

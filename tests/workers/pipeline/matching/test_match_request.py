@@ -127,6 +127,12 @@ def test_an_event_that_suits_several_parts_of_an_and_leaves_the_rest_to_others()
     assert words(ask("AND(any, A)", "AB", define=define)) == "A0B1"
 
 
+def test_a_thousand_places_of_an_and_are_filled_where_every_event_suits_all():
+    events = [{"id": f"e{place:04}", "time": place / 1000, "v": 1} for place in range(1001)]
+    define = {"A": "v > 0", "B": "v > 0"}
+    assert ask("AND(A{1000}, B)", events, define=define) == [[event["id"] for event in events]]
+
+
 def test_the_window_counts_from_the_first_event_and_includes_its_end():
     events = [{"id": "a", "time": 0.1, "type": "A"}, {"id": "b", "time": 10.1, "type": "B"}]
     for policy in (ONCE, ROWS):
@@ -259,6 +265,8 @@ def test_no_event_is_no_match_whatever_a_condition_reads(condition):
         ({"pattern": "A*?"}, "pattern"),
         ({"pattern": "{- A -}"}, "pattern"),
         ({"pattern": f"OR({', '.join(f'T{number}' for number in range(61))})"}, "pattern"),
+        ({"pattern": f"SEQ({';'.join(['A?'] * 600)})"}, "pattern"),
+        ({"pattern": f"SEQ(A; NOT X; {';'.join(['B'] * 900)})"}, "pattern"),
         ({"define": {"Z": "true"}}, "define.Z"),
         ({"define": {"B": "value >"}}, "define.B"),
         ({"define": {"B": "speed > 1"}}, "define.B"),

@@ -1,0 +1,22 @@
+"""What may come next in a pattern: however many items there are, they are no depth."""
+
+from controllers.patterns.expression import Absent, Repeat, Sequence, Symbol
+from workers.pipeline.patterns.automaton import EMPTY, Ending, options, passed_over
+
+A, B, X = Symbol("A"), Symbol("B"), Symbol("X")
+MANY = 800
+
+
+def test_of_many_items_that_may_all_be_left_out_each_may_come_next():
+    found = options(Sequence((Repeat(B, 0, 1),) * MANY))
+    assert len(found) == MANY + 1 and found[-1].what is Ending.NOW
+    assert found[MANY - 1].what.rest == EMPTY
+
+
+def test_a_not_before_many_items_is_looked_at_without_them():
+    steps = (Absent(X), *[B] * MANY)
+    assert passed_over(Sequence(steps), frozenset({"X"})) is None
+    assert passed_over(Sequence(steps), frozenset({"A"})) == Sequence(steps)
+    left_out = (Absent(X), *[Repeat(B, 0, 1)] * MANY, A)
+    assert passed_over(Sequence(left_out), frozenset({"X"})) is None
+    assert passed_over(Sequence(left_out), frozenset({"B"})) == Sequence(left_out)
