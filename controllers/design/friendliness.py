@@ -12,6 +12,7 @@ from typing import Any
 
 from controllers.framework.decision import Json
 from controllers.framework.parameter import Parameter, read_document
+from queues.errors import BadInput
 
 INPUT = (
     Parameter("p", "share", "Threads added at a time.", None, 1e-6, 10, required=True),
@@ -59,6 +60,8 @@ def answer(document: Any) -> dict[str, Json]:
     """`manage.py design tcc`. Raises `BadInput` naming the field."""
     given = read_document(INPUT, document)
     p, q, w = (float(given[name]) for name in "pqw")
+    if q >= p:
+        raise BadInput("q", f"takes less than p ({p:g}): no step brings more than its share")
     conditions = {
         "q_above": least_q(p),
         "q_holds": q > least_q(p),

@@ -86,6 +86,13 @@ def test_the_sharing_bounds_are_those_of_the_errata():
     assert all(friendliness.answer({"p": p, "q": q, "w": w})["friendly"] for p, (q, w) in TABLE_1.items())
 
 
+@pytest.mark.parametrize("q", [0.25, 0.5, 1.25, 2])
+def test_a_step_that_has_to_bring_more_than_its_share_is_refused_by_name(q):
+    with pytest.raises(BadInput, match="takes less than p") as refused:
+        friendliness.answer({"p": 0.25, "q": q, "w": 1})
+    assert refused.value.field == "q"
+
+
 @given(st.floats(0.01, 2), st.floats(1.001, 1.5), st.floats(0.01, 3))
 def test_a_step_of_another_size_has_to_bring_what_keeps_condition_1(p, above, step):
     q = above * least_q(p)
