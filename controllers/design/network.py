@@ -73,9 +73,7 @@ def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
     names = [station.name for station in stations]
     if not names:
         raise BadInput("stations", "takes at least one")
-    for at, name in enumerate(names):
-        if name in names[:at]:
-            raise BadInput(f"stations[{at}].name", f"{name} is there twice; names must differ")
+    _check_names(names, "stations")
     kinds = [kind for kind in KINDS if given[kind] is not None]
     if len(kinds) != 1:
         raise BadInput(
@@ -86,6 +84,14 @@ def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
     idle = not given["think_seconds"] and not any(station.demand_seconds for station in stations)
     if given["customers"] is not None and idle:
         raise BadInput("stations", "takes at least one with service and visits, or think_seconds")
+
+
+def _check_names(names: list[str], where: str) -> None:
+    seen: set[str] = set()
+    for at, name in enumerate(names):
+        if name in seen:
+            raise BadInput(f"{where}[{at}].name", f"{name} is there twice; names must differ")
+        seen.add(name)
 
 
 def _check_sizes(given: Mapping[str, Any]) -> None:
@@ -102,7 +108,17 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
             raise BadInput(field, f"takes 0, or a number from {LEAST:g} up, not {value:g}")
 
 
+def _check_populations(classes: list[Customers]) -> None:
+    """Of many classes the number has more digits than anybody reads, or Python writes."""
+    populations = 1
+    for each in classes:
+        populations *= each.count + 1
+        if populations > MOST_POPULATIONS:
+            raise BadInput("classes", f"make more populations than the {MOST_POPULATIONS} that are solved")
+
+
 def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
+    _check_names([row["name"] for row in rows], "classes")
     classes = [
         Customers(
             row["name"],
@@ -116,11 +132,7 @@ def _by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[st
     for at, each in enumerate(classes):
         if each.count and not each.think_seconds and not _is_served(each):
             raise BadInput(f"classes[{at}]", "takes a station with service and visits, or think_seconds")
-    populations = 1
-    for each in classes:
-        populations *= each.count + 1
-    if populations > MOST_POPULATIONS:
-        raise BadInput("classes", f"make {populations} populations; at most {MOST_POPULATIONS} are solved")
+    _check_populations(classes)
     return {"classes": {name: _printed(each) for name, each in closed_classes(stations, classes).items()}}
 
 

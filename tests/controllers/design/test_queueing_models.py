@@ -152,6 +152,10 @@ def test_who_waits_at_thousands_of_servers_is_counted_without_overflow():
     assert np.isclose(erlang_c(2, 1.8)[0], 1 / 19)
 
 
+def served(name, customers):
+    return {"name": name, "customers": customers, "service_seconds": {"a": 1}}
+
+
 @pytest.mark.parametrize(
     ("document", "field"),
     [
@@ -163,6 +167,8 @@ def test_who_waits_at_thousands_of_servers_is_counted_without_overflow():
         ({"stations": [{"name": "a"}, {"name": "a"}], "customers": 3}, "stations[1].name"),
         ({"stations": [{"name": "a"}], "customers": 3, "colour": 1}, "colour"),
         ({"stations": [{"name": "a"}], "customers": 3, "capacity": 4}, "capacity"),
+        ({"stations": [{"name": "a"}], "classes": [served("x", 1), served("x", 2)]}, "classes[1].name"),
+        ({"stations": [{"name": "a"}], "classes": [served(f"c{n}", 5_000) for n in range(1_200)]}, "classes"),
     ],
 )
 def test_a_network_without_sense_is_refused_by_name(document, field):
