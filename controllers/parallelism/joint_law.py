@@ -403,6 +403,8 @@ def _expected(
 
 
 def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
+    if any(name not in parameters["tasks_of"] for name in needs.short):
+        return "maximum"
     full = any(need >= parameters["maximum"] for need in needs.needed[0])
     return "maximum" if full and not needs.keeps[0] else None
 
@@ -416,7 +418,9 @@ def _what(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
 def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
     pause = "the pause" if parameters["pause_seconds"] else "the change"
-    if tasks == before and needs.keeps[0]:
+    if needs.short and then > now:
+        return f"{now} tasks do not suffice for the forecast load, nor do {then}, and more are not allowed"
+    if tasks == before and needs.keeps[0] and not needs.short:
         return f"{now} tasks suffice for now, and a change would not repay {pause}"
     if tasks == before:
         return f"{now} tasks do not suffice, and more are not allowed"

@@ -101,8 +101,9 @@ def lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
 
 @dataclass(frozen=True)
 class TaskNeeds:
-    """Tasks needed, windows by operators, and whether the present ones do in each; levels by operators, and
-    what each passes (events/s of the source)."""
+    """Tasks needed, windows by operators, and whether the present ones do in each, as far as more are
+    allowed; levels by operators, and what each passes (events/s of the source). short: operators of which the
+    first window needs more than are allowed."""
 
     needed: Ints
     keeps: list[bool]
@@ -110,6 +111,7 @@ class TaskNeeds:
     capacities: Floats
     capacity_now: float
     blocked: list[str]
+    short: list[str]
 
     @classmethod
     def of(cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand) -> "TaskNeeds":
@@ -120,6 +122,7 @@ class TaskNeeds:
         current = np.asarray([each.row["tasks"] for each in known])
         needed = [_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
         enough = [np.minimum(_tasks(known, rate, most), limits) for rate in rates]
+        asked = [each.curve.tasks_for(rates[0] * each.share, most) for each in known]
         may_stay = all(each.is_within(each.row["tasks"]) for each in known)
         levels = _levels(known, of, limits)
         blocked = [
@@ -134,6 +137,7 @@ class TaskNeeds:
             np.asarray([capacity_per_second(known, level) for level in levels]),
             capacity_per_second(known, current),
             blocked,
+            [each.name for each, count in zip(known, asked, strict=True) if count > each.limit],
         )
 
 

@@ -340,6 +340,19 @@ def test_tasks_outside_the_range_are_brought_back_into_it():
     assert decision.action["tasks"]["a"] <= 8
 
 
+def test_at_the_maximum_it_says_that_the_tasks_do_not_suffice():
+    _, at_most = decide(observation(operators({"a": 10}, 5_000.0, backlog=50_000.0), 5_000.0), maximum=10)
+    assert at_most.action is None and at_most.limited_by == "maximum"
+    assert "10 tasks do not suffice, and more are not allowed" in at_most.reason
+    _, below = decide(observation(operators({"a": 5}, 5_000.0), 5_000.0), maximum=10)
+    assert below.action == {"tasks": {"a": 10}} and below.limited_by == "maximum"
+    assert "nor do 10, and more are not allowed" in below.reason
+    _, by_hand = decide(observation(operators({"a": 5}, 5_000.0), 5_000.0), tasks_of={"a": 5})
+    assert by_hand.action is None and by_hand.limited_by is None and "do not suffice" in by_hand.reason
+    _, enough = decide(observation(operators({"a": 10}, 900.0), 900.0), maximum=10)
+    assert enough.limited_by is None and "suffice for now" in enough.reason
+
+
 def test_a_rescale_says_what_capacity_and_which_latency_it_should_bring():
     _, decision = decide(observation(operators({"a": 5}, 700.0), 700.0))
     tasks = decision.action["tasks"]["a"]
