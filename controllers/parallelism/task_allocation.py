@@ -48,7 +48,7 @@ class Path:
 
     def holds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> bool:
         """Whether it is within its budget."""
-        return self.excess_seconds(operators, tasks) <= TOLERANCE * max(1e-12, self.budget_seconds)
+        return self.excess_seconds(operators, tasks) <= TOLERANCE * max(LEAST_BUDGET, self.budget_seconds)
 
 
 def lacking(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> tuple[Path, float] | None:
@@ -175,15 +175,20 @@ class _Joint:
 
     def excess(self, tasks: Floats) -> Floats:
         """Of each path, s, what rounding may bring left out."""
-        return np.asarray(self.on @ self.waits(tasks) - self.budgets * (1 + TOLERANCE))
+        allowed = self.budgets + TOLERANCE * np.maximum(LEAST_BUDGET, self.budgets)
+        return np.asarray(self.on @ self.waits(tasks) - allowed)
 
     def fill(self) -> None:
-        """A task goes where it does most for all that is still missing, nowhere more than is missing."""
+        """A task goes where it does most for all that is still missing, nowhere more than is missing. It ends
+        where nothing is missing, or, for a rounding, nobody there may have more."""
         while (excess := self.excess(self.tasks)).max() > 0:
+            free = (self.tasks < self.columns.most) & (self.on[excess > 0] > 0).any(axis=0)
+            if not free.any():
+                return
             gains = self.waits(self.tasks) - self.waits(self.tasks + 1)
             missing = np.where(excess > 0, excess, np.inf)
             worth = (self.on * np.minimum(1.0, gains / missing[:, None])).sum(axis=0)
-            self.tasks[int(np.argmax(np.where(self.tasks < self.columns.most, worth, -1.0)))] += 1
+            self.tasks[int(np.argmax(np.where(free, worth, -1.0)))] += 1
 
     def drop(self, tasks: Floats, kept: int | None = None) -> bool:
         """Drops the task whose loss is least (of none that is `kept`), if every path holds without it."""

@@ -284,3 +284,13 @@ def test_nothing_lacks_where_the_most_tasks_keep_every_path():
     assert lacking(found, [path]) is None
     tight = Path(("a", "b"), budget(found, ["a", "b"], 30, 0.9))
     assert lacking(found, [path, tight]) == (tight, pytest.approx(tight.budget_seconds / 0.9))
+
+
+def test_a_path_without_any_time_to_wait_is_decided_where_nothing_waits():
+    """What a rounding leaves missing is no reason to go on: no task could take it away."""
+    plain = {"tasks": 1, "arrival_interval_seconds": 1, "latency_seconds": 0.0}
+    rows = {"a": {**plain, "service_seconds": 1e-12, "latency_seconds": 1.0}}
+    rows["b"] = {**plain, "service_seconds": 0}
+    seen = {"paths": [["a"], ["a", "b"]], "operators": rows}
+    decision = decide(QUEUEING, {"bound_seconds": 1, "batching_share": 1}, seen)
+    assert decision.limited_by is None and decision.action["tasks"] == {"a": 1, "b": 1}
