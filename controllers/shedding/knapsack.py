@@ -6,7 +6,7 @@ pieces in the order of value per second of work is exact, as in every knapsack t
 pieces worth nothing are left, so among equal optima it is the least load.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +27,10 @@ def piecewise(problem: SheddingProblem) -> dict[str, list[float]] | None:
     """The flows by taking the best pieces first, or None where the structure does not allow it."""
     if not _is_separable(problem):
         return None
-    pieces = []
+    pieces, gains = [], _gains(problem)
     for pattern in problem.bottleneck:
         most, cost = cap(problem, pattern), problem.cost(pattern, pattern.needs)
-        for piece in _cut(_gain(problem, pattern), most):
+        for piece in _cut(gains[pattern.name], most):
             if piece.slope > 0 and piece.width > 0:
                 pieces.append((piece.slope / cost if cost else np.inf, cost, piece.width, pattern.name))
     flows, left = dict.fromkeys((pattern.name for pattern in problem.patterns), 0.0), problem.budget
@@ -66,8 +66,18 @@ def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] 
     return float(min(ratios.min(initial=np.inf), limit))
 
 
-def _gain(problem: SheddingProblem, pattern: OperatorPattern) -> list[_Piece]:
-    """The value of the pattern's matches: concave, as pieces of falling slope."""
+def _gains(problem: SheddingProblem) -> dict[str, list[_Piece]]:
+    """The value of each pattern's matches, from behind: those that take them come after it."""
+    found: dict[str, list[_Piece]] = {}
+    for pattern in reversed(problem.patterns):
+        found[pattern.name] = _gain(problem, pattern, found)
+    return found
+
+
+def _gain(
+    problem: SheddingProblem, pattern: OperatorPattern, gains: Mapping[str, Sequence[_Piece]]
+) -> list[_Piece]:
+    """The value of the pattern's matches: concave, as pieces of falling slope. gains: of its takers."""
     if pattern.gain == 0:
         return []
     curves = [[_Piece(np.inf, problem.weight[pattern.emits] * pattern.gain)]]
@@ -75,7 +85,7 @@ def _gain(problem: SheddingProblem, pattern: OperatorPattern) -> list[_Piece]:
         # One match here is gain / count matches there.
         ratio = pattern.gain / taker.needs.counts[pattern.emits]
         most = cap(problem, taker, but=frozenset((pattern.emits,)))
-        beyond = _cut(_gain(problem, taker), most)
+        beyond = _cut(gains[taker.name], most)
         curves.append([_Piece(piece.width / ratio, piece.slope * ratio) for piece in beyond])
     return list(_sum(curves))
 

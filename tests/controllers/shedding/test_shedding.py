@@ -181,6 +181,24 @@ def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
     assert compared > 4
 
 
+@pytest.mark.parametrize("length", [1, 3, 1_200])
+def test_a_chain_of_any_number_of_operators_is_cut_at_its_bottleneck(length):
+    patterns = [
+        {
+            "operator": f"o{place}",
+            "name": f"p{place}",
+            "expression": f"t{place}",
+            "emits": f"t{place + 1}",
+            "seconds": 0 if place else 0.01,
+        }
+        for place in range(length)
+    ]
+    seen = {"bottleneck": "o0", "patterns": patterns, "arrivals": {"o0": {"t0": 100}}}
+    _, decision = decide({"utilisation_budget": 0.4}, {**seen, "sinks": {f"t{length}": 1}})
+    assert decision.action["expected"]["sinks"] == pytest.approx(40)
+    assert decision.action["shed"]["p0"] == pytest.approx({"t0": 0.6})
+
+
 def test_for_exponential_service_the_budget_is_that_of_the_paper():
     assert utilisation_budget(0.05, 115.0) == pytest.approx(115 / (115 + 1 / 0.05), rel=1e-12)
 
