@@ -172,7 +172,7 @@ class Ladder:
         """The next level up or down, or none where the one enabled is the right one."""
         cap = LEVELS.index(parameters["cap"]) + 1
         if state["rung"] >= SHED and (spent := _used_up(observation, "shed", state)):
-            return _stopped_shedding(parameters, state, observation, spent)
+            return _stopped_shedding(parameters, state, observation, cap, spent)
         short = state["short"] + 1 if _unmet(observation) else 0
         decisions = state["decisions"] + 1
         state = {**state, "rung": min(state["rung"], cap), "decisions": decisions, "short": short}
@@ -320,10 +320,10 @@ def _closed(parameters: Values, observation: Values) -> float:
 
 
 def _stopped_shedding(
-    parameters: Values, state: Json, observation: Values, objective: str
+    parameters: Values, state: Json, observation: Values, cap: int, objective: str
 ) -> tuple[Json, Decision]:
-    """Back to throttling, which goes on as far as the demand is not met."""
-    left, unmet = SHED - 1, _unmet(observation)
+    """Back to throttling, which goes on as far as the demand is not met; below it where the cap is."""
+    left, unmet = min(SHED - 1, cap), _unmet(observation)
     reason = because("Disable shedding", f"{_too_little(objective)}; {enabled(left)}")
     action = _action(left, _closed(parameters, observation))
     after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": unmet, "calm": 0}

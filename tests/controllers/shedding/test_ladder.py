@@ -159,6 +159,18 @@ def test_a_capped_queue_goes_no_further_and_says_so():
     assert decisions[1].limited_by == "cap" and "allows no level above" in decisions[1].reason
 
 
+@pytest.mark.parametrize("cap", LEVELS[:-1])
+def test_shedding_that_an_error_budget_ends_leaves_no_level_above_a_lowered_cap(cap):
+    given_ = catalog.read_parameters(LAW, {"cap": cap})
+    state = {"rung": len(LEVELS), "decisions": 3, "unmet": 0.5, "calm": 0}
+    spent = {"level": "shed", "share": 0, "name": "o", "left": 0}
+    observed = catalog.read_observation(LAW, {**OVER, "budgets": [spent]})
+    after, decision = LAW.decide(given_, catalog.read_state(LAW, given_, state), observed)
+    rung = LEVELS.index(cap) + 1
+    assert after["rung"] == decision.action["rung"] == rung and decision.raw == rung
+    assert ("closed_share" in decision.action) == (cap == "throttle")
+
+
 @given(
     st.lists(
         st.tuples(st.floats(0, 3000), st.floats(1, 3000), st.sets(st.sampled_from(LEVELS))), max_size=40
