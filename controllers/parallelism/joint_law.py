@@ -324,6 +324,8 @@ def _known(parameters: Values, observation: Values, name: str, memory: Mapping[s
     fewest = parameters["minimum"] if hand is None else hand
     most = parameters["maximum"] if hand is None else hand
     share = _share(memory["seen_per_second"])
+    if memory["seen_per_second"] is None and row["backlog_events"] > 0:
+        share = 1.0  # not known, and what waits has come from somewhere
     return Known(name, row, curve, share, blocked and hand is None, fewest, most)
 
 

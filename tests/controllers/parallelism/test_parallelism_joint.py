@@ -325,6 +325,16 @@ def test_what_waits_at_an_operator_hides_nothing_of_what_it_is_offered():
     assert here / source == pytest.approx(0.9, abs=0.01)
 
 
+def test_what_waits_counts_while_the_source_has_never_been_seen_to_send_anything():
+    rows = operators({"a": 10}, 0.0, service=0.05, backlog=1_000_000.0)
+    _, at_most = decide(observation(rows, 0.0), maximum=10)
+    assert at_most.action is None
+    _, free = decide(observation(rows, 0.0), maximum=1_000)
+    assert free.action["tasks"]["a"] > 10
+    _, idle = decide(observation(operators({"a": 10}, 0.0), 0.0), maximum=10)
+    assert idle.action == {"tasks": {"a": 1}}
+
+
 def test_what_a_person_sets_holds_and_the_others_are_planned_around_it():
     rows = operators({"a": 5, "b": 5}, 700.0)
     _, decision = decide(observation(rows, 700.0), tasks_of={"a": 3})
