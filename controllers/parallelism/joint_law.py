@@ -11,9 +11,10 @@ to `tolerance` above the target, and while a change doesn't pay.
 What failed comes again beside what is new (`fluid_backlog`): tasks that only keep pace with what is new never
 end that, and cost accordingly.
 
-After a rescale the measured gain of capacity is held against the expected one. Where less than
-`effective_share` of it came, the operator gets no more tasks for `blocked_seconds`, and the decision says so;
-then it is tried again.
+After a rescale the measured gain of capacity is held against the expected one, unless that was so small that
+noise hides it. Where less than `effective_share` of it came, the operator gets no more tasks for
+`blocked_seconds`, and the decision says so; then it is tried again, or sooner, once notably more is offered
+and what waits there outlasts the deadline.
 """
 
 import math
@@ -127,6 +128,7 @@ MEMORY = (
     Parameter("seen_per_second", "events/s", "At the source and here.", maximum=1e15, kind="numbers", most=2),
     Parameter("waited", "flag", "Whether something did before it when last seen.", False, kind="flag"),
     Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
+    Parameter("blocked_per_second", "events/s", "Offered here when it was blocked, or null.", None, 0, 1e12),
     Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
 )
 STATE = (
@@ -145,6 +147,7 @@ NOTHING_LEARNT: Mapping[str, Json] = {
     "seen_per_second": None,
     "waited": False,
     "blocked_until_seconds": None,
+    "blocked_per_second": None,
     "expected": None,
 }
 # What comes at a source, summed over what was seen of it; of less no share can be learnt.
@@ -276,21 +279,47 @@ def _learn(
     points = dict(zip(map(int, before["tasks"]), before["service_seconds"], strict=True))
     points = remember(points, int(row["tasks"]), row["service_seconds"])
     seen = _seen(before, row["rate_per_second"], source, passed)
-    blocked, expected = before["blocked_until_seconds"], before["expected"]
-    if blocked is not None and observation["at_seconds"] >= blocked:
-        blocked = None
-    if expected is not None and expected["tasks"] == row["tasks"]:
+    expected = before["expected"]
+    if expected is not None and expected["tasks"] == row["tasks"] and _is_notable(expected):
         verdicts[name] = _share_of_gain(expected, row)
-        if verdicts[name] < parameters["effective_share"]:
-            blocked = observation["at_seconds"] + parameters["blocked_seconds"]
+    blocked, blocked_at = _block(parameters, observation, before, row, verdicts.get(name))
     return {
         "tasks": [float(count) for count in points],
         "service_seconds": list(points.values()),
         "seen_per_second": seen,
         "waited": passed is not None,
         "blocked_until_seconds": blocked,
+        "blocked_per_second": blocked_at,
         "expected": None,
     }
+
+
+def _block(
+    parameters: Values,
+    observation: Values,
+    before: Mapping[str, Any],
+    row: Mapping[str, Any],
+    share_of_gain: float | None,
+) -> tuple[float | None, float | None]:
+    """Until when an operator gets no more tasks, and what it was offered when that was found; (None, None)
+    where it may. It ends before its time where notably more is offered and what waits outlasts the deadline.
+    """
+    at_seconds, rate = observation["at_seconds"], row["rate_per_second"]
+    if share_of_gain is not None and share_of_gain < parameters["effective_share"]:
+        return at_seconds + parameters["blocked_seconds"], rate
+    until, offered = before["blocked_until_seconds"], before.get("blocked_per_second")
+    if until is None or at_seconds >= until:
+        return None, None
+    waits_seconds = row["backlog_events"] * row["service_seconds"] / row["tasks"]
+    has_grown = offered is not None and rate > offered * (1 + NOTABLE)
+    if has_grown and waits_seconds > parameters["deadline_seconds"]:
+        return None, None
+    return until, offered
+
+
+def _is_notable(expected: Mapping[str, float]) -> bool:
+    """Whether noise could not hide such a gain."""
+    return expected["to_per_second"] >= expected["from_per_second"] * (1 + NOTABLE)
 
 
 def _seen(before: Mapping[str, Any], rate: float, source: float, passed: float | None) -> list[float] | None:
@@ -340,12 +369,10 @@ def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks
     """Notes what more tasks should bring, to be held against what they do."""
     for each, count in zip(known, tasks.tolist(), strict=True):
         before, after = (each.curve.capacity_per_second(n) for n in (each.row["tasks"], count))
-        if count > each.row["tasks"] and math.isfinite(before) and math.isfinite(after):
-            memory[each.name]["expected"] = {
-                "tasks": count,
-                "from_per_second": before,
-                "to_per_second": after,
-            }
+        expected = {"tasks": count, "from_per_second": before, "to_per_second": after}
+        finite = math.isfinite(before) and math.isfinite(after)
+        if count > each.row["tasks"] and finite and _is_notable(expected):
+            memory[each.name]["expected"] = expected
 
 
 def _decision(

@@ -229,7 +229,13 @@ ADDED = {
     "ladder": {"short"},
     "concurrency": {"refused", "limit", "epoch", "followed"},
     "worker_rate": {"arrivals", "executed", "cap", "waited_seconds", "pledged", "recent"},
-    "parallelism_joint": {"waited", "seen_per_second", "blocked_until_seconds", "expected"},
+    "parallelism_joint": {
+        "waited",
+        "seen_per_second",
+        "blocked_until_seconds",
+        "blocked_per_second",
+        "expected",
+    },
 }
 
 

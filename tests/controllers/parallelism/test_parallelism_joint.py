@@ -253,6 +253,30 @@ def test_what_did_not_help_is_blocked_said_and_tried_again_later():
     assert later.action["tasks"]["a"] > set_
 
 
+def test_a_gain_that_noise_hides_is_no_reason_to_block():
+    expected = {"tasks": 52, "from_per_second": 1000, "to_per_second": 1040}
+    learnt = {"tasks": [50, 52], "service_seconds": [0.05, 0.05], "expected": expected}
+    rows = operators({"a": 52}, 2_000.0, service=0.0515, backlog=237_000.0)
+    _, decision = decide(observation(rows, 2_000.0, at=60.0), {"operators": {"a": learnt}})
+    assert decision.action["tasks"]["a"] > 52 and decision.terms["blocked"] == []
+    # Nor is such a gain noted: of one task more.
+    calm = {"target_utilisation": 0.84, "tolerance": 0, "pause_seconds": 0}
+    state, more = decide(observation(operators({"a": 39}, 3_300.0), 3_300.0), **calm)
+    assert more.action == {"tasks": {"a": 40}} and state["operators"]["a"]["expected"] is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "backlog", "is_tried"), [(1800, 1e6, False), (2000, 0, False), (2000, 1e6, True)]
+)
+def test_a_block_ends_early_where_more_comes_and_what_waits_outlasts_the_deadline(rate, backlog, is_tried):
+    learnt = {"tasks": [10], "service_seconds": [SERVICE], "blocked_until_seconds": 1_800}
+    state = {"operators": {"a": {**learnt, "blocked_per_second": 1_800}}}
+    rows = operators({"a": 10}, float(rate), backlog=float(backlog))
+    state, decision = decide(observation(rows, float(rate), at=120.0), state)
+    assert (decision.action is not None) == is_tried
+    assert (state["operators"]["a"]["blocked_until_seconds"] is None) == is_tried
+
+
 def test_an_unmeasured_operator_holds_everything():
     rows = operators({"a": 5, "b": 5}, 900.0)
     rows["b"]["service_seconds"] = None
