@@ -19,8 +19,10 @@ equal loops of two states, whose optimum has a closed form; unlike ones are solv
 Where the load is known, it has to be enough for that. Of few events a batch's time is its own, and no share
 changes it: a share that followed it would lean to its end and stay. So below `least_events_per_second`, and
 while no replica works for `least_utilisation` of the time, the shares return to equal, by half of what is
-missing at each decision, and differences begin anew. With load enough the shares stay as they are while the
-response times can't be compared, as the observation says (`incomparable`).
+missing at each decision, and differences begin anew. The same goes for a replica that is not heard of because
+its share is so small (`starved`): it might lean there for ever. With load enough the shares stay as they are
+while the response times can't be compared, as the observation says (`incomparable`); but a return that has
+begun goes on.
 """
 
 import cmath
@@ -100,16 +102,20 @@ OBSERVATION = (
     ),
     Parameter("utilisation", "share of the time", "Of the busiest replica; null: enough.", None, 0.0, 1.0),
     Parameter("incomparable", "sentence", "Why response times say nothing; null: they do.", kind="text"),
+    Parameter("starved", "sentence", "Whose share is too small to hear of it; null: nobody's.", kind="text"),
 )
 DIFFERENCE = Parameter("difference", "s", "A replica's.", None, -1e9, 1e9)
-STATE = (Parameter("differences", "s", "As measured last.", kind="map", items=(DIFFERENCE,), required=True),)
+STATE = (
+    Parameter("differences", "s", "As measured last.", kind="map", items=(DIFFERENCE,), required=True),
+    Parameter("returning", "flag", "Whether the shares are on their way back to equal.", False, kind="flag"),
+)
 MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # where none is given
 WORTH_EXPECTING = 0.1
 EXPECTED_INTERVALS = 10
 MOST_REPLICAS = 1_000
 SHOWN_CHANGE = 0.0005  # of a share; less reads 0.0 %
 KEEP = "Keep the shares"
-RETURNED = 0.5  # of the distance to equal shares, at each decision below the least load
+RETURNED = 0.5  # of the distance to equal shares, at each decision that brings them back
 
 
 @dataclass(frozen=True)
@@ -218,7 +224,7 @@ class Balance:
 
     def initial_state(self, parameters: Values) -> Json:
         """No difference known."""
-        return {"differences": {}}
+        return {"differences": {}, "returning": False}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Nothing to raise: whoever is no replica any more is not asked for."""
@@ -235,9 +241,10 @@ class Balance:
         shares = np.array([observation["shares"][name] for name in names], dtype=float)
         now = response - response.mean()
         total = float(shares.sum())
-        if (low := too_little(parameters, observation)) is not None:
+        if (why := _why_return(parameters, state, observation)) is not None:
             equal = _returned(shares, total)
-            return self.initial_state(parameters), _return(names, shares, equal, low)
+            next_state = {"differences": {}, "returning": bool((equal != shares).any())}
+            return next_state, _return(names, shares, equal, why)
         if (why := observation.get("incomparable")) is not None:
             return state, Decision(None, no_action(why), {"moved_share": 0.0})
         known = state["differences"]
@@ -246,7 +253,7 @@ class Balance:
         wanted = shares + total * _designed(parameters, names).change(now, before)
         spread = within(wanted, minimum_share(parameters, len(names)), total)
         decision = _decision(parameters, names, response, shares, wanted, spread)
-        return {"differences": dict(zip(names, now.tolist(), strict=True))}, decision
+        return {"differences": dict(zip(names, now.tolist(), strict=True)), "returning": False}, decision
 
 
 LAW: Law = Balance()
@@ -321,6 +328,12 @@ def too_little(parameters: Values, observation: Values) -> str | None:
     return None
 
 
+def _why_return(parameters: Values, state: Values, observation: Values) -> str | None:
+    """Why the shares return to equal; None where they don't."""
+    why = too_little(parameters, observation) or observation.get("starved")
+    return why or (observation.get("incomparable") if state.get("returning") else None) or None
+
+
 def _returned(shares: Floats, total: float) -> Floats:
     """Nearer to equal shares; equal where the rest would not show."""
     equal = np.full(len(shares), total / len(shares))
@@ -330,7 +343,7 @@ def _returned(shares: Floats, total: float) -> Floats:
 
 
 def _return(names: list[str], before: Floats, shares: Floats, low: str) -> Decision:
-    """The decision below the least load; none where the shares are equal."""
+    """The decision while nothing can be learnt; none where the shares are equal."""
     moved = float(np.abs(shares - before).sum() / 2)
     terms = {"moved_share": moved}
     if moved <= 1e-9 * float(before.sum()):

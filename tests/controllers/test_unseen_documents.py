@@ -226,6 +226,7 @@ def check_guarded_extremes(law: str, data: st.DataObject) -> None:
 
 # What a state of an earlier version did not have.
 ADDED = {
+    "balance": {"returning"},
     "ladder": {"short"},
     "concurrency": {"refused", "limit", "epoch", "followed"},
     "worker_rate": {"arrivals", "executed", "cap", "waited_seconds", "pledged", "recent"},

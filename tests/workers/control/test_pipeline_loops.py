@@ -259,6 +259,35 @@ def test_with_too_little_load_a_leaning_pipeline_returns_to_equal_shares_within_
     assert entry.action is None and "shares are equal" in entry.reason
 
 
+def leaning_at_3000(plant, heard_seconds: float | None):
+    """Ticks of 30 s at 3,000 events/s, from 98/2 on. The second replica answers in so many seconds once it
+    gets a batch of its own in 10 s.
+    """
+    plant.row["in_per_second"] = 3_000.0
+    for name, share in (("iap1", 0.98), ("iap2", 0.02)):
+        plant.row["replicas"][name].update(share=share, response_seconds=0.3)
+    for _ in range(30 // balance.INTERVAL_SECONDS):
+        is_heard = plant.row["replicas"]["iap2"]["share"] * 3_000 * 10 >= 2_000
+        plant.row["replicas"]["iap2"]["response_seconds"] = heard_seconds if is_heard else None
+        entry = plant.tick("balance")
+        for name, share in plant.controls().shares.items():
+            plant.row["replicas"][name]["share"] = share
+        yield entry
+
+
+@pytest.mark.parametrize("heard_seconds", [0.3, None])
+def test_a_replica_that_its_small_share_has_silenced_gets_an_equal_one_back_within_30_s(plant, heard_seconds):
+    first, *others = leaning_at_3000(plant, heard_seconds)
+    assert "iap2 gets too few events to be heard of" in first.reason
+    assert plant.controls().shares["iap1"] == pytest.approx(0.5, abs=0.02)
+    assert all("return to equal shares" in entry.reason for entry in others)
+
+
+def test_a_replica_that_is_heard_of_again_and_slow_loses_its_share_again(plant):
+    shares = [entry.action["shares"]["iap2"] for entry in leaning_at_3000(plant, 3.0) if entry.action]
+    assert shares[0] == pytest.approx(0.26) and shares[1] < shares[0]
+
+
 def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batches_take():
     """In simulated time: the kind's sensor and the guarded law, on replicas one batch in ten of which is slow
     by seconds, at 25 events/s.

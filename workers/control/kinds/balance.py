@@ -13,6 +13,8 @@ from workers.control.parts.present import Present
 from workers.documents.pipeline import ReplicaStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
+from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS
+from workers.pipeline.status.status import WINDOW_SECONDS
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 5
@@ -21,14 +23,17 @@ CHANCE_ERRORS = 2.0
 # Of the mean: batches begin and are scheduled as it comes, so much do even like replicas differ. Shares that
 # followed it would wander to the end of their range.
 CHANCE_SHARE = 0.5
+# Of an equal share: with less, and less than a batch of its own in all that is looked at, a replica is silent
+# for its share.
+STARVED_SHARE = 0.5
 
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """{response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a share; and
-    `incomparable` where one is not heard of, or they may differ by chance. Whether the load is enough to
-    compare them is the law's to say, by its parameters.
+    """{response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a share;
+    `incomparable` where one is not heard of, or they may differ by chance; and `starved` where its share is
+    why it is not. Whether the load is enough to compare them is the law's to say, by its parameters.
     """
     rows = _replicas(target, snapshot)
     found = application(target, snapshot)
@@ -38,6 +43,7 @@ def sensor(
         "events_per_second": found.in_per_second if found else None,
         "utilisation": max((row.utilisation for row in rows.values()), default=None),
         "incomparable": _incomparable(rows),
+        "starved": _starved(rows, found.in_per_second if found else None),
     }
     return Sensed(observation, measured(target, snapshot, now_seconds), {})
 
@@ -54,6 +60,19 @@ def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
         return f"replica {silent[0]} has not worked a warm batch lately"
     if _is_chance(list(rows.values())):
         return "the replicas differ by no more than chance makes them"
+    return None
+
+
+def _starved(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
+    """A dispatch leaves no piece for so small a share: the replica gets a whole one now and then, and is
+    silent for longer than anybody looks back.
+    """
+    whole = sum(row.share for row in rows.values())
+    for name, row in rows.items():
+        share = row.share / whole
+        events = share * (events_per_second or 0.0) * WINDOW_SECONDS
+        if row.response_seconds is None and share * len(rows) < STARVED_SHARE and events < LEAST_PIECE_EVENTS:
+            return f"replica {name} gets too few events to be heard of"
     return None
 
 
