@@ -7,7 +7,8 @@ whole numbers take part, rows are worked one by one:
     whole with double    compared exactly; what is calculated of the two is a double
     divided              a double; by 0 infinite, and 0 by 0 unknown
 
-Unknown is None, and so is what is calculated of it or compared with it.
+Unknown is None, and so is what is calculated of it or compared with it. A constant that is no number (0 / 0,
+1 / 0 - 1 / 0) is unknown to all rows.
 """
 
 import ast
@@ -22,6 +23,7 @@ import pyarrow as pa
 Number = int | float | None
 LEAST_INT64, MOST_INT64 = -(2**63), 2**63 - 1
 EXACT_IN_DOUBLE = 2**53  # up to here a double is every whole number
+UNKNOWN = pa.scalar(None, pa.bool_())
 # A column in which doubles stand beside whole numbers, or whole numbers are of more than 64 bits.
 WRITTEN = pa.struct([("whole", pa.decimal256(76, 0)), ("real", pa.float64())])
 Operation = Callable[[Any, Any], Any]
@@ -60,6 +62,11 @@ def is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
+def is_undefined(value: Any) -> bool:
+    """Whether a constant was calculated that is no number."""
+    return isinstance(value, float) and value != value
+
+
 def is_whole(value: Any) -> bool:
     """Whether it may be a whole number that no double is: a column of them, or a large constant."""
     if isinstance(value, pa.Array):
@@ -77,9 +84,11 @@ def are_int64(*values: Any) -> bool:
     )
 
 
-def compared(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | bool:
+def compared(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.BooleanScalar | bool:
     """Row by row; of two constants one answer. Raises pyarrow.ArrowTypeError where one is no number."""
     holds = _COMPARISONS[type(op)]
+    if is_undefined(left) or is_undefined(right):
+        return UNKNOWN
     if is_number(left) and is_number(right):
         return bool(holds(left, right))
     return pa.array([None if None in pair else holds(*pair) for pair in _pairs(left, right)], pa.bool_())

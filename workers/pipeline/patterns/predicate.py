@@ -34,7 +34,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: pc.add,
     ast.Sub: pc.subtract,
     ast.Mult: pc.multiply,
-    ast.Div: lambda left, right: _quotient(_real(left), _real(right)),
+    ast.Div: lambda left, right: pc.divide(_real(left), _real(right)),
 }
 _WORDS = {"true": True, "false": False}
 KINDS: Mapping[type, str] = {float: "number", str: "text", bool: "truth value"}
@@ -383,7 +383,7 @@ def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
             sides = _evaluate(left, columns), _evaluate(right, columns)
             if _by_rows(*sides):
                 return exact_numbers.calculated(op, *sides)
-            return _ARITHMETIC[type(op)](*sides)
+            return _defined(_ARITHMETIC[type(op)](*sides))
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return _compare(op, _evaluate(left, columns), right, columns)
     raise AssertionError(f"unchecked expression {ast.dump(node)}")
@@ -406,13 +406,16 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
         value = _evaluate(right, columns)
         if _by_rows(left, value) and not exact_numbers.are_int64(left, value):
             return exact_numbers.compared(op, left, value)
-        return _COMPARISONS[type(op)](left, value)
+        found = _COMPARISONS[type(op)](left, value)
+        return exact_numbers.UNKNOWN if any(map(exact_numbers.is_undefined, (left, value))) else found
     if isinstance(right, ast.Name):
         found = pc.match_substring(columns[right.id], left)
         return found if isinstance(op, ast.In) else pc.invert(found)
     members = _members(right.elts)  # type: ignore[attr-defined]
     if (of_rows := _kind_of_rows(left)) not in (None, _kind_of(members[0])):
         raise pa.ArrowTypeError(f"a {KINDS[of_rows]} is never among {KINDS[_kind_of(members[0])]}s")
+    if exact_numbers.is_undefined(left):
+        return exact_numbers.UNKNOWN
     if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], bool | str):
         held = exact_numbers.among(left, members)
         return held if isinstance(op, ast.In) else pc.invert(held)
@@ -421,10 +424,9 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
     return held if isinstance(op, ast.In) else pc.invert(held)
 
 
-def _quotient(left: Any, right: Any) -> Any:
-    """By 0 infinite; of nothing by nothing it is unknown."""
-    found = pc.divide(left, right)
-    return pc.if_else(pc.is_nan(found), None, found)
+def _defined(found: Any) -> Any:
+    """What is calculated, unknown where it is no number: nothing by nothing, or infinite less infinite."""
+    return pc.if_else(pc.is_nan(found), None, found) if pa.types.is_floating(found.type) else found
 
 
 def _real(value: Any) -> Any:

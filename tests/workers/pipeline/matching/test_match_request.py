@@ -247,6 +247,13 @@ def test_attributes_may_have_the_names_that_the_matcher_gives_its_own_columns():
     assert ask("next", events, define={"next": "prev(group) == 1 and prev(match_key) == 'k1'"}) == [["e2"]]
 
 
+def test_what_is_no_number_of_an_event_is_unknown_whatever_numbers_others_have():
+    define = {"A": "not (value / 0 - value / 0 > 1)"}
+    events = [{"id": "e1", "time": 0, "type": "x", "value": 1.0}]
+    assert ask("A", events, define=define) == []
+    assert ask("A", [*events, {"id": "e2", "time": 1, "type": "x", "value": 2}], define=define) == []
+
+
 def test_a_define_of_nothing_leaves_every_symbol_an_event_type():
     assert words(ask("SEQ(A; B)", "AB", define={})) == words(ask("SEQ(A; B)", "AB", define=None)) == "A0B1"
 
