@@ -23,7 +23,7 @@ CHANCE_ERRORS = 2.0
 # Of the mean: batches begin and are scheduled as it comes, so much do even like replicas differ. Shares that
 # followed it would wander to the end of their range.
 CHANCE_SHARE = 0.5
-# Of an equal share: with less, and less than a batch of its own in all that is looked at, a replica is silent
+# Of an equal share: with less, and less than a batch of its own in the status' window, a replica is silent
 # for its share.
 STARVED_SHARE = 0.5
 
@@ -65,7 +65,7 @@ def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
 
 def _starved(rows: Mapping[str, ReplicaStatus], events_per_second: float | None) -> str | None:
     """A dispatch leaves no piece for so small a share: the replica gets a whole one now and then, and is
-    silent for longer than anybody looks back.
+    silent for longer than the status goes back.
     """
     whole = sum(row.share for row in rows.values())
     for name, row in rows.items():

@@ -13,7 +13,7 @@ def test_of_many_items_that_may_all_be_left_out_each_may_come_next():
     assert found[MANY - 1].what.rest == EMPTY
 
 
-def test_a_not_before_many_items_is_looked_at_without_them():
+def test_a_not_before_many_items_is_decided_without_them():
     steps = (Absent(X), *[B] * MANY)
     assert passed_over(Sequence(steps), frozenset({"X"})) is None
     assert passed_over(Sequence(steps), frozenset({"A"})) == Sequence(steps)
