@@ -21,6 +21,7 @@ from controllers.patterns.expression import (
     Repeat,
     Sequence,
     Symbol,
+    absences,
 )
 
 EMPTY = Sequence(())
@@ -54,29 +55,31 @@ AGAIN, ON = -1, -2
 MOST_STATES = 20_000
 
 
-def options(item: Item) -> tuple[Option, ...]:
-    """What may be done next, the most preferred first, each once."""
+def options(item: Item, held: frozenset[str] | None = None) -> tuple[Option, ...]:
+    """What may be done next, the most preferred first, each once. held: with an event that satisfies these
+    symbols; None: with some event.
+    """
     found: dict[Transition | Ending, Option] = {}
-    for option in _options(item):
+    for option in _options(item, held):
         found.setdefault(option.what, option)
     return tuple(found.values())
 
 
-def _options(item: Item) -> Iterator[Option]:
+def _options(item: Item, held: frozenset[str] | None = None) -> Iterator[Option]:
     match item:
         case Symbol(name):
             yield Option(Transition(name, False, EMPTY))
         case Sequence(items):
-            yield from _of_sequence(items)
+            yield from _of_sequence(items, held)
         case Choice(items):
             for number, part in enumerate(items, 1):
-                yield from (Option(what, (number, *choices)) for what, choices in _options(part))
+                yield from (Option(what, (number, *choices)) for what, choices in _options(part, held))
         case Conjunction(items):
-            yield from _of_conjunction(items)
+            yield from _of_conjunction(items, held)
         case Repeat():
-            yield from _of_repeat(item)
+            yield from _of_repeat(item, held)
         case Hidden(part):
-            for what, choices in _options(part):
+            for what, choices in _options(part, held):
                 yield Option(_concealed(what) if isinstance(what, Transition) else what, choices)
         case Absent():
             yield Option(Ending.LATE)
@@ -86,14 +89,14 @@ def _concealed(move: Transition) -> Transition:
     return Transition(move.symbol, True, hidden(move.rest))
 
 
-def _of_sequence(items: tuple[Item, ...]) -> Iterator[Option]:
+def _of_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
     """From behind, and no further back than the first item that can't end: so however many items may all be
     left out, none is worked out twice, and none within another.
     """
     items = (*items[:1], *_flat(items[1:]))
     ways: list[list[Option]] = []
     for item in items:
-        ways.append(list(_options(item)))
+        ways.append(list(_options(item, held)))
         if not any(isinstance(what, Ending) for what, _ in ways[-1]):
             break
     following = [Option(Ending.NOW)]
@@ -124,18 +127,24 @@ def _behind(ending: Ending, following: Iterable[Option]) -> Iterator[Option]:
         yield Option(Ending.LATE if ending is Ending.LATE and isinstance(what, Ending) else what, choices)
 
 
-def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
+def _of_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) -> Iterator[Option]:
     """The parts in their order, each with what it prefers to its own end; then the end, when all may end;
     then what each would take after it might have ended, since another part may keep the whole from ending.
+    What one part takes passes the others by, whose NOTs may forbid it.
     """
     endings: dict[int, Ending] = {}
     behind: list[Option] = []
+    passed: tuple[Item | None, ...] = items
+    if held is not None:
+        passed = tuple(passed_over(part, held) for part in items)
     for place, part in enumerate(items):
-        for what, choices in _options(part):
+        for what, choices in _options(part, held):
             if isinstance(what, Ending):
                 endings.setdefault(place, what)
                 continue
-            others = (*items[:place], what.rest, *items[place + 1 :])
+            others = _all_of((*passed[:place], what.rest, *passed[place + 1 :]))
+            if others is None:
+                continue
             move = Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
             if place in endings:
                 behind.append(move)
@@ -146,10 +155,15 @@ def _of_conjunction(items: tuple[Item, ...]) -> Iterator[Option]:
     yield from behind
 
 
-def _of_repeat(item: Repeat) -> Iterator[Option]:
+def _all_of(items: tuple[Item | None, ...]) -> tuple[Item, ...] | None:
+    left = tuple(item for item in items if item is not None)
+    return left if len(left) == len(items) else None
+
+
+def _of_repeat(item: Repeat, held: frozenset[str] | None) -> Iterator[Option]:
     most = None if item.most is None else item.most - 1
     again = Repeat(item.item, max(item.least - 1, 0), most, item.greedy)
-    body = list(_options(item.item))
+    body = list(_options(item.item, held))
     moves = [
         Option(Transition(what.symbol, what.hidden, sequence((what.rest, again))), (AGAIN, *choices))
         for what, choices in body
@@ -221,9 +235,8 @@ def passed_over(item: Item, held: frozenset[str]) -> Item | None:
         case Sequence(items) if items:
             return _sequence_passed_over(items, held)
         case Conjunction(items):
-            parts = [passed_over(part, held) for part in items]
-            left = [part for part in parts if part is not None]
-            return conjunction(left) if len(left) == len(parts) else None
+            left = _all_of(tuple(passed_over(part, held) for part in items))
+            return None if left is None else conjunction(left)
         case Choice(items):
             return _choice(passed_over(part, held) for part in items)
         case Hidden(part):
@@ -278,6 +291,17 @@ def _not_empty(item: Item) -> Iterator[Item]:
             yield from (hidden(begun) for begun in _not_empty(part))
 
 
+def _has_absence_in_conjunction(item: Item) -> bool:
+    match item:
+        case Conjunction():
+            return any(True for _ in absences(item))
+        case Sequence(items) | Choice(items):
+            return any(map(_has_absence_in_conjunction, items))
+        case Repeat(part, _, _, _) | Hidden(part):
+            return _has_absence_in_conjunction(part)
+    return False
+
+
 def _choice(items: Iterable[Item | None]) -> Item | None:
     left = tuple(dict.fromkeys(item for item in items if item is not None))
     return None if not left else left[0] if len(left) == 1 else Choice(left)
@@ -320,6 +344,7 @@ class Automaton:
         self._states: list[State | None] = []
         self._passed: dict[tuple[int, int], int | None] = {}
         self._taking: dict[tuple[int, int], tuple[Take, ...]] = {}
+        self._forbids_within_any_order = _has_absence_in_conjunction(root)
         self.start = self.number(root)
 
     def number(self, item: Item) -> int:
@@ -341,29 +366,36 @@ class Automaton:
         return found
 
     def _made(self, item: Item) -> State:
-        takes, found = [], options(item)
+        found = options(item)
         endings = [option.what for option in found if isinstance(option.what, Ending)]
-        ends = Ending.NOW in endings
+        return State(tuple(self._takes(found)), Ending.NOW in endings, Ending.LATE in endings)
+
+    def _takes(self, found: Iterable[Option], mask: int = -1) -> Iterator[Take]:
         for what, choices in found:
             if isinstance(what, Transition):
-                takes.append(Take(self._bits[what.symbol], what.hidden, self.number(what.rest), choices))
+                if (bit := self._bits[what.symbol]) & mask:
+                    yield Take(bit, what.hidden, self.number(what.rest), choices)
             elif what is Ending.NOW and not self._to_the_last:
-                break  # what comes behind is never preferred to ending
-        return State(tuple(takes), ends, Ending.LATE in endings)
+                return  # what comes behind is never preferred to ending
 
     def taking(self, number: int, mask: int) -> tuple[Take, ...]:
         """The ways it can take an event, the preferred first."""
         found = self._taking.get((number, mask))
         if found is None:
-            found = tuple(take for take in self.state(number).takes if take.bit & mask)
+            if self._forbids_within_any_order:
+                found = tuple(self._takes(options(self._items[number], self._held(mask)), mask))
+            else:
+                found = tuple(take for take in self.state(number).takes if take.bit & mask)
             self._taking[number, mask] = found
         return found
+
+    def _held(self, mask: int) -> frozenset[str]:
+        return frozenset(symbol for symbol, bit in self._bits.items() if mask & bit)
 
     def passed_over(self, number: int, mask: int) -> int | None:
         """The state after an event nobody takes; None: it is forbidden."""
         key = (number, mask)
         if key not in self._passed:
-            held = frozenset(symbol for symbol, bit in self._bits.items() if mask & bit)
-            item = passed_over(self._items[number], held)
+            item = passed_over(self._items[number], self._held(mask))
             self._passed[key] = None if item is None else self.number(item)
         return self._passed[key]

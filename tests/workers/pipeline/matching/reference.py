@@ -8,6 +8,7 @@ Read from CONTRACT, and where it is silent from docs/understand/how/matching.md:
 
 - relaxed: a way takes an event where it can, else lets it pass, unless a NOT forbids it; strict: it takes the
   next event or ends
+- what one part of an AND takes the others let pass, unless a NOT of theirs forbids it
 - the match is the preferred way that ends; relaxed, in an OR or AND what is complete first counts
 - `once`: an event goes to the attempt that has taken most, the oldest among equals, else opens a new one;
   an AND of single events takes the oldest unexpired
@@ -33,21 +34,32 @@ class Event(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """symbol: what is waited for; None: the end. then: what is waited for behind it. forbids: symbols that
-    may not come before it. turns: the choices on the way there.
+    """symbol: what is waited for; None: the end. then: what is waited for behind it, by the symbols that its
+    event satisfies. forbids: symbols that may not come before it. turns: the choices on the way there.
+    passing: of a part of an AND, the same after an event that all its parts let pass (None: one does not).
     """
 
     symbol: str | None
-    then: Callable[[], "list[Wait]"]
+    then: Callable[[frozenset[str]], "list[Wait]"]
     forbids: frozenset[str] = frozenset()
     turns: tuple[int, ...] = ()
+    passing: Callable[[frozenset[str]], "Wait | None"] | None = None
+
+    def after(self, held: frozenset[str]) -> "Wait | None":
+        """It lets an event pass."""
+        if self.forbids & held:
+            return None
+        if self.passing is None:
+            return self
+        left = self.passing(held)
+        return None if left is None else self._replace(then=left.then, passing=left.passing)
 
 
 def waits(item: tree.Item, behind: Callable[[], list[Wait]]) -> list[Wait]:
     """What is waited for at the begin of an item, and what follows it behind."""
     match item:
         case tree.Symbol(name):
-            return [Wait(name, behind)]
+            return [Wait(name, lambda held: behind())]
         case tree.Sequence(items):
             return _in_order(items, behind)
         case tree.Choice(items):
@@ -64,7 +76,7 @@ def waits(item: tree.Item, behind: Callable[[], list[Wait]]) -> list[Wait]:
 
 
 def _end() -> list[Wait]:
-    return [Wait(None, _end)]
+    return [Wait(None, lambda held: _end())]
 
 
 def _in_order(items: Sequence[tree.Item], behind: Callable[[], list[Wait]]) -> list[Wait]:
@@ -102,15 +114,27 @@ def _in_any_order(parts: list[list[Wait]], behind: Callable[[], list[Wait]]) -> 
             if wait.symbol is None:
                 ended = True
                 continue
-            step = wait._replace(
-                then=lambda place=place, wait=wait: _in_any_order(
-                    [*parts[:place], wait.then(), *parts[place + 1 :]], behind
-                ),
-                turns=(place + 1, *wait.turns),
-            )
-            (after if ended else before).append(step)
+            step = _of_part(place, wait, parts, behind)
+            (after if ended else before).append(step._replace(turns=(place + 1, *wait.turns)))
         may_end += ended
     return [*before, *(behind() if may_end == len(parts) else []), *after]
+
+
+def _of_part(place: int, wait: Wait, parts: list[list[Wait]], behind: Callable[[], list[Wait]]) -> Wait:
+    def then(held: frozenset[str]) -> list[Wait]:
+        left, own = _passed(parts, held), wait.then(held)
+        left[place] = own
+        return _in_any_order(left, behind) if all(left) else []
+
+    def passing(held: frozenset[str]) -> Wait | None:
+        left, own = _passed(parts, held), wait.after(held)
+        return None if own is None or not all(left) else _of_part(place, own, left, behind)
+
+    return wait._replace(then=then, passing=passing)
+
+
+def _passed(parts: list[list[Wait]], held: frozenset[str]) -> list[list[Wait]]:
+    return [[left for wait in part if (left := wait.after(held)) is not None] for part in parts]
 
 
 @dataclass(frozen=True)
@@ -123,7 +147,7 @@ class Way:
     turns: tuple[int, ...] = ()
 
     def takes(self, held: frozenset[str]) -> list[Wait]:
-        return [wait for wait in self.waits if wait.symbol in held]
+        return [wait for wait in self.waits if wait.symbol in held and wait.then(held)]
 
     @property
     def ends_late(self) -> bool:
@@ -131,7 +155,8 @@ class Way:
 
     def after(self, held: frozenset[str]) -> "Way":
         """It lets an event pass."""
-        return replace(self, waits=tuple(wait for wait in self.waits if not wait.forbids & held))
+        left = (wait.after(held) for wait in self.waits)
+        return replace(self, waits=tuple(wait for wait in left if wait is not None))
 
 
 @dataclass
@@ -155,7 +180,7 @@ class Attempt:
         self.taken += 1
         for way in before:
             for wait in way.takes(event.held):
-                left, ends = _up_to_the_end(wait.then())
+                left, ends = _up_to_the_end(wait.then(event.held))
                 taken, turns = (*way.taken, event.place), (*way.turns, *wait.turns)
                 following = Way(left, taken, self.seen, turns)
                 if left:

@@ -78,6 +78,11 @@ STRICT_ROWS = {"consume": "skip-past-last", "contiguity": "strict"}
         # An OR is what comes first, also where a way before it has begun.
         ("OR(SEQ(A; B; D), SEQ(A; C))", "ABC", "A0C2", "A0C2"),
         ("AND(A, SEQ(A; B))", "ABA", "A0B1A2", "A0B1A2"),
+        # What another part takes comes between the steps, too.
+        ("AND(SEQ(A; NOT B; C), B)", "ABC", "", ""),
+        ("AND(SEQ(A; NOT B; C), B)", "BAC", "B0A1C2", "B0A1C2"),
+        ("AND(SEQ(A; NOT B; C), B)", "ACB", "A0C1B2", "A0C1B2"),
+        ("SEQ(D; AND(SEQ(A; NOT B; C), B+))", "DBABC", "", ""),
         # A part that prefers to be left out is taken where another keeps the whole from ending.
         ("AND(D, C??)", "CD", "C0D1", "C0D1"),
         ("AND(D, C??)", "DC", "D0", "D0"),
@@ -131,6 +136,15 @@ def test_a_thousand_places_of_an_and_are_filled_where_every_event_suits_all():
     events = [{"id": f"e{place:04}", "time": place / 1000, "v": 1} for place in range(1001)]
     define = {"A": "v > 0", "B": "v > 0"}
     assert ask("AND(A{1000}, B)", events, define=define) == [[event["id"] for event in events]]
+
+
+def test_an_event_that_a_part_of_an_and_takes_is_forbidden_by_all_that_it_satisfies():
+    for policy in (ONCE, ROWS):
+        found = [
+            words(ask("AND(SEQ(A; NOT B; C), any)", events, define={"any": "type != 'C'"}, **policy))
+            for events in ("ABC", "ADC")
+        ]
+        assert found == ["", "A0D1C2"]
 
 
 def test_the_window_counts_from_the_first_event_and_includes_its_end():

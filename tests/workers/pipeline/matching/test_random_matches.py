@@ -69,12 +69,23 @@ def quantified(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
     )
 
 
-def sequences(items: st.SearchStrategy[Item], with_absences: bool) -> st.SearchStrategy[Item]:
-    absence = st.none() | SYMBOLS.map(Absent) if with_absences else st.none()
-    steps = st.lists(st.tuples(items, absence), min_size=2, max_size=3)
+def sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
+    steps = st.lists(st.tuples(items, st.none() | SYMBOLS.map(Absent)), min_size=2, max_size=3)
     return steps.map(
         lambda pairs: Sequence(tuple(part for pair in pairs for part in pair if part is not None))
     )
+
+
+def guarded_sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
+    """With a NOT only before a step that takes an event: until then nothing of it ends."""
+
+    def joined(pairs: list[tuple[Item, Item | None]]) -> Item:
+        steps = [pairs[0][0]]
+        for (_, absence), (step, _) in itertools.pairwise(pairs):
+            steps += [absence, step] if absence is not None and least_events(step) else [step]
+        return Sequence(tuple(steps))
+
+    return st.lists(st.tuples(items, st.none() | SYMBOLS.map(Absent)), min_size=2, max_size=3).map(joined)
 
 
 def conjunctions(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
@@ -86,15 +97,15 @@ def choices(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
 
 
 SYMBOLS = st.sampled_from([Symbol(letter) for letter in LETTERS])
-# What stands in an AND has no NOT: of its parts the one that a NOT ends would have to end the others.
+# What stands in an AND has no NOT where it may end: it would have to end the other parts, too.
 PARTS = st.recursive(
     SYMBOLS,
-    lambda items: st.one_of(sequences(items, False), choices(items), quantified(items), conjunctions(items)),
+    lambda items: st.one_of(guarded_sequences(items), choices(items), quantified(items), conjunctions(items)),
     max_leaves=4,
 )
 TREES = st.recursive(
     SYMBOLS | conjunctions(PARTS),
-    lambda items: st.one_of(sequences(items, True), choices(items), quantified(items)),
+    lambda items: st.one_of(sequences(items), choices(items), quantified(items)),
     max_leaves=5,
 )
 
@@ -102,7 +113,7 @@ TREES = st.recursive(
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
     """A document for `match`, its pattern as a tree."""
-    root = draw(TREES | sequences(TREES, True) | conjunctions(PARTS))
+    root = draw(TREES | sequences(TREES) | conjunctions(PARTS))
     written = render(root)
     steps = draw(st.lists(st.integers(0, 3), min_size=1, max_size=14))
     events = [
