@@ -246,6 +246,25 @@ class Segment:
             found = self.node.hgetall(keys.COUNTERS.of(self.queue))
         return {name: int(found.get(name.encode(), 0)) for name in COUNTERS}
 
+    def recount(self) -> None:
+        """Let the counters say that what is here waits, for who has filled the segment otherwise (a backup
+        that is restored) while nobody else writes. No counter goes back: what is missing in it was removed.
+        """
+        counts, held, after = self.counters(), [0, 0, 0], "-"
+        while True:
+            with self.errors():
+                *page, last = self.script("held", after, CHUNK)
+            held = [sum(pair) for pair in zip(held, page, strict=True)]
+            if page[1] < CHUNK:
+                break
+            after = f"({last.decode()}"
+        right: dict[str, int] = {}
+        for unit, count in zip(("events", "blocks", "bytes"), held, strict=True):
+            inserted = max(counts[f"inserted_{unit}"], counts[f"removed_{unit}"] + count)
+            right |= {f"inserted_{unit}": inserted, f"removed_{unit}": inserted - count}
+        with self.errors():
+            self.node.hset(keys.COUNTERS.of(self.queue), mapping=right)
+
     def measure(self) -> dict[str, int | float | None]:
         """Counters, lengths and the age of the oldest entry; see `queues.segments.gauge`."""
         with self.errors():

@@ -128,7 +128,7 @@ def restore(
     for name in backup.manifest["nodes"]:
         Node.objects.filter(name=name).update(url=urls[name])
     found = {
-        name: servers.load(connect(urls[name]), backup.lines(f"nodes/{name}"))
+        name: servers.load_node(connect(urls[name]), backup.lines(f"nodes/{name}"))
         for name in backup.under("nodes")
     }
     found["control"] = servers.load(control, backup.lines("control"))

@@ -14,6 +14,7 @@ import redis
 
 from queues import keys
 from queues.redis_types import Entries
+from queues.segments.segment import Segment
 
 AT_ONCE = 1_000
 # What the plant's processes write anew when they start, or what only its running processes meant.
@@ -58,9 +59,23 @@ def lines_of(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
             continue
         expires_ms = server.pexpiretime(name)
         head = {"key": _text(name), "type": kind, "expires_ms": expires_ms if expires_ms > 0 else None}
-        yield orjson.dumps({**head, **(_stream_head(server, name) if kind == "stream" else {})})
-        for items in _chunks(CONTENT[kind](server, name)):
+        about = _stream_head(server, name) if kind == "stream" else {}
+        yield orjson.dumps({**head, **about})
+        # Entries go on arriving: a stream is copied as far as its head says, whose last id it gets.
+        content = _stream(server, name, about["last_id"]) if about else CONTENT[kind](server, name)
+        for items in _chunks(content):
             yield orjson.dumps([[_text(part) for part in item] for item in items])
+
+
+def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
+    """The same as `load`, on a node: what its counters say waits is what waits. They were copied before the
+    segments, which were filled and trimmed meanwhile. Raises what `load` does, and WeirError.
+    """
+    count = load(server, lines)
+    begin, end = keys.SEGMENT.of("\0").split("\0")
+    for name in sorted(cast(Iterator[bytes], server.scan_iter(keys.SEGMENT.pattern, AT_ONCE))):
+        Segment(server, name.decode().removeprefix(begin).removesuffix(end)).recount()
+    return count
 
 
 def load(server: redis.Redis, lines: Iterable[bytes]) -> int:
@@ -104,9 +119,9 @@ def _sorted_set(server: redis.Redis, name: bytes) -> Iterator[Item]:
     yield from ([score, member] for member, score in pairs)
 
 
-def _stream(server: redis.Redis, name: bytes) -> Iterator[Item]:
+def _stream(server: redis.Redis, name: bytes, last_id: str) -> Iterator[Item]:
     after = b"-"
-    while entries := cast(Entries, server.xrange(name, after, count=100)):
+    while entries := cast(Entries, server.xrange(name, after, last_id, count=100)):
         for entry_id, fields in entries:
             yield [entry_id, *(part for pair in fields.items() for part in pair)]
         after = b"(" + entries[-1][0]
@@ -118,7 +133,6 @@ CONTENT = {
     "list": _list,
     "set": _set,
     "zset": _sorted_set,
-    "stream": _stream,
 }
 
 

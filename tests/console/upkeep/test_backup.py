@@ -30,6 +30,7 @@ from tests.races import another_thread
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
+UNITS = ("events", "blocks", "bytes")
 CHECKPOINT = "pipeline/performance/spark/iap1/offsets/3"
 
 
@@ -44,7 +45,7 @@ def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
     segment.retry(first, "a worker", 30)
     segment.dead_letter(segment.claim("another", 8, 60)[0], "another", [])
     target = fresh("node").client()
-    assert servers.load(target, of(node, on_nodes=True)) > 2
+    assert servers.load_node(target, of(node, on_nodes=True)) > 2
     assert of(target, on_nodes=True) == of(node, on_nodes=True)
     again = Segment(target, "alert")
     assert again.counters() == segment.counters()
@@ -64,6 +65,55 @@ def test_a_segment_that_is_empty_goes_on_with_its_ids(node, fresh):
     last = target.xinfo_stream(keys.SEGMENT.of("alert"))["last-generated-id"]
     Segment(target, "alert").publish(blocks_of(8, 8))
     assert target.xinfo_stream(keys.SEGMENT.of("alert"))["last-generated-id"] > last
+
+
+def copied(server: redis.Redis, on_nodes: bool, meanwhile: Callable[[], object]) -> list[bytes]:
+    """The lines, where something happens after each of them: between a stream's head and its entries, too."""
+    lines = []
+    for line in servers.lines_of(server, on_nodes):
+        lines.append(line)
+        meanwhile()
+    return lines
+
+
+def test_what_arrives_while_a_node_is_copied_spoils_nothing_and_what_was_copied_is_counted(node, fresh):
+    segment, target = Segment(node, "alert"), fresh("node").client()
+    segment.publish(blocks_of(40, 8))
+    segment.acknowledge([segment.claim("a worker", 8, 60)[0].entry_id])
+    lines = copied(node, True, lambda: segment.publish(blocks_of(8, 8)))
+    servers.load_node(target, lines)
+    again = Segment(target, "alert")
+    held, counters = again.scan("0-0"), again.counters()
+    assert len(held) > 4, "the blocks that came between the counters and the segment"
+    assert counters["inserted_blocks"] - counters["removed_blocks"] == len(held)
+    assert counters["inserted_events"] - counters["removed_events"] == 8 * len(held)
+    assert counters["inserted_events"] > 40
+    again.acknowledge([each.entry_id for each in held])
+    counters = again.counters()
+    assert [counters[f"inserted_{unit}"] - counters[f"removed_{unit}"] for unit in UNITS] == [0, 0, 0]
+
+
+def test_what_a_pipeline_trims_while_a_node_is_copied_does_not_wait_for_ever_in_the_counts(node, fresh):
+    segment, target = Segment(node, "alert"), fresh("node").client()
+    segment.publish(blocks_of(40, 8))
+    last = segment.scan("0-0")[-1].entry_id
+    servers.load_node(target, copied(node, True, lambda: segment.trim(last)))
+    counters = Segment(target, "alert").counters()
+    assert Segment(target, "alert").scan("0-0") == []
+    assert [counters[f"inserted_{unit}"] for unit in UNITS] == [counters[f"removed_{unit}"] for unit in UNITS]
+    assert counters["inserted_events"] == 40, "no counter goes back"
+
+
+def test_a_row_that_is_added_while_its_stream_is_copied_does_not_keep_the_rest_from_coming_back(
+    control, fresh
+):
+    control.xadd(keys.METRICS, {"d": "1"})
+    control.set(keys.THROTTLE.of("alert"), "1")
+    lines = copied(control, False, lambda: control.xadd(keys.METRICS, {"d": "2"}))
+    target = fresh("control").client()
+    assert servers.load(target, lines) == 2
+    assert [fields for _, fields in target.xrange(keys.METRICS)] == [{b"d": b"1"}]
+    assert target.exists(keys.THROTTLE.of("alert"))
 
 
 def test_of_the_control_server_what_lasts_comes_back_and_what_passes_stays_behind(control, fresh):

@@ -1,0 +1,13 @@
+#!lua flags=allow-oom
+-- Counts what the stream holds, as it will be counted when it is removed.
+-- KEYS    the queue's, as keys.OF_QUEUE
+-- ARGV    group, from where (as XRANGE has it), most entries
+-- Answer  events, blocks, bytes, the last entry's id
+-- include parts/segment
+local events, bytes = 0, 0
+local entries = redis.call('XRANGE', stream, ARGV[2], '+', 'COUNT', ARGV[3])
+for _, entry in ipairs(entries) do
+  local got = fields(entry)
+  events, bytes = events + count(got.n), bytes + #(got.d or '')
+end
+return {events, #entries, bytes, #entries > 0 and entries[#entries][1] or ''}
