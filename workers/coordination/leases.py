@@ -7,7 +7,7 @@ greater was seen.
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
@@ -47,12 +47,13 @@ class Lease:
         return self._under_token(script("lease/renew"), self._milliseconds)
 
     @contextmanager
-    def renewed(self) -> Iterator[None]:
+    def renewed(self, beside: Callable[[], object] = lambda: None) -> Iterator[None]:
         """It is renewed meanwhile, for what may take longer than it lasts: an order to another's server.
-        Whoever is killed or frozen in it renews nothing, and the lease ends as ever.
+        Whoever is killed or frozen in it renews nothing, and the lease ends as ever. `beside` is called after
+        each renewal, in another thread: what is to last as long as the lease.
         """
         ended = threading.Event()
-        thread = threading.Thread(target=self._renew_until, args=(ended,), daemon=True)
+        thread = threading.Thread(target=self._renew_until, args=(ended, beside), daemon=True)
         thread.start()
         try:
             yield
@@ -60,11 +61,12 @@ class Lease:
             ended.set()
             thread.join()
 
-    def _renew_until(self, ended: threading.Event) -> None:
+    def _renew_until(self, ended: threading.Event, beside: Callable[[], object]) -> None:
         while not ended.wait(self._milliseconds / 3_000):
             with suppress(redis.RedisError):  # the next renewal may still come in time
                 if not self.renew():
                     return
+                beside()
 
     def release(self) -> bool:
         """Give it up; False when it was no longer ours, and another's is never touched."""

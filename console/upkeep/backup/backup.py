@@ -37,7 +37,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         "pauses": [each.pk for each in rest.pauses],
     }
     with archive.writing(path, manifest) as writer:
-        before = passages.by_container(connect)
+        before = passages.counted(control, connect)
         # The nodes first: what is published meanwhile is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
@@ -53,7 +53,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
         # Within the block: where it did not rest there is no file.
         rest.check()
-        if changed := passages.differing(before, passages.by_container(connect)):
+        if changed := passages.differing(before, passages.counted(control, connect)):
             raise Unrest(f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}")
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 

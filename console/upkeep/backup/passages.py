@@ -1,14 +1,18 @@
-"""What has left containers or come to them from others, by the nodes' own counts: equal before and after the
-copying, or what was copied one after the other does not belong together.
+"""What has left containers or come to them from others, by the nodes' own counts, and how far the pipeline
+is: equal before and after the copying, or what was copied one after the other does not belong together.
 
-It finds what no lease and no pause can stop: a worker or a transfer that was frozen, and goes on.
+It finds what no lease and no pause can stop: a worker or a transfer that was frozen, and goes on; a step of
+the pipeline's dispatcher that began before the pause; complex events that are published at last.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 import redis
 
+from queues import keys
 from queues.models import Node, Queue
+from queues.redis_types import Fields
 from queues.segments.gauge import read_gauges
 
 # Events that arrive change none of them.
@@ -16,6 +20,30 @@ COUNTS = ("received_events", "sent_events", "dead_letters", "leaving_blocks")
 # What the pipeline has read by its checkpoint may be removed at any time.
 OF_JOBS = ("removed_blocks", "dead_events")
 Passages = Mapping[str, tuple[object, ...]]
+
+
+def counted(control: redis.Redis, connect: Callable[[str], redis.Redis]) -> Passages:
+    """Of all containers, and of the pipeline. Raises redis.RedisError."""
+    return {**by_container(connect), "the pipeline": of_pipeline(control)}
+
+
+def of_pipeline(control: redis.Redis) -> tuple[object, ...]:
+    """Of each application how often it has dispatched, what has its result, and what waits to be published:
+    complex events that go out are on a node, and no more on the control server. Raises redis.RedisError.
+    """
+    cursors, rooms, outboxes = (
+        sorted(cast(Iterator[bytes], control.scan_iter(key.pattern, 1_000)))
+        for key in (keys.PIPELINE_CURSOR, keys.PIPELINE_ROOM, keys.PIPELINE_OUTBOX)
+    )
+    dispatched = [(name, control.hget(name, "tick")) for name in cursors]
+    waiting = [(name, control.hlen(name)) for name in outboxes]
+    published = [
+        (name, *pair)
+        for name in rooms
+        for pair in sorted(cast(Fields, control.hgetall(name)).items())
+        if pair[0].startswith(b"published:")
+    ]
+    return (*dispatched, *published, *waiting)
 
 
 def by_container(connect: Callable[[str], redis.Redis]) -> Passages:
@@ -31,5 +59,5 @@ def by_container(connect: Callable[[str], redis.Redis]) -> Passages:
 
 
 def differing(before: Passages, after: Passages) -> list[str]:
-    """The containers whose counts are not what they were."""
+    """Those whose counts are not what they were."""
     return [name for name, counts in after.items() if counts != before.get(name, counts)]

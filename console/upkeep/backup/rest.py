@@ -5,21 +5,23 @@ What is copied one after the other then belongs together, so that nothing is los
 restored. Events go on arriving; they wait. Whether it did rest is asked again at the end (`Rest.check`).
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import cast
 
 import redis
 from django.contrib.auth.models import User
+from django.db import DatabaseError, InterfaceError, connections
 from django.utils import timezone
 
 from console.upkeep.backup import files
 from queues import keys, pausing
-from queues.errors import WeirError
+from queues.errors import BadInput, WeirError
 from queues.models import Queue
 from queues.stored_document import BadDocument, decoded
 from workers.coordination.backup_lease import backup_lease, transferring
@@ -32,8 +34,15 @@ from workers.steering import overrides
 LONGEST_SECONDS = 120.0
 ALIVE_SECONDS = 20.0
 INTERVAL_SECONDS = 0.5
+# Nothing is at work now, nor so much later: whoever had begun before the pause (a claim, a step of the
+# pipeline's dispatcher) is seen by then.
+IDLE_SECONDS = 3.0
+# Should this process be killed, the plant goes on by itself after this; as long as it lives it prolongs them.
+PAUSE = timedelta(minutes=5)
 REASON = "a backup is made"
 AGAIN = "Make the backup again."
+
+log = logging.getLogger("weir.backup")
 
 
 class Unrest(WeirError):  # noqa: N818
@@ -45,6 +54,7 @@ class Rest:
     """A plant at rest, and the pauses that were set for it."""
 
     control: redis.Redis
+    data: Path
     lease: Lease
     pauses: list[Override]
 
@@ -54,6 +64,8 @@ class Rest:
             raise Unrest(f"The lease of the backup was lost. {AGAIN}")
         if awake := _unpaused(self.control):
             raise Unrest(f"Consumption of {awake[0]} went on while it was copied. {AGAIN}")
+        if busy := list(_pipeline(self.control, self.data)):
+            raise Unrest(f"The pipeline worked while it was copied: {busy[0]}. {AGAIN}")
 
 
 @contextmanager
@@ -72,13 +84,14 @@ def resting(
     with lease as fence:
         if fence is None:
             raise Unrest("Another backup is being made; try again when it is done.")
-        with lease.renewed():
-            made: list[Override] = []
+        _end_left(by, control)
+        made: list[Override] = []
+        with lease.renewed(lambda: _prolong_apart(made, control)):
             try:
                 for name in _unpaused(control):
                     made.append(_pause(name, by, control))
                 _wait(control, data, longest_seconds, sleep, monotonic)
-                yield Rest(control, lease, made)
+                yield Rest(control, data, lease, made)
             finally:
                 for each in made:
                     overrides.end(each, by=by, now=timezone.now(), control=control)
@@ -92,13 +105,23 @@ def _wait(
     monotonic: Callable[[], float],
 ) -> None:
     deadline = monotonic() + longest_seconds
-    while busy := worked_on(control, data):
-        if monotonic() > deadline:
-            raise Unrest(
-                f"The plant did not come to rest within {longest_seconds:g} s: {busy[0]}. "
-                "Try again when it has less to do, or with a larger --longest."
-            )
-        sleep(INTERVAL_SECONDS)
+    idle_since: float | None = None
+    while True:
+        now = monotonic()
+        if busy := worked_on(control, data):
+            idle_since = None
+            if now > deadline:
+                raise Unrest(
+                    f"The plant did not come to rest within {longest_seconds:g} s: {busy[0]}. "
+                    "Try again when it has less to do, or with a larger --longest."
+                )
+            sleep(INTERVAL_SECONDS)
+            continue
+        idle_since = now if idle_since is None else idle_since
+        left_seconds = idle_since + IDLE_SECONDS - now
+        if left_seconds <= 0:
+            return
+        sleep(left_seconds)
 
 
 def _unpaused(control: redis.Redis) -> list[str]:
@@ -116,10 +139,37 @@ def _pause(queue: str, by: User, control: redis.Redis) -> Override:
         owner=by,
         reason=REASON,
         now=now,
-        # Should this process be killed, the plant goes on by itself.
-        expires_at=now + timedelta(hours=2),
+        expires_at=now + PAUSE,
         control=control,
     )
+
+
+def _end_left(by: User, control: redis.Redis) -> None:
+    """End what a backup that was killed has left paused. Call it under the lease: no other backup is made."""
+    now = timezone.now()
+    for each in overrides.in_force(now).filter(name=pausing.CONSUMPTION, reason=REASON):
+        overrides.end(each, by=by, now=now, control=control)
+
+
+def _prolong_apart(pauses: list[Override], control: redis.Redis) -> None:
+    """`prolong`, in a thread of its own. Where it does not succeed the next time is soon, and a pause that
+    ended is found (`Rest.check`).
+    """
+    try:
+        prolong(list(pauses), timezone.now(), control)
+    except (DatabaseError, InterfaceError, redis.RedisError, BadInput) as error:
+        log.warning("Pauses were not prolonged: %s", error)
+    finally:
+        connections.close_all()  # of this thread
+
+
+def prolong(pauses: list[Override], now: datetime, control: redis.Redis) -> None:
+    """Let those that end soon last for their full time again; one that somebody has ended stays so. Raises
+    DatabaseError, RedisError, BadInput.
+    """
+    soon = overrides.in_force(now).filter(pk__in=[each.pk for each in pauses], expires_at__lt=now + PAUSE / 2)
+    for each in soon:
+        overrides.extend(each, now=now, expires_at=now + PAUSE, control=control)
 
 
 def worked_on(control: redis.Redis, data: Path) -> list[str]:

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from console.upkeep.backup import rest
 from tests.servers import Server, new_server
 
 Fresh = Callable[[str], Server]
+
+
+@pytest.fixture(autouse=True)
+def at_rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether nothing is at work is asked once, and not again after some seconds."""
+    monkeypatch.setattr(rest, "IDLE_SECONDS", 0.0)
 
 
 @pytest.fixture

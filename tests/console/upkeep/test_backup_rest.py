@@ -1,11 +1,15 @@
 """A plant rests while it is copied, whoever transfers blocks or has a clock that is off; else no backup."""
 
+import os
+import signal
 import time
 
 import orjson
 import pytest
 import redis
 from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.utils import timezone
 
 from console.embedded.seeding import seed
 from console.upkeep.backup import backup, rest
@@ -16,8 +20,9 @@ from tests.queues.samples import blocks_of
 from tests.workers.placement.plan_plant import Plant, loaded
 from workers.coordination.backup_lease import backup_lease, is_copied
 from workers.coordination.leases import Lease
-from workers.models import Plan
+from workers.models import Override, Plan
 from workers.placement import draining, execution, plans, proposals
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 
@@ -109,6 +114,83 @@ def test_a_worker_that_died_long_ago_is_not_waited_for(control, nodes, data):
         pass
 
 
+def test_a_step_of_the_pipeline_that_began_before_the_pause_is_waited_for(control, nodes, data, monkeypatch):
+    """Nothing is at work when it is asked for first; then the dispatcher hands out what it had found."""
+    monkeypatch.setattr(rest, "IDLE_SECONDS", 3.0)
+    by, room, seconds, in_flight = (
+        begun(control, nodes),
+        keys.PIPELINE_ROOM.of("performance"),
+        [0.0],
+        [7, 7, 0],
+    )
+    control.set(keys.PIPELINE, orjson.dumps({"state": "running", "at": time.time() + 600}))
+
+    def sleep(for_seconds):
+        seconds[0] += for_seconds
+        control.hset(room, "in_flight_events", in_flight.pop(0) if in_flight else 0)
+
+    with rest.resting(control, data, by, sleep=sleep, monotonic=lambda: seconds[0]):
+        assert in_flight == [] and seconds[0] == 3.0 + 2 * rest.INTERVAL_SECONDS + 3.0
+
+
+def test_pauses_are_short_and_prolonged_as_long_as_the_backup_lives(control, nodes, data):
+    by = begun(control, nodes)
+    with rest.resting(control, data, by) as still:
+        now = timezone.now()
+        ends = {each.expires_at for each in still.pauses}
+        assert max(ends) <= now + rest.PAUSE
+        rest.prolong(still.pauses, now, control)
+        assert {each.expires_at for each in in_force()} == ends, "they last for long enough"
+        overrides.end(still.pauses[0], by=by, now=now, control=control)
+        later = min(ends) - rest.PAUSE / 4
+        rest.prolong(still.pauses, later, control)
+        assert {each.expires_at for each in in_force()} == {later + rest.PAUSE}
+        assert still.pauses[0].queue not in {each.queue for each in in_force()}, "somebody ended it"
+
+
+def in_force() -> list[Override]:
+    return list(overrides.in_force(timezone.now()))
+
+
+def test_the_next_backup_ends_pauses_that_one_has_left_that_was_killed(control, nodes, data):
+    by, now = begun(control, nodes), timezone.now()
+    for queue, reason in (("alert", rest.REASON), ("process", "mine")):
+        overrides.set_override(
+            queue=queue,
+            name=pausing.CONSUMPTION,
+            value=overrides.PAUSED,
+            owner=by,
+            reason=reason,
+            now=now,
+            minutes=100,
+            control=control,
+        )
+    with rest.resting(control, data, by) as still:
+        assert {each.queue for each in still.pauses} == {"alert", "telemetry"}
+    assert [each.reason for each in in_force()] == ["mine"]
+    assert set(pausing.paused(control, ["alert", "process", "telemetry"], "consumption")) == {"process"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_backup_that_is_asked_to_end_leaves_no_queue_paused_and_no_half_file(
+    number, control, nodes, data, tmp_path, monkeypatch
+):
+    begun(control, nodes)
+    before = signal.getsignal(number)
+
+    def copying(server, on_nodes):
+        yield b"{}"
+        os.kill(os.getpid(), number)
+        yield b"{}"
+
+    monkeypatch.setattr(backup.servers, "lines_of", copying)
+    with pytest.raises(SystemExit):
+        call_command("backup", str(tmp_path / "weir.backup"))
+    assert in_force() == [] and not pausing.paused(control, ["alert"], pausing.CONSUMPTION)
+    assert not list(tmp_path.glob("weir.backup*"))
+    assert signal.getsignal(number) == before
+
+
 def ended_pause(control, nodes) -> None:
     pausing.resume(control, "alert", pausing.CONSUMPTION)
 
@@ -129,12 +211,44 @@ def handled(control, nodes) -> None:
     segment.acknowledge([each.entry_id for each in segment.claim("frozen", 8, 0)])
 
 
-@pytest.mark.parametrize("what", [ended_pause, lost_lease, transferred, handled])
+def dispatched(control, nodes) -> None:
+    control.hset(keys.PIPELINE_CURSOR.of("performance"), mapping={"tick": 8, "cursor": "{}"})
+
+
+def given_out(control, nodes) -> None:
+    control.hset(keys.PIPELINE_ROOM.of("performance"), "published:iap1", 8)
+
+
+def complex_events_gone_out(control, nodes) -> None:
+    control.hdel(keys.PIPELINE_OUTBOX.of("performance"), "alert|3/run/0/4")
+
+
+def pipeline_at_work(control, nodes) -> None:
+    control.set(keys.PIPELINE, orjson.dumps({"state": "running", "at": time.time() + 60}))
+    control.hset(keys.PIPELINE_ROOM.of("performance"), "in_flight_events", 7)
+
+
+UNREST = [
+    ended_pause,
+    lost_lease,
+    transferred,
+    handled,
+    dispatched,
+    given_out,
+    complex_events_gone_out,
+    pipeline_at_work,
+]
+
+
+@pytest.mark.parametrize("what", UNREST)
 def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
     control, nodes, data, tmp_path, monkeypatch, what
 ):
     by, lines_of = begun(control, nodes), backup.servers.lines_of
     Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
+    control.hset(keys.PIPELINE_CURSOR.of("performance"), mapping={"tick": 7, "cursor": "{}"})
+    control.hset(keys.PIPELINE_ROOM.of("performance"), "published:iap1", 7)
+    control.hset(keys.PIPELINE_OUTBOX.of("performance"), "alert|3/run/0/4", b"rows")
 
     def meanwhile(server, on_nodes):
         yield from lines_of(server, on_nodes)

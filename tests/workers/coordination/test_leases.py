@@ -1,5 +1,6 @@
 """Leases on a real server."""
 
+import threading
 import time
 
 import pytest
@@ -53,6 +54,13 @@ def test_a_lease_that_is_kept_lasts_as_long_as_what_it_protects_and_no_longer(co
         while time.monotonic() < deadline:
             assert other.acquire() is None
     assert until(other.acquire, 2.0)  # nobody renews it any more
+
+
+def test_what_is_to_last_as_long_as_a_lease_is_prolonged_with_it(control):
+    lease, prolonged = Lease(control, "a", 0.15), threading.Event()
+    lease.acquire()
+    with lease.renewed(prolonged.set):
+        assert prolonged.wait(30)
 
 
 def test_a_lease_never_acquired_is_neither_renewed_nor_released(control):

@@ -1,5 +1,8 @@
 """manage.py backup FILE: the whole plant as one file. It rests for some seconds meanwhile: events wait."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from queues.private_files import private_folder
 from workers.coordination.connections import connection
 
 FOLDER = "backups"  # in the data folder; no backup holds it
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # a shutdown, a terminal that is closed
 
 
 class Command(JsonCommand):
@@ -41,7 +45,7 @@ class Command(JsonCommand):
         if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
             private_folder(path.parent)
         try:
-            with resting(server, settings.WEIR_DATA, by, options["longest"]) as rest:
+            with ended_in_order(), resting(server, settings.WEIR_DATA, by, options["longest"]) as rest:
                 made = backup.make(path, settings.WEIR_DATA, server, connection, rest)
         except (Unrest, redis.RedisError, OSError) as error:
             raise CommandError(f"No backup was made. {error}") from None
@@ -49,3 +53,23 @@ class Command(JsonCommand):
             Actor(name=by.username, role=None), "backup.made", "plant", after={"bytes": made["bytes"]}
         )
         return {"file": str(path), "bytes": made["bytes"], "made_at": made["made_at"], "nodes": made["nodes"]}
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Who asks the process to end within the block ends the block: pauses end, and half a file goes."""
+
+    def end(number: int, _: object) -> None:
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)  # asked for twice, it must still end its pauses
+        raise SystemExit(128 + number)
+
+    before = {each: signal.getsignal(each) for each in ENDING}
+    for each, handler in before.items():
+        if handler != signal.SIG_IGN:  # as under nohup
+            signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
