@@ -21,7 +21,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from console.audit.check import Checker
-from console.connections.control_server import control
+from console.connections.control_server import control, latest_snapshot
 from console.connections.log_text import without_secrets
 from console.embedded.seeding import FIRST_LOGIN
 from console.pages.health import readiness
@@ -32,6 +32,7 @@ from queues import keys
 from queues.control.acknowledged import COPIES
 from queues.control.address import sentinels_of
 from queues.errors import WeirError
+from queues.nodes.node_state import SILENT
 from queues.private_files import OTHERS
 from queues.topology import Topology
 from workers.coordination.connections import connection as node_connection
@@ -146,6 +147,19 @@ def nodes() -> Iterator[Symptom]:
         except redis.RedisError as error:
             text = f"node {node.name} can't be asked: {error}"
             yield Symptom("error", text, "Start it; check its URL, and WEIR_NODE_LOGIN.", f"node {node.name}")
+
+
+def agents() -> Iterator[Symptom]:
+    """Of each node, whose server may answer all the same: without its agent nobody sees what waits on it, and
+    it gets no events. What the snapshot says counts as long as somebody observes.
+    """
+    if readiness.parts(timezone.now())["observer"].ok:
+        seen = latest_snapshot()
+        for name, node in sorted(seen.nodes.items() if seen else ()):
+            if node.state in SILENT:
+                age = "" if node.age_seconds is None else f", for {node.age_seconds:.0f} s"
+                remedy = f"Start it: python -m queues.nodes.agent {name}; check its REDIS_URL and its clock."
+                yield Symptom("error", f"The agent of node {name} is not heard{age}.", remedy, f"node {name}")
 
 
 def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
@@ -268,6 +282,7 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
     "control server": (control_server, "Start it; check REDIS_URL, its user and password."),
     "fail-over": (fail_over, "Start the sentinels and the control server; check REDIS_URL."),
     "nodes": (nodes, "Mend the topology: manage.py seed, or Settings."),
+    "agents": (agents, "Start the database and the control server first."),
     "worker hosts": (worker_hosts, "Start the control server; check REDIS_URL."),
     "processes": (processes, "Start the database and the control server first."),
     "audit": (audit, "Start the database first."),

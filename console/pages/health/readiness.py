@@ -14,10 +14,12 @@ from django.db.models import Max, Min
 from console.connections.control_server import control, latest_snapshot
 from queues.nodes.node_state import SILENT
 from workers.alerts.lifecycle.models import AlertRule, AlertWatch
+from workers.batch.task_managers import ROLE_OF
 from workers.documents.hosts import HostStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
+from workers.models import Task
 from workers.steering.scope import active_loops
 
 OBSERVER_SECONDS = 5.0
@@ -25,7 +27,7 @@ HOST_SECONDS = 10.0
 PIPELINE_SECONDS = 15.0
 ALERTER_SECONDS = 30.0
 BEAT_INTERVALS = 6  # ticks that may be missing before the clock counts as stopped
-ROLES = ("control", "jobs")
+ROLES = ("control", "jobs")  # and those that scheduled tasks need
 RETAINED_SECONDS = 1.0  # anybody may ask, and each answer takes queries
 
 
@@ -76,7 +78,8 @@ def parts(now: datetime) -> dict[str, ReadinessPart]:
         "observer": _observer(snapshot, now.timestamp()),
         "nodes": _nodes(seen.nodes),
     }
-    found |= {f"workers.{role}": _workers(role, seen.hosts.values()) for role in ROLES}
+    roles = {*ROLES, *(_scheduled_roles() if found["database"].ok else ())}
+    found |= {f"workers.{role}": _workers(role, seen.hosts.values()) for role in sorted(roles)}
     if found["database"].ok:
         found |= _beat(now) | _alerter(now)
     if any(queue.kind == "pipeline" for queue in seen.queues.values()):
@@ -120,6 +123,13 @@ def _workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
     if not ages:
         return ReadinessPart(False, None, f"no worker host of role {role} has reported")
     return _aged(min(ages), HOST_SECONDS, "reports")
+
+
+def _scheduled_roles() -> set[str]:
+    """Of the workers that tasks need which run by themselves: without these, their runs wait unseen."""
+    due = Task.objects.filter(enabled=True, periodic__enabled=True)
+    needed = {each for row in due.values_list("requirements", flat=True) for each in row}
+    return {role for requirement, role in ROLE_OF.items() if requirement in needed}
 
 
 def _beat(now: datetime) -> dict[str, ReadinessPart]:

@@ -147,6 +147,21 @@ def test_a_worker_host_whose_clock_is_off_is_named_whichever_way_and_one_that_en
     assert "NTP" in found["worker host jobs@behind"].remedy
 
 
+def test_each_node_whose_agent_is_not_heard_is_named_though_its_server_answers(
+    control, stored_snapshot
+) -> None:
+    assert texts(doctor.agents) == []
+    stored_snapshot["nodes"]["n1"].update(state="OFFLINE", age_seconds=90.0)
+    control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
+    (silent,) = doctor.agents()
+    assert (silent.severity, silent.subject) == ("error", "node n1")
+    assert silent.text == "The agent of node n1 is not heard, for 90 s."
+    assert "queues.nodes.agent n1" in silent.remedy
+    stored_snapshot["at"] -= 60
+    control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
+    assert texts(doctor.agents) == [], "what nobody observes is not known"
+
+
 def test_a_guessable_secret_is_named_by_its_variable_only(monkeypatch) -> None:
     monkeypatch.setenv("WEIR_SPARK_SECRET", "hunter2")
     (symptom,) = doctor.secrets()

@@ -19,6 +19,7 @@ from queues import keys
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 from workers.alerts.rules.shipped import ensure_rules
+from workers.batch import task_definitions
 from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
@@ -126,6 +127,17 @@ def test_an_alerter_that_died_is_named_where_there_are_rules(stored_snapshot):
     AlertWatch.objects.create(looked_at=now)
     assert parts(now + timedelta(seconds=29))["alerter"].ok
     assert not parts(now + timedelta(seconds=31))["alerter"].ok
+
+
+def test_workers_that_only_scheduled_tasks_need_are_named_where_one_is_scheduled(control, stored_snapshot):
+    now = timezone.now()
+    task = task_definitions.define("nightly", "retention", requirements=["spark"], every_seconds=60)
+    assert not parts(now)["workers.spark"].ok
+    stored_snapshot["hosts"]["spark@here"] = {**stored_snapshot["hosts"]["jobs@here"], "role": "spark"}
+    store(control, stored_snapshot)
+    assert parts(now)["workers.spark"].ok
+    task_definitions.schedule(task)
+    assert "workers.spark" not in parts(now)
 
 
 def test_a_plant_without_pipeline_queues_needs_no_pipeline(control, stored_snapshot):
