@@ -109,6 +109,21 @@ def test_nodes_keep_what_they_acknowledged_and_refuse_rather_than_evict(services
             assert option in script
 
 
+def test_servers_start_again_with_each_version_since_they_read_their_access_lists_only_then(services):
+    version = services["access"]["image"].removeprefix("weir:")
+    for name in ("control", "n1", "n2", "n3"):
+        assert services[name]["environment"] == {"WEIR_VERSION": version}
+        assert services[name]["depends_on"]["access"]["condition"] == "service_completed_successfully"
+
+
+def test_no_service_writes_its_log_without_a_bound(services):
+    for name, service in services.items():
+        assert service["logging"] == {
+            "driver": "json-file",
+            "options": {"max-size": "10m", "max-file": "3"},
+        }, name
+
+
 # A second each, of a disk that takes everything, refuses, and takes it again; then the loop is over.
 SECOND = """#!/bin/sh
 echo >> seconds

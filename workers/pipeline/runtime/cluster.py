@@ -23,6 +23,15 @@ from workers.host.environment import needed
 from workers.host.java import spark_environment
 from workers.host.spark_privacy import cluster_environment, java_options
 
+# A worker keeps a folder for each application it has had, with what its executors said: by itself for ever.
+BOUNDED = {
+    "spark.worker.cleanup.enabled": "true",
+    "spark.worker.cleanup.interval": "1800",
+    "spark.worker.cleanup.appDataTtl": str(3 * 86_400),
+    "spark.executor.logs.rolling.strategy": "size",
+    "spark.executor.logs.rolling.maxSize": str(5 * 2**20),
+    "spark.executor.logs.rolling.maxRetainedFiles": "3",
+}
 CLASSES = {
     "master": "org.apache.spark.deploy.master.Master",
     "worker": "org.apache.spark.deploy.worker.Worker",
@@ -50,6 +59,7 @@ def environment(data: Path) -> dict[str, str]:
         **secret,
     }
     environment["SPARK_DAEMON_JAVA_OPTS"] = java_options(data / "spark")
+    environment["SPARK_WORKER_OPTS"] = " ".join(f"-D{name}={value}" for name, value in BOUNDED.items())
     # Spark reads it from its file; what the environment keeps, each executor would be given.
     environment.pop(variables.SPARK_SECRET.name, None)
     # The executors' tasks read and write blocks; nothing else of the plant's is theirs.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from queues.errors import BadInput
 from queues.nodes.server import free_port
 from tests.waiting import until
-from workers.pipeline.runtime.cluster import command
+from workers.pipeline.runtime.cluster import command, environment
 
 MODULE = [sys.executable, "-m", "workers.pipeline.runtime.cluster"]
 
@@ -23,6 +24,16 @@ MODULE = [sys.executable, "-m", "workers.pipeline.runtime.cluster"]
 def test_a_role_that_does_not_exist_is_named():
     with pytest.raises(BadInput, match="role: takes master or worker, not 'boss'"):
         command(["boss"])
+
+
+def test_what_a_worker_keeps_of_applications_that_ended_and_of_what_executors_say_has_an_end(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("WEIR_SPARK_SECRET", "s" * 32)
+    options = environment(tmp_path)["SPARK_WORKER_OPTS"].split()
+    assert "-Dspark.worker.cleanup.enabled=true" in options
+    assert any(re.fullmatch(r"-Dspark\.worker\.cleanup\.appDataTtl=\d+", each) for each in options)
+    assert "-Dspark.executor.logs.rolling.strategy=size" in options
 
 
 @pytest.fixture
