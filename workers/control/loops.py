@@ -13,7 +13,8 @@ def ensure_loops(present: Present, laws: Iterable[str] | None = None) -> list[Lo
     """Exactly the loops that the kinds of these laws (None: of all) want are active; gives those back.
 
     One whose target has vanished is retired (`Targets.gone` says why), not deleted: with its target it comes
-    back, with its state and whatever people have set. Raises `BadInput` for a law without loops.
+    back, with its state and whatever people have set. (A worker host's goes a month later, once its last
+    decision has: `workers.batch.jobs.retention`.) Raises `BadInput` for a law without loops.
     """
     kinds = registry.KINDS.values() if laws is None else [registry.kind_of(law) for law in laws]
     return [loop for kind in kinds for loop in _ensure(kind, kind.targets(present))]

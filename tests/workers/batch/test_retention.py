@@ -9,9 +9,11 @@ from pathlib import Path
 import orjson
 import pytest
 import redis
+from django.contrib.auth.models import User
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues import keys
 from queues.errors import BadInput
 from tests.workers.samples import TIME_US, delivery_of
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
@@ -26,7 +28,7 @@ from workers.consumer.handlers.sql import Sql, SqliteStore
 from workers.coordination.leases import Lease
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
-from workers.models import Chunk, LedgerEntry, Loop, Plan, Run, Task
+from workers.models import Chunk, LedgerEntry, Loop, Override, Plan, Run, Task
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
 DAY = datetime.fromtimestamp(TIME_US / 1e6, UTC).date().isoformat()
@@ -317,6 +319,38 @@ def test_runs_that_ended_long_ago_go_with_their_chunks_and_others_stay(keeper):
     assert keeper.run(run_days=400).state == "done"
     left = Run.objects.filter(task=task)
     assert left.count() == 2 and open_run in left and Chunk.objects.filter(run__task=task).count() == 1
+
+
+def host_loop(host: str, age_days: float, **target: str) -> Loop:
+    ticked_at = NOW - timedelta(days=age_days)
+    fields = {"target": {"host": host, **target}, "ticked_at": ticked_at, "mode": "advise"}
+    return Loop.objects.create(name=f"concurrency/{host}", law="concurrency", **fields)
+
+
+def test_loops_of_containers_that_are_gone_go_once_nothing_else_is_known_of_them(
+    keeper: Keeper, django_user_model: type[User]
+) -> None:
+    gone = [host_loop(f"jobs@{number}", 31, retired_at="gone") for number in range(3)]
+    at_work, lately = host_loop("jobs@a", 31), host_loop("jobs@b", 29, retired_at="gone")
+    decided, set_by_somebody = (host_loop(f"jobs@{name}", 31, retired_at="gone") for name in "cd")
+    entry(decided, 31)
+    Override.objects.create(
+        loop=set_by_somebody, name="minimum", value=2, reason="A test.",
+        owner=django_user_model.objects.create_user("ada"), created_at=NOW, expires_at=NOW,
+    )  # fmt: skip
+    of_a_queue = Loop.objects.create(
+        name="worker_rate/alert/n1", law="worker_rate", ticked_at=NOW - timedelta(days=31),
+        target={"queue": "alert", "node": "n1", "retired_at": "gone"},
+    )  # fmt: skip
+    for loop in (*gone, at_work):
+        Lease(keeper.where.control, f"loop:{loop.pk}", 5).acquire()
+    assert keeper.run().state == "done"
+    assert set(Loop.objects.all()) == {at_work, lately, decided, set_by_somebody, of_a_queue}
+    fences = keeper.where.control.keys(keys.FENCE.of("loop:*"))
+    assert fences == [keys.FENCE.of(f"loop:{at_work.pk}").encode()]
+    assert keeper.run(ledger_days=30).state == "done"
+    assert keeper.run().state == "done"
+    assert not Loop.objects.filter(pk=decided.pk).exists()
 
 
 def plan(age_days: float, state: str = "done", kind: str = "rebalance", **fields: object) -> Plan:

@@ -1,10 +1,12 @@
 """Retention: archived and handled events, metrics, snapshots, ledger entries, alerts, plans and runs older
 than so many days go, and the oldest of what takes more room than it may, but for today and the newest day;
 nothing that an incident refers to (`Keep`: a time range, a reason; people ask for it on the incident's page).
+Loops of worker hosts that are gone go with the last that is known of them: a container has a new name each
+time it is made.
 
 A chunk is a partition of the archive, a day of metrics or of snapshots, a range of ledger ids, the alerts,
-the plans, the runs, or the handled events. Every deletion is done under the lease's guard, in small steps, so
-a revived process deletes nothing and nobody waits long.
+the plans, the runs, the loops, or the handled events. Every deletion is done under the lease's guard, in
+small steps, so a revived process deletes nothing and nobody waits long.
 """
 
 import sqlite3
@@ -23,7 +25,7 @@ from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts
-from workers.models import Keep, LedgerEntry, Plan, Run
+from workers.models import Keep, LedgerEntry, Loop, Plan, Run
 from workers.placement import give_back
 from workers.placement.plans import OPEN
 
@@ -32,6 +34,7 @@ MOST_DAYS = 36_500
 MOST_MEGABYTES, MOST_ENTRIES = 10**9, 10**10
 BYTES_PER_MEGABYTE = 10**6
 T = TypeVar("T")
+RETIRED_LOOP_DAYS = 30
 LEDGER_RANGE_IDS = 20_000
 LEDGER_BATCH_ROWS = 500
 FILE_BATCH = 200
@@ -110,6 +113,8 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _alert_pieces(values["alert_days"], where)
     yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
+    if due_loops(cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
+        yield Piece("loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()})
 
 
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
@@ -423,6 +428,21 @@ def _delete_runs(lease: Any) -> Made:
     return Made(deleted)
 
 
+def _delete_loops(lease: Any) -> Made:
+    """Loops of hosts that were gone by then, with the fencing numbers of their leases (as of plans)."""
+    before = datetime.fromisoformat(lease.content["before"])
+    deleted = 0
+    while True:
+        with lease.guarded():
+            ids = list(due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            if not ids:
+                return Made(deleted)
+            lease.surroundings.control.delete(*(keys.FENCE.of(f"loop:{number}") for number in ids))
+            Loop.objects.filter(pk__in=ids).delete()
+            deleted += len(ids)
+        lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
+
+
 def _delete_handled(lease: Any) -> Made:
     """Rows of old events, and the oldest of what takes more room than it may; some thousands at a time:
     workers wait for the file meanwhile.
@@ -468,6 +488,15 @@ def due_alerts(before: datetime) -> QuerySet[Alert]:
     for since, until in Keep.objects.values_list("since", "until"):
         due = due.exclude(fired_at__range=(since, until))
     return due
+
+
+def due_loops(before: datetime) -> QuerySet[Loop]:
+    """Retired loops of worker hosts that ticked last before that, of which nothing else is left: no decision,
+    nothing that a person has set, nothing that was learned. Other loops' targets come back by their names.
+    """
+    retired = Loop.objects.filter(target__has_key="retired_at", ticked_at__lt=before)
+    nothing = {"entries": None, "overrides": None, "tunings": None, "first_report": None}
+    return retired.filter(target__has_key="host", **nothing)
 
 
 def due_plans(before: datetime) -> QuerySet[Plan]:
@@ -518,5 +547,6 @@ _WORK = {
     "alerts": _delete_alerts,
     "plans": _delete_plans,
     "runs": _delete_runs,
+    "loops": _delete_loops,
     "handled": _delete_handled,
 }
