@@ -26,6 +26,10 @@ STEP_SECONDS = 600
 PLAN_SECONDS = 120.0
 WRITE_MILLISECONDS = 10  # that a write takes longer; an fsync takes a tenth of a second longer then
 SOON_SECONDS = 30.0  # within which workers claim something, and a loop acts
+# What an order to a worker goes through: who gives it, the broker and its disk, who takes it, by which clock
+# it is still in time. A fault of these may take what is on its way: as many as begin at once, and no more.
+ORDERED_THROUGH = ("control", "worker-jobs", "worker-control", "in an effect", "disk", "clock")
+MOST_ORDERS_A_FAULT = 8
 
 Strike = Callable[[BrokenPlant, Random], AbstractContextManager[None]]
 
@@ -37,6 +41,11 @@ class Kind:
     name: str
     strike: Strike
     limit_seconds: float = USUAL_SECONDS
+
+
+def takes_orders(kind: str) -> bool:
+    """Whether workers may never begin, by a fault of this kind, though they were ordered."""
+    return any(part in kind for part in ORDERED_THROUGH)
 
 
 def _limit(process: str) -> float:

@@ -5,6 +5,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.core.management import call_command
 
 from bench.faults import suite
 from bench.faults.account import Account, Order, compared
-from bench.faults.kinds import Kind, freeze, kill
+from bench.faults.kinds import MOST_ORDERS_A_FAULT, Kind, freeze, kill, takes_orders
 from bench.faults.suite import Struck, chosen, named, recovery, run
 from queues.errors import BadInput
 
@@ -104,9 +105,37 @@ def assert_exact(document: dict[str, Any]) -> None:
     """Counts alone: how long a recovery took is a figure of the command, and no verdict on a busy machine."""
     account = document["account"]
     assert account["acknowledged"] > 0 and account["decisions"] > 0
-    wrong = {name: account[name] for name in ("lost", "doubled", "overtaken", "open", "repeated")}
+    # No event of the load is to blame for anything: a fault that makes it a dead letter has lost it.
+    wrong = {name: account[name] for name in ("lost", "dead", "doubled", "overtaken", "open", "repeated")}
     assert not any(wrong.values()), wrong
+    takes = sum(row["count"] for row in document["recovery"] if takes_orders(row["kind"]))
+    assert account["unstarted"] <= takes * MOST_ORDERS_A_FAULT, (account["unstarted"], takes)
     assert document["not_recovered"] == [], json.dumps(document["not_recovered"], indent=1)
+
+
+def counted(*, kind: str = "kill worker-jobs", **account: int) -> dict[str, Any]:
+    """A document of one fault, with these counts."""
+    none = dict.fromkeys((each.name for each in fields(Account)), 0)
+    whole = {**none, "acknowledged": 9, "decisions": 9, **account}
+    return {"account": whole, "recovery": [{"kind": kind, "count": 1}], "not_recovered": []}
+
+
+@pytest.mark.parametrize("name", ["lost", "dead", "doubled", "overtaken", "open", "repeated"])
+def test_an_event_or_a_decision_that_came_out_wrong_is_found_a_dead_letter_among_them(name: str):
+    assert_exact(counted())
+    with pytest.raises(AssertionError, match=name):
+        assert_exact(counted(**{name: 1}))
+
+
+def test_no_more_workers_may_stay_away_than_the_faults_can_have_taken():
+    assert_exact(counted(unstarted=MOST_ORDERS_A_FAULT))
+    for document in (
+        counted(unstarted=MOST_ORDERS_A_FAULT + 1),
+        counted(unstarted=1, kind="freeze n1"),
+        counted(unstarted=1, kind="kill web"),
+    ):
+        with pytest.raises(AssertionError):
+            assert_exact(document)
 
 
 @pytest.mark.timeout(2400)
