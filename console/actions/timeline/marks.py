@@ -112,14 +112,19 @@ def _known(change: OutsideChange) -> Mark | None:
     return Mark.objects.filter(source=change.source, event=change.event).exclude(event="").first()
 
 
-def _check_outside(change: OutsideChange) -> None:
+def check_names(*, source: str, id: str, type: str) -> None:
+    """Raises BadInput naming what of an outside change is missing or too long, before more is read of it."""
     for name, value, longest in (
-        ("source", change.source, LONGEST_SOURCE),
-        ("id", change.event, LONGEST_EVENT),
-        ("type", change.type, LONGEST_EVENT),
+        ("source", source, LONGEST_SOURCE),
+        ("id", id, LONGEST_EVENT),
+        ("type", type, LONGEST_EVENT),
     ):
         if not 0 < len(value) <= longest:
             raise BadInput(name, f"takes 1 to {longest} characters.")
+
+
+def _check_outside(change: OutsideChange) -> None:
+    check_names(source=change.source, id=change.event, type=change.type)
     if change.url and not (len(change.url) <= LONGEST_URL and change.url.startswith(("https://", "http://"))):
         raise BadInput("url", f"takes an address of http or https of at most {LONGEST_URL} characters.")
     if len(change.parts) > MOST_PARTS:

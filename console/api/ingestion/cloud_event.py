@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from console.actions.timeline.marks import LONGEST_TEXT, LONGEST_TITLE, PART, OutsideChange
+from console.actions.timeline.marks import LONGEST_TEXT, LONGEST_TITLE, PART, OutsideChange, check_names
 from console.input.form_values import time_of
 from console.input.plain_text import UNSTORABLE, is_plain
 from queues.errors import BadInput
@@ -32,6 +32,7 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
     for name, value in named.items():
         if not value:
             raise BadInput(name, "is missing; a CloudEvent has id, source and type.")
+    check_names(**named)
     subject = _text(attributes, "subject")
     at = _text(attributes, "time")
     return OutsideChange(

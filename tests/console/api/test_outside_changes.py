@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.actions.timeline import marks
+from console.api.ingestion import cloud_event
 from console.api.ingestion.cloud_event import outside_change
 from console.models import AuditEntry, Mark
 from queues.errors import BadInput
@@ -113,6 +114,16 @@ def test_what_is_wrong_is_named_and_changes_nothing(change, field, secrets):
     answer = send(secrets["operator"], {**EVENT, **change})
     assert answer.status_code == 422 and field in answer.json()["errors"], answer.content
     assert Mark.objects.count() == 0
+
+
+@pytest.mark.parametrize("name", ["id", "source", "type"])
+def test_a_name_that_is_too_long_is_refused_before_a_title_is_made_of_it(name, monkeypatch):
+    """The version at the end of a type takes time with the square of its length to be found missing."""
+    monkeypatch.setattr(cloud_event, "_title", lambda *read: pytest.fail("it was read"))
+    wrong = {**EVENT, "data": None, name: "a" + ".1" * 30_000 + "x"}
+    with pytest.raises(BadInput, match="takes 1 to") as refused:
+        outside_change({}, wrong, NOW)
+    assert refused.value.field == name
 
 
 def test_one_that_is_too_large_is_refused(secrets):
