@@ -14,9 +14,10 @@ from console.actions import dead_letters
 from console.actions.dead_letters import Letter, LetterFilter, Name
 from console.audit import audit_log
 from controllers.framework.reason import counted
-from queues.errors import BadInput, MalformedEvent
+from queues.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
 from queues.events.block import checked_event, from_events
-from queues.segments.dead_letters import WORDS
+from queues.segments.dead_letters import WORDS, DeadLetters
+from queues.segments.segment import CHUNK
 from workers.steering.overrides import read_reason
 
 ACTIONS = ("requeue", "discard")
@@ -47,7 +48,7 @@ class LetterReport:
 def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> LetterReport:
     """Requeue or discard dead letters as they were seen. To discard, `confirm` is the name of their queue.
 
-    Raises BadInput when nothing could be done, NodeUnavailable, NodeFull.
+    Raises when nothing was done: BadInput, or NodeUnavailable, NodeFull of the first node that failed.
     """
     if action not in ACTIONS:
         raise BadInput("action", f"takes {' or '.join(ACTIONS)}.")
@@ -61,9 +62,11 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
         audit_log.record, actor, f"dead_letters.{action}", ", ".join(queues), reason=why
     )
     noted(before={"letters": len(names), "first": [str(name) for name in names[:AUDITED]]})
-    report = _done(action, names)
+    report, failed = _done(action, names)
     noted(after={"letters": report.letters, "events": report.events, "refused": report.refused[:AUDITED]})
     if not report.letters:
+        if failed is not None:
+            raise failed
         raise BadInput("letter", report.sentence().partition("Refused: ")[2])
     return report
 
@@ -118,15 +121,38 @@ def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: st
     return found
 
 
-def _done(action: str, names: Sequence[Name]) -> LetterReport:
-    letters, events, refused = 0, 0, []
-    for _, node, place, mine in dead_letters.by_place(names):
-        for dead_id, answer in getattr(place, action)(mine).items():
-            if answer > 0:
+def _done(action: str, names: Sequence[Name]) -> tuple[LetterReport, NodeUnavailable | NodeFull | None]:
+    """What was done, and what the first node said that failed: those of others are done, and said."""
+    letters, events, refused, failed = 0, 0, [], None
+    for _, node, place, mine in list(dead_letters.by_place(names)):
+        answers, error = _at(place, action, mine)
+        failed = failed or error
+        for dead_id, answer in answers.items():
+            if isinstance(answer, int) and answer > 0:
                 letters, events = letters + 1, events + answer
             else:
-                refused.append({"letter": f"{node} {dead_id}", "why": WORDS[answer]})
-    return LetterReport(action, letters, events, refused)
+                why = WORDS[answer] if isinstance(answer, int) else answer
+                refused.append({"letter": f"{node} {dead_id}", "why": why})
+    return LetterReport(action, letters, events, refused), failed
+
+
+def _at(
+    place: DeadLetters, action: str, mine: Mapping[str, str]
+) -> tuple[dict[str, int | str], NodeUnavailable | NodeFull | None]:
+    """Dead id → the answer, or why there is none: a node that fails in the middle has done what came before,
+    and is not asked for more.
+    """
+    answers: dict[str, int | str] = {}
+    names = list(mine)
+    for start in range(0, len(names), CHUNK):
+        chunk = {name: mine[name] for name in names[start : start + CHUNK]}
+        try:
+            answers |= getattr(place, action)(chunk)
+        except (NodeUnavailable, NodeFull) as error:
+            full = isinstance(error, NodeFull)
+            asked = dict.fromkeys(chunk, f"{'stays' if full else 'may be done or not'}: {error}")
+            return {**dict.fromkeys(mine, f"stays: {error}"), **answers, **asked}, error
+    return answers, None
 
 
 def _confirmed(queues: Sequence[str], confirm: str) -> None:

@@ -24,6 +24,12 @@ from queues.errors import BadInput, NodeFull, NodeUnavailable
 Refused = Callable[..., HttpResponse]
 
 
+class Unsure(dict[str, list[str]]):
+    """Errors after which some of it may be done: the page does not say that nothing was changed."""
+
+    unsure = True
+
+
 @dataclass(frozen=True)
 class Done:
     """What an action did: a sentence, where to read on, and what fetch() may want (an id to undo it with)."""
@@ -38,9 +44,9 @@ def action(
 ) -> Callable[[Callable[..., Done]], Callable[..., HttpResponseBase]]:
     """A POST view that returns Done or raises BadInput.
 
-    On BadInput nothing was changed: fetch() gets 422 `{"errors": {field: [message]}}`, a plain form
-    `page` again (called with those of the view's arguments that it takes, `errors` and `submitted`), with the
-    message beside its field.
+    On BadInput, and on no other error, nothing was changed: fetch() gets 422
+    `{"errors": {field: [message]}}`, a plain form `page` again (called with those of the view's arguments
+    that it takes, `errors` and `submitted`), with the message beside its field.
     """
 
     def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponseBase]:
@@ -55,10 +61,9 @@ def action(
             except BadInput as error:
                 return _refusal(request, shown, named, {error.field: [error.message]}, 422)
             except (NodeUnavailable, NodeFull) as error:
-                return _refusal(request, shown, named, {"node": [str(error)]}, 503)
+                return _refusal(request, shown, named, Unsure(node=[str(error)]), 503)
             except redis.RedisError as error:
-                said = f"does not answer ({error}); nothing was changed, try again shortly."
-                return _refusal(request, shown, named, {"control": [said]}, 503)
+                return _refusal(request, shown, named, Unsure(control=[_without_answer(error)]), 503)
             if wants_json(request):
                 return JsonResponse({"ok": True, "message": done.message, **done.data})
             messages.success(request, done.message)
@@ -67,6 +72,16 @@ def action(
         return answering
 
     return decorate
+
+
+def _without_answer(error: redis.RedisError) -> str:
+    """One that was asked, and did not answer, may do it yet; one that could not be asked does nothing."""
+    asked = isinstance(error, redis.TimeoutError) or type(error) is redis.ConnectionError
+    if asked and "connecting to" not in str(error):
+        return (
+            f"does not answer in time ({error}): whether it was done is not known. Look, then send it again."
+        )
+    return f"does not answer ({error}); nothing was changed, try again shortly."
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -191,7 +191,7 @@ def loop_page(
         tuning=tuning_view.shown(found, now),
         first_report=report_of(found.pk),
         entries=runs.latest(found, LATEST_LINES),
-        errors={**(errors or {}), **unasked},
+        errors=errors or unasked,
         submitted=submitted or {},
     )
     view = f"queue:{found.target['queue']}" if "queue" in found.target else "whole"

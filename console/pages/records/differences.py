@@ -94,7 +94,7 @@ def differences_page(
     """The page; again with errors, where counting in Spark was refused."""
     given, now = submitted or request.GET, timezone.now()
     asked = AskedComparison(now - FIRST, now, given.get("against", "before"), given.get("queue", "").strip())
-    found, run, too_much, refused, status = None, None, "", dict(errors or {}), 200
+    found, run, too_much, refused, status = None, None, "", errors or {}, 200
     try:
         asked = _asked(given, now)
         run = _run_of(asked)

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
 from django.test import Client
 from django.utils import timezone
 
@@ -42,6 +43,29 @@ def in_force(loop: Loop) -> dict[str, Any]:
 
 def audited() -> list[tuple[str, str, str]]:
     return [(each.actor, each.action, each.target) for each in AuditEntry.objects.order_by("id")]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (redis.TimeoutError("Timeout reading from socket"), "whether it was done is not known"),
+        (redis.ConnectionError("Connection closed by server."), "whether it was done is not known"),
+        (redis.ConnectionError("Error 111 connecting to control:6379. Refused."), "nothing was changed"),
+        (redis.TimeoutError("Timeout connecting to server"), "nothing was changed"),
+    ],
+)
+def test_a_control_server_that_was_asked_and_does_not_answer_may_do_it_yet(
+    error, said, operator, loop, control, monkeypatch
+):
+    def failing(*given, **named):
+        raise error
+
+    monkeypatch.setattr(overrides, "_enforce", failing)
+    posted = {"name": "upper_limit", "value": "500", "reason": "a burst", "minutes": "2"}
+    answer = fetch(operator, f"/loops/{loop.pk}/override", posted)
+    assert answer.status_code == 503 and said in answer.json()["errors"]["control"][0]
+    page = operator.post(f"/loops/{loop.pk}/override", posted).content.decode()
+    assert said in page and "Nothing was changed." not in page
 
 
 def test_an_override_by_name_is_in_force_noted_and_can_be_undone(operator, loop, control):

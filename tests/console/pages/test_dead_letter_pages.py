@@ -1,12 +1,15 @@
 """Dead letters of all queues: found by the address, put in again, mended, discarded, each as it was seen."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from console.actions import dead_letter_steering
 from console.models import AuditEntry
+from queues.errors import NodeUnavailable
 from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.dead_letters import DeadLetters
@@ -185,22 +188,51 @@ def test_a_bad_choice_of_letters_is_refused(posted, field, operator, poisoned, c
     assert len(listed(operator)) == 2 and audited() == []
 
 
-def test_letters_of_a_node_that_is_away_stay_and_the_try_is_noted(
+def test_letters_of_a_node_that_is_away_stay_and_the_others_are_done_and_said(
     operator, poisoned: dict[str, Server], stored_snapshot
 ):
-    chosen = listed(operator)
+    chosen = {name.split("/")[1]: name for name in listed(operator)}
     counted = all_of(operator, "queue=alert")
     poisoned["n2"].kill()
     assert list(fetch(operator, ACT, {**counted, "action": "requeue"}).json()["errors"]) == ["letter"]
-    assert fetch(operator, ACT, {"action": "requeue", "letter": chosen, **REASON}).status_code == 503
-    # The letters of n1 are moved: the audit names who did it, though it did not come to its end.
-    assert audited() == [("operator", "dead_letters.requeue", "alert")]
+    posted = {"action": "discard", "letter": list(chosen.values()), "confirm": "alert", **REASON}
+    report = fetch(operator, ACT, posted).json()
+    assert (report["letters"], report["events"]) == (1, 1)
+    (refused,) = report["refused"]
+    assert refused["letter"] == f"n2 {chosen['n2'].split('/')[2]}"
+    assert refused["why"].startswith("may be done or not: ") and "does not answer" in refused["why"]
+    assert audited() == [("operator", "dead_letters.discard", "alert")] * 2
+    assert AuditEntry.objects.latest("id").after["refused"] == [refused]
+    # Where nothing at all was done the node is named, and that nothing was changed is not claimed.
+    answer = operator.post(ACT, {"action": "requeue", "letter": chosen["n2"], **REASON})
+    assert answer.status_code == 503 and "does not answer" in answer.content.decode()
+    assert "Nothing was changed" not in answer.content.decode()
     page = operator.get("/dead-letters/")
     assert page.context["found"].unreachable == ["n2"] and not page.context["found"].letters
     for address in ("/dead-letters/", "/queues/alert/"):
         text = operator.get(address).content.decode()
         assert "None on the nodes that answer." in text
         assert "No event has failed" not in text and "No dead letters." not in text
+
+
+def test_a_node_that_fails_in_the_middle_has_done_what_it_was_asked_before(monkeypatch, many):
+    monkeypatch.setattr(dead_letter_steering, "CHUNK", 20)
+    place = DeadLetters(Segment(many["n1"].client(), "orders"))
+    shown = {letter.dead_id: letter.digest for letter in place.read(60)}
+    real, asked = place.discard, []
+
+    def failing(chunk):
+        asked.append(len(chunk))
+        if len(asked) == 2:
+            raise NodeUnavailable("n1 does not answer.")
+        return real(chunk)
+
+    monkeypatch.setattr(place, "discard", failing)
+    answers, error = dead_letter_steering._at(place, "discard", shown)
+    assert asked == [20, 20] and isinstance(error, NodeUnavailable)
+    assert Counter(answers.values()) == {
+        4: 20, "may be done or not: n1 does not answer.": 20, "stays: n1 does not answer.": 20
+    }  # fmt: skip
 
 
 def mend(browser: Client, name: str, digest: str | None = None, **fields: str) -> Any:
