@@ -5,6 +5,7 @@ field, PlantHeld, PlantSilent and PlantConfused.
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 
 import redis
 from django.db import transaction
@@ -12,9 +13,11 @@ from django.utils import timezone
 
 from console.accounts.access import Actor, demand
 from console.audit import audit_log
+from controllers.framework.guard import STALE_SECONDS
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput, WeirError
 from workers.documents.plants import PlantHolder
+from workers.documents.snapshot import Snapshot
 from workers.plants import holding, orders
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.kind import InterventionKind
@@ -25,6 +28,15 @@ from workers.steering.overrides import read_reason
 
 LONGEST_NAME = 80
 HAND_MINUTES = 15.0  # what a hand has set is the loops' again after so long
+OLD_SECONDS = 2 * STALE_SECONDS
+
+
+def too_old(snapshot: Snapshot, now: datetime) -> str:
+    """Why nothing is decided on what was seen then; "" where it is of now."""
+    age_seconds = now.timestamp() - (snapshot.at or 0.0)
+    if age_seconds <= OLD_SECONDS:
+        return ""
+    return f"The plant was seen {age_seconds:.0f} s ago; what it is now is not known."
 
 
 def set_parallelism(

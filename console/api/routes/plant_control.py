@@ -37,7 +37,6 @@ from console.api.schemas.plants import (
 from console.connections.control_server import control, latest_snapshot
 from console.input.boundary import Documents
 from console.input.row_id import id_of
-from controllers.framework.guard import STALE_SECONDS
 from controllers.parallelism.measured_topology import AGGREGATES, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.plants import holding
@@ -48,7 +47,6 @@ from workers.plants.published import PublishedPlant
 from workers.plants.registry import UnknownPlant, seen
 
 MS = 1_000.0
-OLD_SECONDS = 2 * STALE_SECONDS
 router = Router(tags=["control of plants"])
 
 
@@ -62,9 +60,7 @@ def topology_now(plant: str) -> MeasuredTopology:
         topology = seen(snapshot, plant)
     except UnknownPlant as error:
         raise Http404(error.message) from None
-    age_seconds = timezone.now().timestamp() - (snapshot.at or 0.0)
-    if age_seconds > OLD_SECONDS:
-        message = f"The plant was seen {age_seconds:.0f} s ago; what it is now is not known."
+    if message := plant_control.too_old(snapshot, timezone.now()):
         raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
     return topology
 

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
@@ -289,6 +290,8 @@ def _seen(request: HttpRequest, name: str) -> MeasuredTopology:
     snapshot = snapshot_of(request)
     if snapshot is None:
         raise PlantSilent("There is no snapshot yet.")
+    if old := plant_control.too_old(snapshot, timezone.now()):
+        raise PlantSilent(old)
     return seen(snapshot, name)
 
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from django.utils import timezone
 
+from console.actions import plant_control
 from console.models import AuditEntry
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import keys
@@ -33,6 +34,12 @@ POSTED = {
 
 def fetch(browser, address, posted):
     return browser.post(address, posted, headers={"accept": "application/json"})
+
+
+@pytest.fixture(autouse=True)
+def _slow_machine(monkeypatch):
+    """What was seen is not too old only because the first request takes long here."""
+    monkeypatch.setattr(plant_control, "OLD_SECONDS", 600.0)
 
 
 @pytest.fixture
@@ -113,6 +120,16 @@ def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_
     noted = AuditEntry.objects.get()
     assert (noted.action, noted.reason, noted.after) == ("plant.scale", "a burst", {HOSTS: 4})
     assert fetch(browsers["operator"], "/plants/main/release", {}).json()["ok"]
+    assert holder_of(control, "main") is None
+
+
+def test_nothing_is_set_by_hand_on_what_was_seen_long_ago(browsers, stored_snapshot, control):
+    stored_snapshot["at"] -= 700
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
+    posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
+    answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
+    assert answer.status_code == 422 and "s ago" in answer.json()["errors"]["plant"][0]
+    assert not control.exists(keys.PIPELINE_CONTROLS.of("performance"))
     assert holder_of(control, "main") is None
 
 
