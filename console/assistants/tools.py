@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from console.api.request.calls import Calls, Refused
+from console.connections.control_server import LIVE_SECONDS
 
 API = "/api/v1"
 MOST_DECISIONS = 50
@@ -44,9 +45,10 @@ class Tools:
 
     def plant_state(self) -> dict[str, Any]:
         """The plant now: its headline, each subject that is not well, open alerts, and what people set."""
-        snapshot = self._snapshot()
+        snapshot, age_seconds = self._snapshot()
         return {
             "at": snapshot.get("at"),
+            "age_seconds": age_seconds,
             "health": snapshot.get("health"),
             "totals": snapshot.get("totals"),
             "not_well": [each for each in _states(snapshot).values() if each.get("severity") != "well"],
@@ -59,13 +61,14 @@ class Tools:
     def subject(self, kind: str, name: str) -> dict[str, Any]:
         """One subject: its evaluated state, its figures, the loops that steer it, and its open alerts. kind:
         node, queue, application, pipeline, host, loop or plant."""
-        snapshot = self._snapshot()
+        snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"
         if key not in _states(snapshot):
             raise Refused(f"name: {key} is not known; plant_state lists the subjects.")
         loops = snapshot.get("loops", {})
         return {
             "at": snapshot.get("at"),
+            "age_seconds": age_seconds,
             "state": _states(snapshot)[key],
             "figures": self._figures(snapshot, kind, name),
             "loops": {each: row for each, row in loops.items() if name in row.get("target", {}).values()},
@@ -138,9 +141,16 @@ class Tools:
         answer: dict[str, Any] = self._get(f"/proposals/{int(number)}")
         return answer
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _snapshot(self) -> tuple[dict[str, Any], float]:
+        """The newest, and its age. Refuses one that says nothing of now: a model takes it for the plant."""
         snapshot: dict[str, Any] = self._get("/live")["snapshot"]
-        return snapshot
+        age_seconds = max(0.0, self._clock() - (snapshot.get("at") or 0.0))
+        if age_seconds > LIVE_SECONDS:
+            raise Refused(
+                f"plant: it was last observed {age_seconds:.0f} s ago, so what it is now is not known; "
+                "people have to see that the observer runs. The ledger and what_changed go on."
+            )
+        return snapshot, round(age_seconds, 1)
 
     def _figures(self, snapshot: Mapping[str, Any], kind: str, name: str) -> Any:
         if kind == "application":

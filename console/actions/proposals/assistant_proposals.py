@@ -26,6 +26,7 @@ from console.accounts.access import Actor, demand, is_valid
 from console.actions import alerts, loops
 from console.actions.proposals import plans
 from console.audit import audit_log
+from console.connections.control_server import LIVE_SECONDS
 from console.models import AssistantProposal
 from controllers.framework.parameter import Parameter, read_values
 from queues import checks
@@ -156,6 +157,7 @@ def propose(
     cleaned, text = checked(act, arguments), overrides.read_reason(reason)
     if snapshot is None or snapshot.at is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
+    plans.fresh(snapshot, now, LIVE_SECONDS)
     if open_proposals(now).filter(token=actor.token).count() >= MOST_OPEN:
         raise BadInput("proposals", f"of this token wait already: {MOST_OPEN}; let people decide on them.")
     made = AssistantProposal(

@@ -26,12 +26,14 @@ OLDEST_SNAPSHOT_SECONDS = 10.0
 USES = ("drain", "cordon", "return", "give-back")
 
 
-def fresh(snapshot: Snapshot | None, now: datetime) -> Snapshot:
+def fresh(
+    snapshot: Snapshot | None, now: datetime, oldest_seconds: float = OLDEST_SNAPSHOT_SECONDS
+) -> Snapshot:
     """The snapshot, if it is one that may be planned on."""
     if snapshot is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
     age_seconds = abs(now.timestamp() - (snapshot.at or 0.0))
-    if age_seconds > OLDEST_SNAPSHOT_SECONDS:
+    if age_seconds > oldest_seconds:
         raise BadInput(
             "plant", f"was last observed {age_seconds:.0f} s ago; see that the observer runs, then try again."
         )

@@ -4,7 +4,7 @@ both names stand in the audit.
 
 import random
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -29,7 +29,6 @@ from workers.models import Loop, Override
 from workers.steering.overrides import in_force, set_override
 
 pytestmark = pytest.mark.django_db
-SNAPSHOT = Snapshot(seq=7, at=1_790_000_000.0)
 LOOP = "worker_rate/alert/n1"
 HOLD = {"loop": LOOP, "minutes": 10}
 WHY = "its last 5 actions were harmful"
@@ -57,13 +56,19 @@ def assistant_of(owner: Any, name: str, role: str) -> Actor:
     return found
 
 
+def seen_at(now: datetime) -> Snapshot:
+    return Snapshot(seq=7, at=now.timestamp())
+
+
 def proposed(actor: Actor, act: str = "hold", arguments: Any = None, **more: Any) -> AssistantProposal:
-    given: dict[str, Any] = {"reason": WHY, "snapshot": SNAPSHOT, "now": timezone.now(), **more}
+    given: dict[str, Any] = {"reason": WHY, "now": timezone.now(), **more}
+    given.setdefault("snapshot", seen_at(given["now"]))
     return propose(actor, act, HOLD if arguments is None else arguments, **given)
 
 
 def approved(actor: Actor, proposal: AssistantProposal, **more: Any) -> AssistantProposal:
-    given = {"reason": "I have looked", "snapshot": SNAPSHOT, "now": timezone.now(), **more}
+    given = {"reason": "I have looked", "now": timezone.now(), **more}
+    given.setdefault("snapshot", seen_at(given["now"]))
     return approve(actor, proposal, given.pop("hash", proposal.hash), **given)
 
 
@@ -234,6 +239,13 @@ def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):
         proposed(person)
 
 
+def test_nothing_is_proposed_on_a_plant_that_nobody_observes_any_more(loop, assistant):
+    now = timezone.now()
+    with pytest.raises(BadInput, match="was last observed 120 s ago"):
+        proposed(assistant, now=now, snapshot=seen_at(now - timedelta(minutes=2)))
+    assert not AssistantProposal.objects.exists()
+
+
 def test_a_token_can_not_flood_people(loop, assistant):
     for _ in range(MOST_OPEN):
         proposed(assistant)
@@ -254,6 +266,8 @@ def test_the_page_shows_what_is_approved_and_takes_a_reason(loop, assistant, bro
     proposal = proposed(assistant)
     page = browsers["operator"].get(f"/proposals/{proposal.pk}/").content.decode()
     assert all(text in page for text in (WHY, "night-assistant", LOOP, f"Approve {proposal.hash[:8]}"))
+    # No snapshot names proposals: what waits, and what was decided on, is asked for again and again.
+    assert all(f'id="{each}" data-refresh="every:4"' in page for each in ("waiting", "decided"))
     url = f"/proposals/{proposal.pk}/decide"
     body = {"decision": "approve", "hash": proposal.hash}
     assert browsers["operator"].post(url, body).status_code == 422

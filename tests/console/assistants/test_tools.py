@@ -52,7 +52,7 @@ def assistant(people) -> Actor:
 @pytest.fixture
 def tools(assistant, control, stored_snapshot) -> Tools:
     control.set(keys.SNAPSHOT, json.dumps(judged_document(stored_snapshot)))
-    return Tools(InProcess(assistant))
+    return Tools(InProcess(assistant), lambda: stored_snapshot["at"] + 3.0)
 
 
 @pytest.fixture
@@ -73,6 +73,17 @@ def test_a_state_names_what_is_not_well_and_a_subject_has_its_figures(tools, sto
     assert node["figures"]["utilisation"] == stored_snapshot["nodes"]["n1"]["utilisation"]
     with pytest.raises(Refused, match="node/n9 is not known"):
         tools.subject("node", "n9")
+
+
+@pytest.mark.django_db
+def test_a_state_says_how_old_it_is_and_an_old_one_is_not_given_for_the_plant(
+    tools, assistant, stored_snapshot
+):
+    assert tools.plant_state()["age_seconds"] == tools.subject("node", "n1")["age_seconds"] == 3.0
+    late = Tools(InProcess(assistant), lambda: stored_snapshot["at"] + 120.0)
+    for ask in (late.plant_state, lambda: late.subject("node", "n1")):
+        with pytest.raises(Refused, match="last observed 120 s ago"):
+            ask()
 
 
 @pytest.mark.django_db
@@ -124,8 +135,9 @@ def check(answers: tuple[set[str], dict[str, Any], Any]) -> None:
 
 @pytest.fixture
 def observed(control) -> None:
-    """A plant that was observed just now."""
-    control.set(keys.SNAPSHOT, json.dumps(judged_document({**sample_snapshot(), "at": time.time()})))
+    """A plant that was observed just now, however long a program takes to start here."""
+    observed_at = time.time() + 600
+    control.set(keys.SNAPSHOT, json.dumps(judged_document({**sample_snapshot(), "at": observed_at})))
 
 
 @pytest.fixture
