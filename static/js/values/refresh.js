@@ -26,13 +26,12 @@ const SIGNATURES = {
   hands: (snapshot) => (snapshot.hands ?? []).map((hand) => `${hand.kind}${hand.of}${hand.value}${hand.until}`).join(),
   places: (snapshot) => Object.keys(snapshot.nodes).sort().join() + Object.entries(snapshot.queues)
     .map(([name, queue]) => name + Object.keys(queue.containers).sort().join()).sort().join(),
-  node: (snapshot, name) => `${snapshot.nodes[name]?.drained} ${snapshot.nodes[name]?.cordoned}`,
+  node: (snapshot, name) => ["drained", "cordoned", "points", "state"].map((field) => String(snapshot.nodes[name]?.[field])).join(),
   split: (snapshot, queue) => JSON.stringify(Object.entries(snapshot.queues[queue]?.containers ?? {}).map(([node, row]) => [node, row.points]))
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
   alerts: (snapshot) => (snapshot.alerts ?? []).map(standing).join(),
   alert: (snapshot, id) => (snapshot.alerts ?? []).filter((alert) => alert.id === Number(id) || alert.under === Number(id)).map(standing).join(),
   tried: (snapshot, id) => SIGNATURES.alert(snapshot, id) + acted(snapshot).join(),
-  silences: (snapshot) => (snapshot.alerts ?? []).map((alert) => alert.id + String(alert.quiet)).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
   standing: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.hands(snapshot) + SIGNATURES.alerts(snapshot),
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),

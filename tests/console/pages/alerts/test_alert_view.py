@@ -176,6 +176,19 @@ def test_when_nobody_looks_after_alerts_the_page_says_so(operator, alert):
     assert "Alerts are not evaluated since" in operator.get("/alerts/").content.decode()
 
 
+def test_who_has_the_page_open_sees_that_nobody_looks_after_alerts(operator, alert):
+    """Nothing of it is in the snapshot: the part is there from the beginning, and asked for again."""
+    for _ in range(2):
+        assert 'id="alerts-watch" data-refresh="every:15"' in operator.get("/alerts/").content.decode()
+        look(-60)
+
+
+def test_a_note_from_a_chat_says_where_it_is_from(operator, alert):
+    alert.events.create(kind="note", text="the rack has no power")
+    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert ">From a chat<" in page and ">None<" not in page
+
+
 @pytest.mark.parametrize("page", [1, 2])
 def test_only_the_first_page_names_the_alert_that_was_resolved_last(page, operator, alert, monkeypatch):
     monkeypatch.setattr("console.pages.alerts.alerts.PER_PAGE", 1)
