@@ -111,6 +111,7 @@ class Frame:
     overrides: list[OverrideStatus]
     hands: int  # overrides, and whatever else a person set (`workers.snapshot.hands`)
     alerts: list[AlertStatus]
+    suppressed: int  # open alerts that call for nobody
     user: str
     role: str | None
     submission: str  # of a form that is sent without a script
@@ -182,6 +183,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             overrides=snapshot.overrides if snapshot else [],
             hands=len(snapshot.overrides) + len(snapshot.hands) if snapshot else 0,
             alerts=calling(snapshot),
+            suppressed=len(snapshot.alerts) - len(calling(snapshot)) if snapshot else 0,
             user=actor.name,
             role=actor.role,
             submission=secrets.token_hex(16),

@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import orjson
 import pytest
 from django.template.loader import render_to_string
 from django.test import Client
@@ -153,6 +154,16 @@ def test_the_overview_shows_acts_and_counts_what_has_ticked_since(viewer, loop, 
     run, entry = page.context["decisions"]
     assert (run.count, entry.pk) == (2, acted.pk)
     assert "No action \u00d7 2" in " ".join(page.content.decode().split())
+
+
+def test_an_open_alert_that_calls_for_nobody_is_not_said_not_to_be(viewer, control, stored_snapshot):
+    assert "ones are silenced" not in viewer.get("/").content.decode()
+    common = {"severity": "warning", "title": "alert behind"}
+    rows = [{"id": 1, "quiet": "silenced", **common}, {"id": 2, "quiet": "explained", **common}]
+    stored_snapshot["alerts"] = rows
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
+    page = " ".join(viewer.get("/").content.decode().split())
+    assert "No overrides, and no alert calls for anybody. 2 open ones are silenced" in page
 
 
 def test_the_worst_comes_first():
