@@ -15,13 +15,17 @@ export const derived = {
     set(element, `${name} exceeds ${other} by ${formatted(Math.abs(difference), "rate")}/s`);
   },
   in_out_short(element, { totals }) {
-    const difference = (totals.out_per_second ?? 0) - (totals.in_per_second ?? 0);
-    if (Math.abs(difference) <= Math.max(0.02 * (totals.in_per_second ?? 0), 1)) return set(element, "as in");
+    const inwards = totals.in_per_second, outwards = totals.out_per_second;
+    if (inwards == null || outwards == null) return set(element, "");
+    const difference = outwards - inwards;
+    if (Math.abs(difference) <= Math.max(0.02 * inwards, 1)) return set(element, "as in");
     set(element, `${formatted(Math.abs(difference), "rate")}/s ${difference > 0 ? "over" : "under"} in`);
   },
-  workers_words(element, { totals }) {
-    const free = (totals.worker_slots ?? 0) - (totals.workers_busy ?? 0);
-    set(element, totals.worker_slots ? (free > 0 ? `${free} free` : "none free") : "no host");
+  workers_words(element, { totals, hosts = {} }) {
+    if (totals.worker_slots == null || totals.workers_busy == null) return set(element, "");
+    const free = totals.worker_slots - totals.workers_busy;
+    if (totals.worker_slots) return set(element, free > 0 ? `${free} free` : "none free");
+    set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "drained" : "no host");
   },
   latency(element) {
     set(element, "end to end");
@@ -77,7 +81,8 @@ export const derived = {
   },
   dead_letters(element, { queues }) {
     const held = Object.entries(queues).filter(([, queue]) => queue.dead_letters).map(([name]) => name);
-    set(element, held.length ? `in ${held.join(", ")}` : "no event has failed for good");
+    const unknown = Object.values(queues).some((queue) => queue.dead_letters == null);
+    set(element, held.length ? `in ${held.join(", ")}` : unknown ? "" : "no event has failed for good");
   },
   points_sum(element, { queues }) {
     const containers = Object.values(queues[element.dataset.queue]?.containers ?? {});
