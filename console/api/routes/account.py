@@ -144,7 +144,7 @@ def change_role(request: HttpRequest, username: str, body: Role) -> dict[str, An
 @router.post(
     "/users/{username}/queues",
     response=UserRow,
-    summary="Limit a role to some queues; none: to no queue in particular",
+    summary="Limit a role to some queues; none: it holds for all",
 )
 def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> dict[str, Any]:
     actor, user = actor_for(request, "user.manage"), _user(username)

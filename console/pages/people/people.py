@@ -150,8 +150,8 @@ def change(request: HttpRequest, user_id: int) -> Done:
     if wanted == "queues":
         queues = posted.getlist("queues")
         people.limit_queues(actor, user, queues, reason)
-        limits = f"limited to {', '.join(sorted(set(queues)))}" if queues else "limited to no queue"
-        return Done(f"{name} is {limits} from now on.", here, {"go": here})
+        limits = f"is limited to {', '.join(sorted(set(queues)))}" if queues else "may act on all queues"
+        return Done(f"{name} {limits} from now on.", here, {"go": here})
     if wanted == "second-factor":
         people.remove_second_factor(actor, user, reason)
         return Done(f"{name} has no second factor any more.", here, {"go": here})
