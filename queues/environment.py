@@ -5,6 +5,7 @@ process takes them from PROCESS (`workers.host.environment` says which). A varia
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -364,6 +365,8 @@ DECLARED: tuple[Variable, ...] = tuple(each for each in globals().values() if is
 # Families of variables, each read by a name that a role, or a person, says.
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
 SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers and plants
+# What people may name: of ours, and not the console's own, for its signing key must not be sent to anybody.
+SECRET_NAME = re.compile(rf"(?:{SECRET_PREFIX}(?!KEY)[A-Z0-9_]{{1,60}}|WEIR_[A-Z0-9_]{{1,60}}_TOKEN)\Z")
 SECRET_HOSTS = "_HOSTS"  # after the name of a secret: the hosts that it may be used at
 PIPELINE_PREFIX = "WEIR_PIPELINE_"
 OTLP_PREFIX = "OTEL_"  # of OpenTelemetry's library, which reads more of them than are declared here

@@ -52,7 +52,7 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     declared = {each.name for each in variables.DECLARED if each.secret}
     families = (variables.PASSWORD_PREFIX, variables.SECRET_PREFIX)
     for name, value in environment.items():
-        if name in declared or name.startswith(families):
+        if name in declared or name.startswith(families) or variables.SECRET_NAME.match(name):
             words = [value, *value.split(), value.rpartition("@")[0].rpartition(":")[2]]
             words += [found[1] for each in [value, *words] if (found := PASSWORD.search(each))]
             yield from (word for word in words if len(word) >= SHORTEST)

@@ -60,10 +60,6 @@ REFUSED: tuple[tuple[str, Network], ...] = tuple(
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
-# Of ours, and not the console's own: its signing key must not be sent to anybody.
-SECRET_NAME = re.compile(
-    rf"(?:{variables.SECRET_PREFIX}(?!KEY)[A-Z0-9_]{{1,60}}|WEIR_[A-Z0-9_]{{1,60}}_TOKEN)\Z"
-)
 SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
 
 
@@ -77,7 +73,7 @@ class EgressRefused(httpx.ConnectError):
 
 def check_secret_name(name: str, field: str) -> None:
     """Raise BadInput unless the variable is one that people may name: any other may hold anything."""
-    if not SECRET_NAME.match(name):
+    if not variables.SECRET_NAME.match(name):
         raise BadInput(field, f"{SECRET_HELP}; any other variable is not for others to read.")
 
 

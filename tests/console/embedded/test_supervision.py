@@ -267,11 +267,13 @@ def test_without_a_supervisor_it_is_said_so(monkeypatch):
         ("token weir_0123456789abcdefgh was used", "token … was used"),
         ('{"password": "hunter22", "user": "ada"}', '{"password": …", "user": "ada"}'),
         ("the key is long-secret-word", "the key is …"),
+        ("east was asked with plain-old-word", "east was asked with …"),
         ("3 events, n1 OFFLINE", "3 events, n1 OFFLINE"),
     ],
 )
 def test_what_is_secret_or_looks_like_it_is_left_out(text, shown):
-    said = without_secrets(text, {"WEIR_SECRET_SHOP": "long-secret-word"})
+    named = {"WEIR_SECRET_SHOP": "long-secret-word", "WEIR_EAST_TOKEN": "plain-old-word"}
+    said = without_secrets(text, named)
     assert said == shown or ("hunter22" not in said and "abc.def" not in said)
 
 
