@@ -61,6 +61,12 @@ def confirm(user: User, code: str) -> list[str]:
     return _new_recovery_codes(user)
 
 
+def is_throttled(user: User) -> bool:
+    """Whether no code is checked for now, after wrong ones."""
+    held = SecondFactor.objects.filter(user=user, confirmed=True).first()
+    return held is not None and not held.verify_is_allowed()[0]
+
+
 @transaction.atomic
 def is_right(user: User, code: str, now: datetime) -> bool:
     """Whether the code is the app's now, or an unused recovery code; it is used up by this."""

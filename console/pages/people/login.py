@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from console.accounts import identity_provider, login, second_factor
 from console.accounts.access import Actor, actor_of, user_of
-from console.audit import audit_log
+from console.audit import audit_log, refusals
 from console.web.template_context import TemplateContext, render_context
 
 LATE_OR_WRONG = "The code was wrong, or came too soon."
@@ -101,13 +101,14 @@ def code(request: HttpRequest) -> HttpResponse:
         return redirect(login.address_with_next(reverse("login"), following))
     if request.method != "POST":
         return render_context(request, LoginCodePage(next=following))
+    throttled = second_factor.is_throttled(user)
     if second_factor.is_right(user, request.POST.get("code", ""), timezone.now()):
         request.session.pop(login.PENDING)
         login.enter(request, user, login.PASSWORD_BACKEND, "password and code")
         return redirect(following)
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(name=user.get_username(), role=None, address=address, request_id=request_id)
-    audit_log.record(actor, "login.failed", user.get_username(), reason=LATE_OR_WRONG)
+    _note_wrong_code(actor, throttled)
     return render_context(request, LoginCodePage(next=following, error=WRONG_CODE), 422)
 
 
@@ -141,17 +142,26 @@ def confirm(request: HttpRequest) -> HttpResponse:
     """
     following = login.next_of(request, reverse("overview"))
     way = _way_to_confirm(request)
+    throttled = way == "code" and second_factor.is_throttled(user_of(request))
     if request.method == "POST" and way != "provider":
         if _is_proved(request, way):
             login.confirm(request, way)
             return redirect(following)
         if way == "code":  # a password's failure is noted where it is counted
-            actor = actor_of(request)
-            audit_log.record(actor, "login.failed", actor.name, reason=LATE_OR_WRONG)
+            _note_wrong_code(actor_of(request), throttled)
         error = WRONG_CODE if way == "code" else "The password does not match."
         return render_context(request, ConfirmPage(next=following, proof=way, error=error), 422)
     page = ConfirmPage(next=following, proof=way, provider=identity_provider.name())
     return render_context(request, page)
+
+
+def _note_wrong_code(actor: Actor, throttled: bool) -> None:
+    """While no code is checked it is folded: whoever tries on must not fill the audit."""
+    if not throttled:
+        audit_log.record(actor, "login.failed", actor.name, reason=LATE_OR_WRONG)
+        return
+    why = "too many wrong codes"
+    refusals.note(refusals.Refusal(actor.name, "login", actor.name, why, actor.address, actor.request_id))
 
 
 def _way_to_confirm(request: HttpRequest) -> str:
