@@ -218,7 +218,7 @@ def test_a_done_plan_says_what_it_did_and_an_open_one_what_it_would(operator, pl
     assert page.context["plan"].took_seconds >= 0
 
 
-def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(operator, plant, calm):
+def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(browsers, operator, plant, calm):
     by_hand(operator)
     stopped = Plan.objects.get()
     fetch(operator, f"/plans/{stopped.pk}/approve", {"hash": stopped.hash, **REASON})
@@ -229,6 +229,8 @@ def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(operat
     done = Plan.objects.latest("pk")
     fetch(operator, f"/plans/{done.pk}/approve", {"hash": done.hash, **REASON})
     execution.advance_all(plant.control, plant.now)
+    seen = browsers["viewer"].get(f"/plans/{done.pk}/").content.decode()
+    assert "To roll it back you need the role operator." in seen
     back = fetch(operator, f"/plans/{done.pk}/roll-back", REASON).json()
     undoing = operator.get(back["go"]).context["plan"]
     assert undoing.headline == f"Roll back plan {done.pk}: move 134 points back"

@@ -164,6 +164,8 @@ def test_passwords_and_roles_of_such_accounts_are_not_set_here(configured, brows
     assert browsers["administrator"].post(f"{address}/reset", {"reason": "a test"}).status_code == 422
     posted = {"change": "role", "role": "administrator", "reason": "a test"}
     assert browsers["administrator"].post(address, posted).status_code == 422
+    page = browsers["administrator"].get("/settings/users/").content.decode()
+    assert "its role follows the provider's groups" in page and 'aria-label="Role of kim"' not in page
 
 
 def test_a_confirmation_takes_the_same_person_and_a_fresh_proof(configured, control):
