@@ -160,6 +160,21 @@ def between(since: datetime, until: datetime) -> QuerySet[Mark]:
     return Mark.objects.filter(touches, at__lte=until, removed_at=None).order_by("at", "pk")
 
 
+def newest(since: datetime, until: datetime, rows: int, before: int | None = None) -> tuple[list[Mark], int]:
+    """The newest marks that touch a time range, of those older than the mark `before`, the oldest first; and
+    how many more are older than these. Raises BadInput for a `before` that is no mark.
+    """
+    found = between(since, until)
+    if before is not None:
+        at = Mark.objects.filter(pk=before).values_list("at", flat=True).first()
+        if at is None:
+            raise BadInput("before", "is no mark; give what was `next`.")
+        found = found.filter(Q(at__lt=at) | Q(at=at, pk__lt=before))
+    shown = list(found.order_by("-at", "-pk")[:rows])
+    more = found.count() - len(shown) if len(shown) == rows else 0
+    return shown[::-1], more
+
+
 def described(mark: Mark) -> dict[str, Any]:
     """A mark as JSON, its times as text."""
     return {

@@ -19,7 +19,9 @@ from console.api.schemas.pipelines import (
     OperatorTasks,
 )
 from console.connections.control_server import control
+from console.input.row_id import Id
 from queues.stored_document import plain
+from workers.coordination import keyset
 from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import Declarations
@@ -27,6 +29,7 @@ from workers.steering.expiry import Expiry
 
 router = Router(tags=["pipeline"])
 USUAL_MINUTES = 30.0
+MOST_VERSIONS = 50  # in one answer, each with its text
 
 
 class Declaration(Given):
@@ -66,12 +69,14 @@ class Criterion(Given):
     response=ApplicationList,
     summary="Applications at work in the pipeline, with their versions",
 )
-def list_applications(request: HttpRequest) -> dict[str, Any]:
+def list_applications(request: HttpRequest, before: Id | None = None) -> dict[str, Any]:
+    """The newest 50 versions; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
-    versions = PipelineVersion.objects.select_related("owner").order_by("-pk")
+    page = keyset.page(PipelineVersion.objects.select_related("owner"), MOST_VERSIONS, before)
     return {
         "at_work": {name: plain(each) for name, each in Declarations(control()).at_work().items()},
-        "versions": [_version(each) for each in versions],
+        "versions": [_version(each) for each in page.rows],
+        "next": page.older,
     }
 
 

@@ -16,6 +16,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
+from console.api.request.rows import MOST_ROWS
 from console.api.schemas.alerts.incidents import ChangeList
 from console.api.schemas.snapshot import PlantSnapshot
 from console.api.schemas.timeline import (
@@ -138,12 +139,15 @@ def list_marks(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
     until: Annotated[GivenTime, Query(..., alias="to")],
+    before: Id | None = None,
 ) -> dict[str, Any]:
+    """The newest 500, the oldest of them first; `next` is what to give as `before` for older ones."""
     actor_for(request, "plant.view")
     since, until = _zoned(since, "from"), _zoned(until, "to")
     if until <= since:
         raise BadInput("to", "is not after from; a range ends after it begins.")
-    return {"marks": [marks.described(each) for each in marks.between(since, until)]}
+    found, more = marks.newest(since, until, MOST_ROWS, before)
+    return {"marks": [marks.described(each) for each in found], "next": found[0].pk if more else None}
 
 
 @router.post("/marks", response={201: MarkRow}, summary="Mark a deploy or a note")

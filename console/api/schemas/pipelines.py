@@ -27,7 +27,8 @@ class ApplicationVersion(ApiAnswer):
 
 class ApplicationList(ApiAnswer):
     at_work: dict[str, ApplicationAtWork]
-    versions: list[ApplicationVersion]
+    versions: list[ApplicationVersion] = Field(description="The newest first.")
+    next: int | None = Field(description="Give it as `before` for older ones; null: there are none.")
 
 
 class ApplicationOrder(ApiAnswer):

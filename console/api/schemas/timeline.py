@@ -86,6 +86,7 @@ class MarkRow(ApiAnswer):
 
 class MarkList(ApiAnswer):
     marks: list[MarkRow]
+    next: int | None = Field(description="Give it as `before` for older ones; null: there are none.")
 
 
 class SharedLinkRow(ApiAnswer):

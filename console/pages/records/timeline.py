@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 import redis
 from django.conf import settings
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
@@ -37,6 +36,7 @@ from queues.errors import BadInput
 # The picture moves by about a pixel in this share of its length; more often it needn't be drawn.
 REFRESH_SHARE = 1 / 720
 LEAST_REFRESH_SECONDS = 5
+MOST_MARKS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,8 @@ class TimelinePage(FormPage):
     refresh_seconds: int
     steps: Mapping[str, Window]  # where the buttons lead
     resume_minutes: int  # the live range nearest in length
-    marks: QuerySet[Mark]
+    marks: Sequence[Mark]
+    older_marks: int  # that are not listed
     may_share: bool
     links: Sequence[tuple[SharedLink, str]]  # open ones, with their addresses; for who may share alone
 
@@ -66,7 +67,8 @@ class TimelineDocument(TemplateContext):
     window: Window
     shown: Timeline | None
     plant: PlantAt
-    marks: QuerySet[Mark]
+    marks: Sequence[Mark]
+    older_marks: int
     style: str
     zone: ZoneInfo
     made_at: datetime
@@ -87,6 +89,7 @@ def timeline_page(
 ) -> HttpResponse:
     now, wrong = timezone.now(), dict(errors or {})
     window = _window(request.GET, now, wrong)
+    listed, older = marks.newest(window.since, window.until, MOST_MARKS)
     page = TimelinePage(
         window=window,
         presets=PRESETS,
@@ -95,7 +98,8 @@ def timeline_page(
         refresh_seconds=max(LEAST_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
         steps=_steps(window, now),
         resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
-        marks=marks.between(window.since, window.until),
+        marks=listed,
+        older_marks=older,
         may_share=shared_links.may_share(actor_of(request)),
         links=_links(request, now),
         errors=wrong,
@@ -165,12 +169,14 @@ def document(request: HttpRequest) -> HttpResponse:
         return _refused(request, errors)
     zone = zone_of(request.COOKIES)
     plant = plant_at(window, settings.WEIR_DATA, snapshot_of(request))
+    listed, older = marks.newest(window.since, window.until, MOST_MARKS)
     with timezone.override(zone):
         context = TimelineDocument(
             window=window,
             shown=_shown(request, window),
             plant=plant,
-            marks=marks.between(window.since, window.until),
+            marks=listed,
+            older_marks=older,
             style=style_sheet(),
             zone=zone,
             made_at=timezone.now(),

@@ -6,6 +6,7 @@ import time
 import pytest
 from django.urls import reverse
 
+from console.api.routes import pipelines
 from console.models import AuditEntry, QueueLimit
 from queues import keys
 from queues.models import Queue
@@ -125,6 +126,24 @@ def test_a_queue_that_another_application_reads_can_not_be_declared_for_a_second
     refused = client_of("operator").post("/api/v1/applications", given, content_type="application/json")
     assert refused.status_code == 422 and "is read by performance" in refused.content.decode()
     assert not PipelineVersion.objects.exists()
+
+
+def test_one_task_is_one_task(client_of, at_work, control):
+    address = reverse("pipeline-tasks", args=["performance", "hosts"])
+    posted = {"tasks": "1", "reason": "at night"}
+    said = client_of("operator").post(address, posted, headers={"accept": "application/json"}).json()
+    assert said["message"].startswith("hosts has 1 task within two batches")
+
+
+def test_many_versions_are_given_newest_first_page_by_page(client_of, at_work, people, monkeypatch):
+    monkeypatch.setattr(pipelines, "MOST_VERSIONS", 2)
+    given = {"application": "old", "text": "name: old", "reason": "a test", "owner": people["operator"]}
+    for number in (1, 2, 3):
+        PipelineVersion.objects.create(number=number, **given)
+    first = client_of("viewer").get("/api/v1/applications").json()
+    assert [each["number"] for each in first["versions"]] == [3, 2] and first["next"]
+    rest = client_of("viewer").get("/api/v1/applications", {"before": first["next"]}).json()
+    assert [each["number"] for each in rest["versions"]] == [1] and rest["next"] is None
 
 
 def declare(client, text: str, name: str = "performance"):

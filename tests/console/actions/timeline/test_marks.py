@@ -10,7 +10,9 @@ from django.test import Client
 
 from console.accounts.access import Actor
 from console.actions.timeline import marks
+from console.api.routes import timeline
 from console.models import AuditEntry, Mark
+from console.pages.records import timeline as timeline_page
 from queues.errors import BadInput
 
 pytestmark = pytest.mark.django_db
@@ -84,6 +86,35 @@ def test_a_deployment_tool_marks_through_the_api(secrets):
     wrong = {**body, "at": "2026-11-20T03:00:00"}
     refused = Client().post("/api/v1/marks", wrong, content_type="application/json", **header)
     assert (refused.status_code, list(refused.json()["errors"])) == (422, ["at"])
+
+
+def test_many_marks_are_given_newest_first_page_by_page_and_each_once(secrets, monkeypatch):
+    monkeypatch.setattr(timeline, "MOST_ROWS", 2)
+    made = [
+        marks.add(OPERATOR, title=f"mark {at}", at=NOW - MINUTE * (at // 2), now=NOW).pk for at in range(5)
+    ]
+    header = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
+    query = {"from": (NOW - 9 * MINUTE).isoformat(), "to": NOW.isoformat()}
+    pages, following = [], {}
+    while following is not None:
+        answer = Client().get("/api/v1/marks", {**query, **following}, **header).json()
+        pages.append([each["id"] for each in answer["marks"]])
+        following = {"before": answer["next"]} if answer["next"] else None
+    assert pages == [[made[0], made[1]], [made[2], made[3]], [made[4]]]
+    refused = Client().get("/api/v1/marks", {**query, "before": 999_999}, **header)
+    assert (refused.status_code, list(refused.json()["errors"])) == (422, ["before"])
+
+
+def test_the_page_lists_the_newest_marks_and_says_how_many_more_there_are(
+    browsers, stored_snapshot, monkeypatch
+):
+    monkeypatch.setattr(timeline_page, "MOST_MARKS", 2)
+    now = datetime.now(UTC)
+    for at in range(5):
+        marks.add(OPERATOR, title=f"mark {at}", at=now - MINUTE * at, now=now)
+    page = browsers["viewer"].get("/timeline/")
+    assert [each.title for each in page.context["marks"]] == ["mark 1", "mark 0"]
+    assert "3 older than these" in " ".join(page.content.decode().split())
 
 
 def test_the_command_marks_a_deploy():
