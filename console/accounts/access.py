@@ -100,6 +100,29 @@ BY_NAME_ONLY = frozenset({"token.mint", "user.manage"})
 OF_NO_QUEUE = frozenset(
     {"plant.view", "account.change", "token.mint", "lab.run", "mark.add", "mark.remove", "audit.view"}
 )
+# What always concerns the whole plant: who is limited to some queues may do none of it.
+OF_THE_PLANT = frozenset(
+    {
+        "alert.report",
+        "alert_rule.change",
+        "host.drain",
+        "link.end",
+        "link.make",
+        "node.thresholds",
+        "node.use",
+        "plant.register",
+        "plant.scale",
+        "process.restart",
+        "process.view",
+        "proposal.decide",
+        "proposal.make",
+        "receiver.change",
+        "receiver.test",
+        "settings.change",
+        "task.define",
+        "user.manage",
+    }
+)
 CONFIRMED = frozenset(
     {"user.manage", "settings.change", "receiver.change", "plant.register", "task.define", "queue.define"}
 )
@@ -144,6 +167,10 @@ class Actor:
         """Whether these queues (None: the whole plant) are within those the actor is limited to."""
         return self.queues is None or (queues is not None and self.queues.issuperset(queues))
 
+    def may_somewhere(self, action: str) -> bool:
+        """Whether there is anything that this actor may do it to."""
+        return self.may(action) and (self.queues is None or action not in OF_THE_PLANT)
+
     def is_confirmed(self) -> bool:
         """Whether its person has proved who it is within CONFIRMED_SECONDS."""
         if self.confirmed_at is None:
@@ -158,8 +185,10 @@ class Actor:
         return self.user
 
     def permissions(self) -> dict[str, bool]:
-        """Every action with its answer, named for templates: `override.set` is `override_set`."""
-        return {action.replace(".", "_"): self.may(action) for action in ACTIONS}
+        """Every action with whether it is to be offered, named for templates: `override.set` is
+        `override_set`.
+        """
+        return {action.replace(".", "_"): self.may_somewhere(action) for action in ACTIONS}
 
 
 NOBODY = Actor(name="nobody", role=None)

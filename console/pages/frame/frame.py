@@ -114,6 +114,7 @@ class Frame:
     suppressed: int  # open alerts that call for nobody
     user: str
     role: str | None
+    limited: bool  # to some queues: the acts of the whole plant are not offered
     submission: str  # of a form that is sent without a script
     can: dict[str, bool]  # by action, its dots as underscores: see console.accounts.access.ACTIONS
 
@@ -186,6 +187,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             suppressed=len(snapshot.alerts) - len(calling(snapshot)) if snapshot else 0,
             user=actor.name,
             role=actor.role,
+            limited=actor.queues is not None,
             submission=secrets.token_hex(16),
             # What is past can't be steered.
             can=actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),

@@ -4,20 +4,21 @@ One list for everybody's keyboard (Ctrl-K) and for programs. It holds what this 
 action leads to the place where it is done: what it takes, such as a reason and an end, is asked there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db.models import F
 from django.urls import reverse
 
 from console.accounts.access import Actor
+from console.actions.loops import queues_of_scope
 from console.help import contents
 from console.pages.frame.frame import RAIL, RAIL_ACTIONS
 from queues.models import Node, Queue
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
-from workers.models import Plan, Task
-from workers.steering.scope import active_loops
+from workers.models import Loop, Plan, Task
+from workers.steering.scope import Scope, active_loops
 
 MOST_TEXT = 100
 MOST_FOUND = 20
@@ -105,14 +106,14 @@ def everything(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry
     yield from _plans()
     nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
     queues = list(Queue.objects.order_by("name").values_list("name", flat=True))
-    loops = list(active_loops().order_by("name").values_list("pk", "name"))
+    loops = list(active_loops().order_by("name"))
     tasks = list(Task.objects.order_by("name").values_list("name", flat=True))
     hosts = {name: row.role for name, row in snapshot.hosts.items()} if snapshot else {}
     yield from (PaletteEntry("node", name, reverse("node", args=[name])) for name in nodes)
     yield from (PaletteEntry("queue", name, reverse("queue", args=[name])) for name in queues)
     yield from (PaletteEntry("task", name, reverse("task", args=[name])) for name in tasks)
-    for number, name in loops:
-        yield PaletteEntry("loop", _words(name), reverse("loop", args=[number]), words=name)
+    for loop in loops:
+        yield PaletteEntry("loop", _words(loop.name), reverse("loop", args=[loop.pk]), words=loop.name)
     for name, role in hosts.items():
         yield PaletteEntry("worker host", name, reverse("worker-host", args=[name]), f"role {role}")
     yield from _applications_and_plants(snapshot)
@@ -161,52 +162,61 @@ def _actions(
     actor: Actor,
     nodes: Sequence[str],
     queues: Sequence[str],
-    loops: Sequence[tuple[int, str]],
+    loops: Sequence[Loop],
     hosts: Iterable[str],
     tasks: Sequence[str],
 ) -> Iterator[PaletteEntry]:
-    for permission, label, url, words in _possible(nodes, queues, loops, hosts, tasks):
-        if actor.may(permission):
+    for permission, label, url, words, about in _possible(nodes, queues, loops, hosts, tasks):
+        if actor.may_somewhere(permission) and actor.reaches(about):
             yield PaletteEntry("action", label, url, words=words)
 
 
-Possible = tuple[str, str, str, str]  # what it takes, its label, where it is done, more words
+# What it takes, its label, where it is done, more words, and the queues it is about (None: the whole plant;
+# empty: of those that are chosen there).
+Possible = tuple[str, str, str, str, Collection[str] | None]
 
 
 def _possible(
     nodes: Sequence[str],
     queues: Sequence[str],
-    loops: Sequence[tuple[int, str]],
+    loops: Sequence[Loop],
     hosts: Iterable[str],
     tasks: Sequence[str],
 ) -> Iterator[Possible]:
-    yield from _of_the_plant()
+    yield from ((*each, ()) for each in _of_the_plant())
+    yield "plan.propose", "Balance now", reverse("queues"), "rebalance points", None
     for name in queues:
         url = reverse("queue", args=[name])
-        yield "queue.pause", f"Pause queue {name}", f"{url}#pause", "stop intake consumption resume"
-        yield "queue.peek", f"See waiting events of {name}", reverse("queue-waiting", args=[name]), "peek"
-        yield "plan.propose", f"Move points of {name}", f"{url}#hand-title", "weights plan"
-        yield "ladder.cap", f"Cap the remedy ladder of {name}", f"{url}#ladder", "never shed throttle"
-        yield "queue.define", f"Change queue {name}", reverse("queue-definition", args=[name]), "handler edit"
+        waiting, definition = (reverse(page, args=[name]) for page in ("queue-waiting", "queue-definition"))
+        yield "queue.pause", f"Pause queue {name}", f"{url}#pause", "stop intake consumption resume", [name]
+        yield "queue.peek", f"See waiting events of {name}", waiting, "peek", [name]
+        yield "plan.propose", f"Move points of {name}", f"{url}#hand-title", "weights plan", [name]
+        yield "ladder.cap", f"Cap the remedy ladder of {name}", f"{url}#ladder", "never shed throttle", [name]
+        yield "queue.define", f"Change queue {name}", definition, "handler edit", [name]
     for name in nodes:
         url = reverse("node", args=[name])
-        yield "node.use", f"Drain or cordon node {name}", f"{url}#use-title", "take back"
-        yield "node.thresholds", f"Change thresholds of node {name}", f"{url}#thresholds-title", "busy"
+        yield "node.use", f"Drain or cordon node {name}", f"{url}#use-title", "take back", None
+        yield "node.thresholds", f"Change thresholds of node {name}", f"{url}#thresholds-title", "busy", None
     for name in hosts:
-        yield "host.drain", f"Drain worker host {name}", reverse("worker-host", args=[name]), "take back"
-    for number, name in loops:
-        words = f"mode manual advise auto {name}"
-        yield "loop.mode", f"Hold loop {_words(name)}", reverse("loop", args=[number]), words
+        yield (
+            "host.drain",
+            f"Drain worker host {name}",
+            reverse("worker-host", args=[name]),
+            "take back",
+            None,
+        )
+    for loop in loops:
+        url, words = reverse("loop", args=[loop.pk]), f"mode manual advise auto {loop.name}"
+        yield "loop.mode", f"Hold loop {_words(loop.name)}", url, words, queues_of_scope(Scope(loop))
     for name in tasks:
-        yield "task.run", f"Run task {name}", f"{reverse('task', args=[name])}#run-title", "start"
+        yield "task.run", f"Run task {name}", f"{reverse('task', args=[name])}#run-title", "start", ()
 
 
-def _of_the_plant() -> Iterator[Possible]:
+def _of_the_plant() -> Iterator[tuple[str, str, str, str]]:
     yield "silence.set", "Silence alerts", f"{reverse('silences')}#new-title", "mute"
     yield "alert.acknowledge", "Acknowledge an alert", reverse("alerts"), "snooze escalate"
     yield "alert_rule.change", "Change an alert rule", reverse("alert-rules"), "threshold"
     yield "receiver.change", "Add a receiver of alerts", reverse("receivers"), "email webhook"
-    yield "plan.propose", "Balance now", reverse("queues"), "rebalance points"
     yield "plan.approve", "Approve a plan", reverse("plans"), "reject stop roll back"
     yield "override.set", "Override many loops", f"{reverse('overrides')}#new-title", "parameter guard"
     yield "override.end", "End an override", reverse("overrides"), "extend"

@@ -1,10 +1,12 @@
 """Who may do what: one table for every address and every role, and the keys to the doors."""
 
+import ast
 import copy
 import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,11 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
+import console
 from console.accounts.access import (
     ACTIONS,
+    OF_NO_QUEUE,
+    OF_THE_PLANT,
     ROLES,
     Actor,
     actor_of_token,
@@ -28,6 +33,7 @@ from console.models import ApiToken
 from tests.console.accounts.doors import BY_SECRET, DOORS, EVERYBODY, knock, of_api, routes, taken_back
 from tests.console.accounts.things import things as things
 from tests.console.conftest import PASSWORD
+from tests.house import sources
 
 pytestmark = pytest.mark.django_db
 
@@ -211,6 +217,22 @@ def test_each_role_may_all_that_a_lower_one_may(action):
     assert answers == sorted(answers)
     assert answers[-1]
     assert not Actor("nobody", None).may(action)
+
+
+def test_what_always_concerns_the_whole_plant_is_offered_to_nobody_who_is_limited_to_queues():
+    """The acts that are never asked about with queues, wherever in the console they are asked about."""
+    asked: dict[str, set[bool]] = defaultdict(set)
+    for path in sorted(Path(console.__file__).parent.rglob("*.py")):
+        for call in (each for each in sources.nodes(path) if isinstance(each, ast.Call)):
+            named = isinstance(call.func, ast.Name) and call.func.id == "demand"
+            if named and isinstance(call.args[1], ast.Constant):
+                asked[call.args[1].value].add(len(call.args) > 2)
+    whole = {action for action, with_queues in asked.items() if with_queues == {False}}
+    assert whole - OF_NO_QUEUE == OF_THE_PLANT
+    limited = Actor("ada", "administrator", queues=frozenset({"orders"})).permissions()
+    everywhere = Actor("ada", "administrator").permissions()
+    offered = {action for action in ACTIONS if limited[action.replace(".", "_")]}
+    assert offered == set(ACTIONS) - OF_THE_PLANT and all(everywhere.values())
 
 
 def test_an_action_that_is_not_in_the_table_is_refused_loudly():

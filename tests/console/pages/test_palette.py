@@ -68,6 +68,19 @@ def test_what_one_types_is_found_first(text, first):
     assert found(text)[0] == first
 
 
+def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
+    Queue.objects.create(name="returns", kind="jobs")
+    Loop.objects.create(name="rebalancing", law="rebalancing")
+    ada = Actor("ada", "operator", queues=frozenset({"orders"}))
+    offered = {each.label for each in palette.everything(ada, SNAPSHOT) if each.kind == "action"}
+    assert {"Pause queue orders", "Hold loop worker rate orders n1", "Silence alerts"} <= offered
+    refused = {"Pause queue returns", "Hold loop rebalancing", "Balance now", "Change an alert rule"}
+    refused |= {"Drain or cordon node n1", "Drain worker host jobs@here"}
+    assert not refused & offered
+    everything = palette.everything(Actor("ada", "operator"), SNAPSHOT)
+    assert refused <= {each.label for each in everything}
+
+
 def test_silence_is_also_something_to_do():
     assert ("action", "Silence alerts") in found("silence")
 
