@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from queues.errors import WeirError
+from queues.errors import BadInput, WeirError
 from tests.waiting import until
 from tests.workers.plants.wicked_server import WAYS, wicked
 from workers.plants.foreign import adapters
@@ -36,7 +36,7 @@ operators:
     maximum: 4
     service_seconds: 1
     waiting_events: jobs
-    set: {{method: PUT, url: "http://127.0.0.1:{port}/scale", body: {{tasks: $tasks}}}}
+    set: {{http: {{method: PUT, url: "http://127.0.0.1:{port}/scale", body: {{tasks: $tasks}}}}}}
 """
 # Kind → how each of its protocols is reached.
 ADDRESSES = {
@@ -51,7 +51,7 @@ ADDRESSES = {
 }
 OPTIONS = {
     "heron": {"cluster": "local", "role": "me", "topology": "words"},
-    "kubernetes": {"namespace": "shop"},
+    "kubernetes": {"namespace": "shop", "workloads": "x"},
 }
 
 
@@ -87,15 +87,24 @@ def test_every_kind_of_plant_is_asked():
     assert set(ADDRESSES) == set(adapters.kinds())
 
 
+@pytest.mark.parametrize("kind", sorted(ADDRESSES))
+def test_each_of_them_is_one_that_could_be_registered(kind):
+    for address in ADDRESSES[kind]:
+        row = registered(kind, address, 9_000, "silent")
+        adapters.check(row)
+        if not address.startswith(("redis", "amqp")):  # these connect when they are made
+            adapters.adapter_of(row).close()
+
+
 def ordered(row):
-    """How long whoever orders something there waits, and what is said."""
+    """How long whoever orders something there waits, and with what error it ends."""
     began = time.monotonic()
     try:
         with closing(BoundedPlant(row.name, adapters.adapter_of(row), ORDER_SECONDS)) as plant:
             plant.set_parallelism({"x": 2})
     except WeirError as error:
-        return time.monotonic() - began, str(error)
-    return time.monotonic() - began, ""
+        return time.monotonic() - began, error
+    return time.monotonic() - began, None
 
 
 def nothing_comes():
@@ -117,7 +126,9 @@ def test_who_orders_something_there_waits_no_longer_than_a_tick_may_take_and_is_
         found = dict(zip((row.name for row in rows), pool.map(ordered, rows), strict=True))
     late = {name: seconds for name, (seconds, _) in found.items() if seconds > 2 * limit.result()}
     assert not late
-    assert not [name for name, (_, said) in found.items() if not said]
+    assert not [name for name, (_, error) in found.items() if not str(error or "")]
+    # A BadInput would be of what was asked, so nobody would have been asked.
+    assert not {name: str(error) for name, (_, error) in found.items() if isinstance(error, BadInput)}
 
 
 class Good(MemoryPlant, Adapter):
