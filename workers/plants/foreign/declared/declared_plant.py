@@ -11,7 +11,7 @@ from controllers.parallelism.measured_topology import MeasuredOperator, Measured
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.documents.plants import ProofStatus, SensorStatus
-from workers.plants.foreign.declared.call import TaskOrder
+from workers.plants.foreign.declared.call import COMMAND_SECONDS, TaskOrder
 from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration
 from workers.plants.foreign.declared.lines import Lines
 from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN, tasks_of, topology_of
@@ -169,6 +169,7 @@ class DeclaredPlant(Adapter):
         self._note(counted, order.tasks)  # first: an order whose answer is lost was perhaps obeyed
         reached = order.before
         for call, step in steps:
+            self._keep_noted(counted, COMMAND_SECONDS)
             try:
                 call.make(step, self._lines)
             except WeirError as error:
@@ -179,6 +180,16 @@ class DeclaredPlant(Adapter):
                 self._note(counted, left + step.tasks - reached if perhaps else left)
                 raise
             reached = step.tasks
+        self._keep_noted(counted)
+
+    def _keep_noted(self, counted: CountedOrder, call_seconds: float = 0.0) -> None:
+        """Before each call, for as long as it may take besides, and from the last one on: of many the first
+        may be longer ago than the proof may take. What somebody has ordered otherwise since stays noted.
+        """
+        name, proof = counted.operator.name, counted.operator.proof
+        order, noted = LastTaskOrder(counted.order.tasks, counted.seen), self._ordered.pending(name)
+        if proof is not None and (noted == order or (noted is None and call_seconds)):
+            self._ordered.note(name, order, proof.within_seconds + call_seconds)
 
     def _call_back(self, operator: DeclaredOperator, order: TaskOrder) -> str:
         """The inverse; what kept it from being done, "" for nothing."""

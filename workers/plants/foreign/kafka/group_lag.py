@@ -132,7 +132,7 @@ class GroupLags:
             out_per_second=out,
             clearing_seconds=_clearing_seconds(lag_events, into, out),
             expired_events=sum(row.expired_events for row in counted),
-            partition_count=len(rows),
+            partition_count=sum(row.said not in (GONE, UNREAD) for row in rows),
             partitions=sorted(rows, key=_worst_first)[:MOST_SHOWN],
         )
 

@@ -81,6 +81,47 @@ def test_an_order_whose_proof_is_late_counts_no_longer():
     assert far.now["render"] == 3
 
 
+class Slow(Scraped):
+    """Each call takes 8 s of `seconds`, and `meanwhile` happens in the sixth."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds, self.meanwhile, self.orders = 0.0, lambda: None, OwnTaskOrders(lambda: self.seconds)
+
+    def plant(self):
+        transport = httpx.MockTransport(self.answer)
+        return DeclaredPlant(declaration_of_text(TEXT), {}, transport, orders=self.orders)
+
+    def answer(self, request):
+        answer = super().answer(request)
+        if request.method == "POST":
+            self.seconds += 8.0
+            if len(self.calls) == 6:
+                self.meanwhile()
+        return answer
+
+
+def test_a_loop_that_orders_again_while_many_slow_calls_go_on_calls_nothing_beside_them():
+    far = Slow()
+    far.meanwhile = lambda: far.plant().set_parallelism({"render": 9})  # 48 s after the first, of 30 s
+    far.plant().set_parallelism({"render": 9})
+    assert [path for _, path, _ in far.calls] == [f"/render/{at}" for at in range(3, 10)]
+    assert far.now["render"] == 9
+    far.seconds += 29.0
+    far.plant().set_parallelism({"render": 9})
+    assert len(far.calls) == 7
+    far.seconds += 2.0
+    far.plant().set_parallelism({"render": 3})  # its proof is late: what the sensor says counts again
+    assert far.calls[-1][1] == "/render/3"
+
+
+def test_what_another_orders_while_slow_calls_go_on_stays_noted_after_them():
+    far = Slow()
+    far.meanwhile = lambda: far.orders.note("render", LastTaskOrder(4, 2), 60.0)
+    far.plant().set_parallelism({"render": 9})
+    assert far.orders.pending("render") == LastTaskOrder(4, 2)
+
+
 def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refused_was_not():
     far, plant = scraped_plant()
     far.broken["/render/3"] = lambda request: httpx.Response(409)

@@ -124,6 +124,18 @@ def test_a_partition_that_no_member_reads_does_not_count_while_the_group_works()
     assert [each.client for each in group.members] == ["worker-1"]
 
 
+def test_partitions_that_are_gone_or_left_do_not_count_as_ones_to_be_shared_among_tasks():
+    here, gone, left = [[(topic, number) for number in range(2)] for topic in ("orders", "gone", "left")]
+    topics = {"orders": ("one", 2), "left": ("two", 2)}
+    offsets = {each: Offsets(0, 100) for each in [*here, *left]}
+    member = GroupReader("worker-1", "/10.0.0.7", frozenset(here))
+    committed = dict.fromkeys([here[0], *gone, *left], 40)  # of the other nothing is read yet
+    group = Group("stable", (member,), committed)
+    billing = after(ClusterReading(0.0, 0.0, topics, offsets, {"billing": group}))
+    assert billing.partition_count == 2
+    assert len(billing.partitions) == 6
+
+
 @pytest.mark.parametrize("state", ["preparing rebalancing", "completing rebalancing", "unknown"])
 def test_a_topic_that_a_group_has_left_is_no_lag_while_it_rebalances(state):
     left, topics = ("left", 0), {"orders": ("one", 1), "left": ("two", 1)}
