@@ -35,8 +35,8 @@ class ConsumerGroup(StoredDocument, frozen=True, kw_only=True):
     """state: as the broker says. Figures are of the partitions that count: lag_events their sum, lag_seconds
     of the one that is furthest behind (at_least: it may be more). in_per_second, out_per_second: what is
     appended to them and read from them, over half a minute. clearing_seconds: until nothing waits, at the
-    present rates; None while it does not shrink. topics: those it reads. partitions: the worst ones of
-    partition_count.
+    present rates; None while it does not shrink. topics: those it reads. partitions: the worst ones.
+    partition_count: of all, but those of topics that are gone and those that it has left.
     """
 
     state: str = ""

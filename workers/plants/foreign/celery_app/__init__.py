@@ -5,7 +5,13 @@ from functools import partial
 from workers.coordination.connections import control_server
 from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWorkers
 from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
-from workers.plants.foreign.celery_app.broker import SCHEMES, app_of, broker_of
+from workers.plants.foreign.celery_app.broker import (
+    ANY_SEPARATOR,
+    SCHEMES,
+    SEPARATORS,
+    app_of,
+    broker_of,
+)
 from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
 from workers.plants.foreign.celery_app.listener import EventListener
@@ -56,6 +62,11 @@ ADAPTER = AdapterKind(
         ),
         "management": PlantOption("address of RabbitMQ's management plugin, for what is not acknowledged"),
         "prefix": PlantOption("of all keys (global_keyprefix); Redis only"),
+        "separator": PlantOption(
+            "of queue and priority (sep): usual is Celery's own; any counts both; Redis only",
+            choices=tuple(SEPARATORS),
+            default=ANY_SEPARATOR,
+        ),
     },
     make=make,
     interventions=INTERVENTIONS,

@@ -1,9 +1,10 @@
 """The broker of a Celery app: how it is reached, and how long its queues are.
 
 Redis (Valkey) keeps a queue as one list for each priority, named after the queue, a separator and the
-priority; both separators in use are asked for. What a worker has taken and not acknowledged is in `unacked`,
-of all queues together. RabbitMQ says how many messages are ready and how many consumers there are; how many
-are unacknowledged, and how many were published, only its management plugin says.
+priority; both separators in use are asked for, or the one that the registration says: an app may keep data of
+its own as `orders:1`. What is no list is no queue. What a worker has taken and not acknowledged is in
+`unacked`, of all queues together. RabbitMQ says how many messages are ready and how many consumers there are;
+how many are unacknowledged, and how many were published, only its management plugin says.
 """
 
 import ssl
@@ -30,7 +31,13 @@ from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
-SEPARATORS = ("\x06\x16", ":")
+ANY_SEPARATOR, USUAL_SEPARATOR = "any", "usual"
+SEPARATORS: Mapping[str, tuple[str, ...]] = {
+    ANY_SEPARATOR: ("\x06\x16", ":"),
+    USUAL_SEPARATOR: ("\x06\x16",),
+    ":": (":",),
+}
+NO_LIST = "WRONGTYPE"
 PRIORITIES = range(1, 10)
 MOST_QUEUES = 200  # of an app: each is asked for once a second
 TLS = ("rediss", "amqps")
@@ -143,6 +150,7 @@ class RedisBroker:
 
     def __init__(self, address: PlantAddress) -> None:
         self._name, self._prefix = address.name, address.option("prefix")
+        self._separators = SEPARATORS[address.option("separator", ANY_SEPARATOR)]
         url, (user, password) = httpx.URL(address.url), login_of(address)
         is_tls, port = url.scheme in TLS, url.port or SCHEMES[url.scheme]
         self._server = redis_line.client(
@@ -157,38 +165,48 @@ class RedisBroker:
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
         """Of all that are asked for: Redis forgets a list that is empty."""
         names = list(queues)
-        keys = [keys_of(name, self._prefix) for name in names]
-        found = iter(self._all([("LLEN", key) for of_queue in keys for _, key in of_queue]))
+        keys = [keys_of(name, self._separators, self._prefix) for name in names]
+        found = iter(self._counts([("LLEN", key) for of_queue in keys for _, key in of_queue]))
         lengths = {}
         for name, of_queue in zip(names, keys, strict=True):
             counted: dict[int, int] = {}
             for priority, _ in of_queue:
-                counted[priority] = counted.get(priority, 0) + int(next(found))
+                counted[priority] = counted.get(priority, 0) + next(found)
             waiting = {priority: count for priority, count in counted.items() if count}
             lengths[name] = QueueLength(sum(waiting.values()), waiting if len(waiting) > 1 else {})
         return lengths
 
     def unacknowledged(self) -> int | None:
-        return int(self._all([("HLEN", f"{self._prefix}unacked")])[0])
+        return self._counts([("HLEN", f"{self._prefix}unacked")])[0]
 
     def close(self) -> None:
         self._server.close()
+
+    def _counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
+        """0 of what is something else there."""
+        answers = self._all(commands)
+        for answer in answers:
+            if not isinstance(answer, int | redis.ResponseError):
+                raise PlantConfused(f"{self._name} answers what is no length.")
+            if isinstance(answer, redis.ResponseError) and not str(answer).startswith(NO_LIST):
+                raise PlantConfused(f"{self._name} refuses us: {answer}.")
+        return [answer if isinstance(answer, int) else 0 for answer in answers]
 
     def _all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
         try:
             pipeline = self._server.pipeline(transaction=False)
             for command, key in commands:
                 pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
-            return pipeline.execute()
+            return pipeline.execute(raise_on_error=False)
         except redis.ResponseError as error:
             raise PlantConfused(f"{self._name} refuses us: {error}.") from None
         except (redis.RedisError, OSError) as error:
             raise PlantSilent(f"{self._name} can't be reached ({error}).") from None
 
 
-def keys_of(queue: str, prefix: str = "") -> list[tuple[int, str]]:
+def keys_of(queue: str, separators: Sequence[str], prefix: str = "") -> list[tuple[int, str]]:
     """Priority → the list it may be in."""
-    more = [(each, f"{prefix}{queue}{sign}{each}") for each in PRIORITIES for sign in SEPARATORS]
+    more = [(each, f"{prefix}{queue}{sign}{each}") for each in PRIORITIES for sign in separators]
     return [(0, f"{prefix}{queue}"), *more]
 
 

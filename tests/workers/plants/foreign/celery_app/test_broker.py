@@ -1,0 +1,56 @@
+"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name."""
+
+import pytest
+import redis
+
+from workers.plants.foreign import redis_line
+from workers.plants.foreign.celery_app import ADAPTER, broker
+from workers.plants.foreign.celery_app.broker import QueueLength, RedisBroker
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.plant import PlantConfused
+
+USUAL = "\x06\x16"
+
+
+@pytest.fixture
+def observed(control, monkeypatch):
+    """The broker with these options; the control server stands for the app's."""
+    monkeypatch.setattr(broker, "host_of", lambda *_: "127.0.0.1")
+    monkeypatch.setattr(redis_line, "client", lambda *_, **__: control)
+    return lambda **options: RedisBroker(
+        PlantAddress(name="shop", url="redis://127.0.0.1:6379/0", options=options)
+    )
+
+
+def test_what_bears_the_name_of_a_priority_and_is_no_list_blinds_nobody_and_counts_nothing(control, observed):
+    control.rpush("user", "one", "two")
+    control.rpush(f"user{USUAL}3", "three")
+    control.hset("user:1", "name", "ada")
+    control.set("user:2", "bo")
+    control.set("unacked", "of somebody else")
+    found = observed()
+    assert found.lengths(["user"]) == {"user": QueueLength(3, {0: 2, 3: 1})}
+    assert found.unacknowledged() == 0
+
+
+@pytest.mark.parametrize(("separator", "waiting"), [("", 6), ("any", 6), ("usual", 3), (":", 4)])
+def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separator, waiting):
+    control.rpush("orders", "one")
+    control.rpush(f"orders{USUAL}1", "two", "three")
+    control.rpush("orders:1", "of 2025", "of 2026", "of the app's own")
+    assert observed(separator=separator).lengths(["orders"])["orders"].waiting == waiting
+
+
+def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
+    assert ADAPTER.options["separator"].choices == tuple(broker.SEPARATORS)
+
+
+def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeypatch):
+    refused = [3, redis.ResponseError("no permissions to access a key")]
+    found = observed()
+    monkeypatch.setattr(found, "_all", lambda commands: refused)
+    with pytest.raises(PlantConfused, match="refuses us: no permissions"):
+        found.lengths(["orders"])
+    monkeypatch.setattr(found, "_all", lambda commands: [["no"]])
+    with pytest.raises(PlantConfused, match="no length"):
+        found.unacknowledged()
