@@ -1,4 +1,7 @@
-"""A thread that takes in the events of an app, and goes on after the broker was away."""
+"""A thread that takes in the events of an app, and goes on after the broker was away.
+
+What workers sent meanwhile is lost: what they had taken, and what ran there, may have ended since.
+"""
 
 import logging
 import threading
@@ -20,13 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class EventListener:
-    """Applies what comes to `events`; who reads them takes `lock`. error: why nothing comes."""
+    """Applies what comes to `events`; who reads them takes `lock`. error: why nothing comes; gaps: how often
+    something may have been missed.
+    """
 
     def __init__(
         self, app: Celery, events: TaskEvents, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self.lock, self.events = threading.Lock(), events
         self.error: str | None = NOT_YET
+        self.gaps = 0
         self._app, self._monotonic = app, monotonic
         self._since: float | None = None
         self._ended = threading.Event()
@@ -67,10 +73,19 @@ class EventListener:
         with self._app.connection_for_read() as connection:
             receiver = self._app.events.Receiver(connection, handlers={"*": self._apply})
             with receiver.consumer_context(wakeup=True) as (reading, _, _):  # by a connection of its own
-                self.error, self._since = None, self._monotonic()
+                self._begin()
                 while not self._ended.is_set():
                     with suppress(TimeoutError):
                         reading.drain_events(timeout=WAKE_SECONDS)
+
+    def _begin(self) -> None:
+        """Each time but the first after a gap."""
+        with self.lock:
+            if self._since is not None:
+                self.gaps += 1
+                for worker in self.events.pools:
+                    self.events.begin_anew(worker)
+            self.error, self._since = None, self._monotonic()
 
     def _apply(self, event: dict[str, Any]) -> None:
         with self.lock:

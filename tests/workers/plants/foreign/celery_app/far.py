@@ -34,6 +34,7 @@ class FarListener:
 
     def __init__(self):
         self.lock, self.events, self.error, self.closed = threading.Lock(), TaskEvents(), None, False
+        self.gaps = 0
 
     def start(self):
         pass

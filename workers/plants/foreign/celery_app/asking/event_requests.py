@@ -7,7 +7,8 @@ says so.
 
 Whoever can ask a worker to send events can ask it to stop (Flower, an operator). Where one begins tasks and
 no event of any comes for UNHEARD_SECONDS it is asked once more, and what it does is asked for (`reserved`,
-`active`) until events come again: what they said before would stay as it was for the rest of its life.
+`active`) until events come again: what they said before would stay as it was for the rest of its life. So it
+is with all of them where the line that their events come by was broken for a time.
 """
 
 import math
@@ -60,10 +61,14 @@ class EventRequests:
         self._asked: dict[str, AskedLife] = {}
         self._unheard: dict[str, Unheard] = {}
         self._doubted: set[str] = set()  # of these no events come, though they were asked
+        self._gaps = listener.gaps
 
     def observe(self, at: float, pools: Mapping[str, WorkerPool]) -> None:
         """What workers answered that were asked at `at`."""
         with self._listener.lock:
+            if self._gaps != self._listener.gaps:
+                self._gaps = self._listener.gaps
+                self._doubt(list(self._asked))
             for worker, pool in pools.items():
                 before_at, before = self._last.get(worker, (at, pool))
                 if pool.goes_on_from(before):
@@ -113,7 +118,8 @@ class EventRequests:
         events = self._listener.events.pools.get(worker)
         if events is not None and events.sends_tasks:
             return True
-        return worker in self._asked and worker not in self._doubted
+        is_whole = self._gaps == self._listener.gaps
+        return is_whole and worker in self._asked and worker not in self._doubted
 
     def _was_asked(self, pool: WorkerPool) -> bool:
         life, events = self._asked.get(pool.worker), self._listener.events.pools.get(pool.worker)
@@ -150,6 +156,11 @@ class EventRequests:
             self._unheard[worker] = unheard
         else:
             self._listener.events.begin_anew(worker)
+            self._doubt([worker])
+
+    def _doubt(self, workers: Iterable[str]) -> None:
+        """They are asked once more, and what they do is asked for until events come."""
+        for worker in workers:
             self._asked.pop(worker, None)
             self._unheard.pop(worker, None)
             self._doubted.add(worker)
