@@ -99,7 +99,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     groups of consumers that read its logs, by name. sensors: by name, the numbers that its declaration names.
     revisions: what is rolled out of each part. proofs: operator → what shows that an order took effect, where
     that is not the number of its tasks. set_to: operator → tasks that the plant itself aims at, where it says
-    so beside those that are there.
+    so beside those that are there. lives: operator → since when it is at work (s since 1970), where that is
+    known: what was ordered earlier was ordered of another one.
     """
 
     kind: str = ""
@@ -117,6 +118,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     revisions: dict[str, str] = {}
     proofs: dict[str, ProofStatus] = {}
     set_to: dict[str, int] = {}
+    lives: dict[str, float] = {}
     orders: dict[str, OrderStatus] = {}
 
 

@@ -16,6 +16,8 @@ from workers.plants.plant import Elastic
 from workers.plants.reached import USUAL, GivenOrder, Patience, followed, why_wrong
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
+# Not there for so long, an operator that comes back under its name is taken to be another one.
+GONE_SECONDS = 3_600.0
 REFUSED = (BadInput, PlantHeld)  # then nothing was set; after any other error something may have been
 
 
@@ -67,17 +69,30 @@ class OrderedPlant(Elastic):
             raise
 
 
+def forget_until(plant: str, operator: str, at: float) -> None:
+    """What was ordered of an operator until then (s since 1970) counts no longer."""
+    until = datetime.fromtimestamp(at, UTC)
+    PlantOrder.objects.filter(plant__name=plant, operator=operator, at__lte=until).delete()
+
+
 class OrderWatch:
-    """Follows every order from snapshot to snapshot."""
+    """Follows every order from snapshot to snapshot. Where an operator is not seen for a time, or not yet,
+    what was known of its order stays. What was ordered of one that was started anew since is forgotten.
+    """
 
     def __init__(
         self,
         noted: Callable[[], Noted] | None = None,
         patience: Callable[[str], Patience] = lambda kind: USUAL,
         before: Callable[[], Mapping[str, PlantStatus]] = dict,
+        forget_until: Callable[[str, str, float], None] = forget_until,
     ) -> None:
-        """patience: of a kind of plant. before: the plants of the newest snapshot, for one that begins."""
+        """patience: of a kind of plant. before: the plants of the newest snapshot, for one that begins.
+        forget_until: as that of this module.
+        """
         self._noted, self._patience, self._published = noted or noted_orders, patience, before
+        self._forget_until = forget_until
+        self._absent: dict[tuple[str, str], float] = {}  # plant, operator → since when
         self._followed: dict[str, dict[str, OrderStatus]] | None = None
 
     def step(self, rows: Mapping[str, PlantStatus], now: float) -> dict[str, PlantStatus]:
@@ -85,11 +100,35 @@ class OrderWatch:
         if self._followed is None:
             self._followed = {name: dict(row.orders) for name, row in self._published().items()}
         noted = self._noted() if rows else {}
+        self._absent = {
+            (name, operator): self._absent.get((name, operator), now)
+            for name, row in rows.items()
+            for operator in noted.get(name, {})
+            if row.topology is not None and operator not in _operators(row)
+        }
         self._followed = {
-            name: self._of_plant(row, noted.get(name, {}), self._followed.get(name, {}), now)
+            name: self._of_plant(
+                row,
+                self._in_force(name, row, noted.get(name, {}), now),
+                self._followed.get(name, {}),
+                now,
+            )
             for name, row in rows.items()
         }
-        return {name: changed(row, orders=self._followed[name]) for name, row in rows.items()}
+        return {name: changed(row, orders=_shown(row, self._followed[name])) for name, row in rows.items()}
+
+    def _in_force(
+        self, name: str, row: PlantStatus, orders: Mapping[str, GivenOrder], now: float
+    ) -> dict[str, GivenOrder]:
+        """Those of operators as they live now, and of others for GONE_SECONDS; the rest is forgotten."""
+        found = {}
+        for operator, order in orders.items():
+            is_gone = now - self._absent.get((name, operator), now) > GONE_SECONDS
+            if is_gone or order.at < row.lives.get(operator, order.at):
+                self._forget_until(name, operator, order.at)
+            else:
+                found[operator] = order
+        return found
 
     def _of_plant(
         self,
@@ -98,9 +137,10 @@ class OrderWatch:
         before: Mapping[str, OrderStatus],
         now: float,
     ) -> dict[str, OrderStatus]:
-        operators: Mapping[str, Any] = (row.topology or {}).get("operators", {})
+        operators = _operators(row)
         seen_at = now - (row.age_seconds or 0.0)
-        return {
+        unseen = {name: before[name] for name in orders if name in before and name not in operators}
+        return unseen | {
             operator: _proved(order, before.get(operator), row.proofs[operator], seen_at)
             if operator in row.proofs
             else followed(
@@ -114,6 +154,17 @@ class OrderWatch:
             for operator, order in orders.items()
             if operator in operators
         }
+
+
+def _shown(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderStatus]:
+    """Loops hold for none of an operator that is gone from a plant that is seen."""
+    if row.topology is None:
+        return orders
+    return {name: each for name, each in orders.items() if name in _operators(row)}
+
+
+def _operators(row: PlantStatus) -> Mapping[str, Any]:
+    return (row.topology or {}).get("operators", {})
 
 
 def _proved(order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float) -> OrderStatus:

@@ -171,6 +171,7 @@ class SnapshotPlant(ApiAnswer):
     revisions: dict[str, str] = Field({}, description="What is rolled out of each part.")
     proofs: dict[str, ProofStatus] = {}
     set_to: dict[str, int] = Field({}, description="Tasks that the plant itself aims at, where it says so.")
+    lives: dict[str, float] = Field({}, description="Since when each operator is at work, s since 1970.")
     orders: dict[str, PlantOrderRow] = {}
 
 

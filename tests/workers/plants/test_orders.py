@@ -14,7 +14,14 @@ from workers.documents.plants import PlantStatus, ProofStatus
 from workers.documents.snapshot import Snapshot
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import PlantOrder, RegisteredPlant
-from workers.plants.orders import OrderedPlant, OrderWatch, forget, noted_orders, why_unreached
+from workers.plants.orders import (
+    OrderedPlant,
+    OrderWatch,
+    forget,
+    forget_until,
+    noted_orders,
+    why_unreached,
+)
 from workers.plants.plant import PlantSilent
 
 pytestmark = pytest.mark.django_db
@@ -148,3 +155,80 @@ def test_what_was_seen_before_the_order_and_a_plant_that_is_not_seen_say_nothing
         rows = watch.step({"east": status(2, age_seconds=second + 1.0, state="stale")}, NOW + second)
     assert rows["east"].orders["parse"].state == "pending"
     assert watch.step({}, NOW + 61) == {}
+
+
+def gone(row, watch, seconds, begin):
+    """As `course`, while the operator is not there."""
+    topology = MeasuredTopology("east", NOW, 10.0, {"in": MeasuredOperator("in", "source", 1)}, ())
+    for second in range(begin, begin + seconds):
+        rows = watch.step({"east": changed(status(2), topology=topology.to_document())}, NOW + second)
+    return rows["east"]
+
+
+def reached(row):
+    """A watch that has seen 4 tasks where 4 were ordered at NOW."""
+    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
+    watch = OrderWatch()
+    assert course(row, watch, 4, 5).orders["parse"].state == "reached"
+    return watch
+
+
+@pytest.mark.parametrize("away_seconds", [0, 60])
+def test_an_operator_that_was_started_anew_owes_nothing_that_was_ordered_before(row, away_seconds):
+    watch = reached(row)
+    if away_seconds:
+        assert not gone(row, watch, away_seconds, begin=6).orders
+    found = course(row, watch, 2, 20, begin=70, lives={"parse": NOW + 65})
+    assert not found.orders and why_unreached(found) is None
+    assert not PlantOrder.objects.exists()
+    ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2}), now=NOW + 91).set_parallelism({"parse": 3})
+    found = course(row, watch, 3, 2, begin=92, lives={"parse": NOW + 65})
+    assert found.orders["parse"].state == "reached"
+
+
+def test_what_is_ordered_of_the_new_one_is_not_forgotten_with_what_was_ordered_of_the_old(row):
+    watch = reached(row)
+
+    def meanwhile(plant, operator, at):
+        ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2}), now=NOW + 70).set_parallelism({"parse": 3})
+        forget_until(plant, operator, at)
+
+    watch._forget_until = meanwhile
+    course(row, watch, 2, 1, begin=71, lives={"parse": NOW + 65})
+    assert noted_orders()["east"]["parse"].tasks == 3
+
+
+def test_an_operator_that_is_not_seen_for_a_minute_and_lives_on_is_no_new_order(row):
+    watch = reached(row)
+    gone(row, watch, 60, begin=6)
+    assert course(row, watch, 2, 1, begin=66, lives={"parse": NOW - 500}).orders["parse"].state == "reached"
+    found = course(row, watch, 2, 10, begin=67, lives={"parse": NOW - 500})
+    assert "something else set it to 2" in why_unreached(found)
+
+
+def test_an_observer_that_begins_with_a_plant_it_does_not_see_yet_keeps_what_was_published(row):
+    watch = reached(row)
+    before = course(row, watch, 3, 10, begin=6)
+    assert before.orders["parse"].state == "undone"
+    watch = OrderWatch(before=lambda: {"east": before})
+    unseen = watch.step({"east": PlantStatus(kind="weir")}, NOW + 17)["east"]
+    assert unseen.orders == before.orders
+    assert course(row, watch, 3, 1, begin=20).orders["parse"].state == "undone"
+
+
+def test_what_was_ordered_of_operators_that_never_come_back_is_not_kept_for_ever(row):
+    watch = reached(row)
+    found = gone(row, watch, 1, begin=6)
+    assert not found.orders and why_unreached(found) is None
+    gone(row, watch, 1, begin=3_000)
+    assert PlantOrder.objects.exists()
+    gone(row, watch, 1, begin=3_607)
+    assert not PlantOrder.objects.exists()
+
+
+def test_an_operator_that_comes_back_within_the_hour_is_waited_for_anew(row):
+    watch = reached(row)
+    gone(row, watch, 1, begin=6)
+    course(row, watch, 4, 1, begin=3_000)
+    gone(row, watch, 1, begin=3_700)
+    assert PlantOrder.objects.exists()

@@ -143,6 +143,12 @@ class Adapter(Elastic):
         """
         return {}
 
+    def lives(self) -> Mapping[str, float]:
+        """Operator → since when it is at work at least (s since 1970), as `topology` saw it last, where the
+        plant says so. One that was started anew is another one: what was ordered before is not of it.
+        """
+        return {}
+
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Do it; doing it again changes nothing. The same raises."""
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")

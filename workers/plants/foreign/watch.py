@@ -108,6 +108,7 @@ class Lookout:
             revisions=dict(adapter.revisions()),
             proofs=dict(adapter.proofs()),
             set_to=dict(adapter.set_to()),
+            lives=dict(adapter.lives()),
         )
         try:
             text = encoded(found)

@@ -34,7 +34,12 @@ from workers.plants.foreign.celery_app.measures import (
     unmeasured,
 )
 from workers.plants.foreign.celery_app.orders import PoolOrders
-from workers.plants.foreign.celery_app.remote_control import ANSWER_SECONDS, RemoteControl, WorkerPool
+from workers.plants.foreign.celery_app.remote_control import (
+    ANSWER_SECONDS,
+    UPTIME_SECONDS,
+    RemoteControl,
+    WorkerPool,
+)
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
 from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
@@ -85,6 +90,7 @@ class CeleryPlant(Adapter):
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._takers = AllTakers()
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
+        self._lives: dict[str, float] = {}  # worker → since when, s since 1970
         self._known_queues: list[str] = []
         self._resumed_at: dict[
             tuple[str, str], float
@@ -150,6 +156,10 @@ class CeleryPlant(Adapter):
                 missing,
             )
 
+    def lives(self) -> Mapping[str, float]:
+        """By the uptime that each says."""
+        return self._lives
+
     def missing(self) -> list[str]:
         """What can't be seen or steered as it is, a sentence each."""
         workers = [each.pool.worker for each in self._measured]
@@ -186,7 +196,19 @@ class CeleryPlant(Adapter):
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
         }
+        begun = {worker: self._begun_at(pool) for worker, pool in found.items()}
+        lives = {worker: self._lives.get(worker) for worker in self._answered} | begun
+        self._lives = {worker: at for worker, at in lives.items() if at is not None}
         return [pool for _, (_, pool) in sorted(self._answered.items())]
+
+    def _begun_at(self, pool: WorkerPool) -> float | None:
+        """When its worker was started, at the earliest; the same in all of its life, but for a clock that is
+        set.
+        """
+        if pool.uptime_seconds is None:
+            return None
+        at, before = self._clock() - pool.uptime_seconds - UPTIME_SECONDS, self._lives.get(pool.worker)
+        return at if before is None or abs(at - before) > UPTIME_SECONDS else before
 
     def _expected(self, now: float) -> int | None:
         """After how many answers nobody is waited for; None: until the time is over."""

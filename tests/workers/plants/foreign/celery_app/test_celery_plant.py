@@ -530,3 +530,22 @@ def test_an_order_is_of_one_life_of_a_worker(orders):
     assert orders.pending(ONE, 7) == 5
     assert orders.pending(ONE, 8) is None
     assert orders.pending(TWO, 7) is None
+
+
+def test_since_when_a_worker_lives_is_said_by_its_uptime_and_is_the_same_in_all_of_its_life(far):
+    plant = far.plant()
+    plant.topology()
+    assert plant.lives() == {}
+    found = []
+    for at, uptime in ((100.0, 40), (101.0, 40), (102.0, 42), (103.0, None), (200.0, 5), (201.0, 6)):
+        far.now, far.stats = at, {"uptime": uptime}
+        plant.topology()
+        found.append(plant.lives().get(ONE))
+    assert found == [57.0, 57.0, 57.0, None, 192.0, 192.0]
+    del far.processes[ONE]
+    far.now = 203.0
+    plant.topology()
+    assert plant.lives() == {ONE: 192.0}  # it is late
+    far.now = 240.0
+    plant.topology()
+    assert plant.lives() == {}
