@@ -24,6 +24,7 @@ from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.rules.rules import NUMBERS
 from workers.alerts.rules.shipped import FIRST_RULES
 from workers.consumer.handlers.registry import HANDLERS
+from workers.control.kinds import registry
 from workers.pipeline.rules.rule_functions import FUNCTIONS
 from workers.steering.plant_settings import DECLARED
 
@@ -38,6 +39,7 @@ def made() -> Mapping[str, str]:
         "reference/index.md": index(),
         "reference/laws/index.md": laws_index(),
         **laws,
+        "reference/loops.md": loops(),
         "reference/alert-rules.md": alert_rules(),
         "reference/conditions.md": conditions(),
         "reference/handlers.md": handlers(),
@@ -55,6 +57,7 @@ def made() -> Mapping[str, str]:
 def index() -> str:
     pages = {
         "laws/index.md": "Control laws: parameters, guard settings, observations",
+        "loops.md": "Control loops: one for each what, what they set, how often",
         "alert-rules.md": "The alert rules that a plant starts with",
         "conditions.md": "Alert conditions: what a rule can watch",
         "handlers.md": "Handlers of jobs queues and their options",
@@ -100,6 +103,27 @@ def _first(law: Law) -> str:
     """The first paragraph of what its module says."""
     documented = inspect.getdoc(inspect.getmodule(type(law))) or ""
     return " ".join(documented.split("\n\n")[0].split())
+
+
+def loops() -> str:
+    """A line for each kind of loop, from what the kind says of itself."""
+    heads = ("Law", "One for each", "What for", "Measures", "Sets", "Every", "Begins in")
+    rows = (
+        (
+            f"[{name}](laws/{name}.md)",
+            kind.display.of_each,
+            kind.display.purpose,
+            kind.display.lanes.measured,
+            kind.display.lanes.actuator,
+            f"{kind.interval_seconds} s",
+            str(kind.mode),
+        )
+        for name, kind in registry.KINDS.items()
+    )
+    return (
+        "# Control loops\n\nWhat they have in common, and who may set what: "
+        "[which loops there are](../understand/how/kinds-of-loops.md).\n\n" + table(heads, rows)
+    )
 
 
 def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | None = None) -> str:

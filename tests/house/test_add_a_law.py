@@ -14,6 +14,7 @@ import controllers.flow
 import workers.control.kinds
 from controllers import catalog, request
 from tests.controllers import test_laws
+from tests.house import test_loop_kinds
 from workers.control import schedule
 from workers.control.kinds import registry
 
@@ -66,6 +67,11 @@ def test_its_loops_have_a_clock_and_are_shown(written):
     assert "late events" in words.render(
         {"loop": {"interval_seconds": 10.0, "summary": "Waits for late events."}}
     )
+
+
+@pytest.mark.parametrize("check", sorted(test_loop_kinds.checks_of_a_kind()))
+def test_its_kind_is_as_whole_as_those_that_ship(check, written):
+    test_loop_kinds.checks_of_a_kind()[check](registry.KINDS["lateness"])
 
 
 def examples_in(path):

@@ -116,6 +116,7 @@ KIND = LoopKind(
     display=Display(
         # Its setpoint is the mean of what it measures, and moves with it.
         Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
+        of_each="application",
         purpose=("Shares the pipeline's events among its replicas so that all respond equally fast."),
         formula=(
             "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its sum); q, integral and r weigh them"

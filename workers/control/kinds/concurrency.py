@@ -160,6 +160,7 @@ KIND = LoopKind(
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
+        of_each="worker host",
         purpose="Finds how many processes of a worker host bring throughput, and runs no more.",
         formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a station's; least n with X(n) ≥ keep · best",
         main=("method", "keep", "minimum", "maximum", "steady_seconds"),

@@ -137,6 +137,7 @@ KIND = LoopKind(
     },
     display=Display(
         Lanes("Free space of the result queue, MiB", "Events admitted", "admitted", scale=MEBIBYTES),
+        of_each="application",
         purpose=("Admits as many events as keep half of the result queue free, so that it never overflows."),
         formula=(
             "admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2)), e = setpoint - measured"

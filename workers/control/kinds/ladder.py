@@ -243,6 +243,7 @@ KIND = LoopKind(
     parameters={"unmet_decisions": 3},
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
+        of_each="queue",
         purpose=(
             "Decides which remedy acts next in an overload of a queue, the cheapest first, and "
             "which ends first after it."

@@ -44,6 +44,7 @@ KIND = LoopKind(
     display=Display(
         # Its setpoint is a share of capacity, what it measures are nodes: they have no axis in common.
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
+        of_each="plant",
         purpose=(
             "Uses as many nodes as the load needs, gives back idle ones, and restores the points "
             "of lost ones."

@@ -127,6 +127,7 @@ KIND = LoopKind(
     guard=CALM,
     display=Display(
         Lanes("Events missed", "Tasks", "set", has_reference=False),
+        of_each="operator of an application",
         purpose=("Chooses the tasks of one operator along the cheapest path through the forecast load."),
         formula=(
             "minimise Σ cost_missed · missed + cost_task · tasks + cost_change · changes over "

@@ -105,6 +105,7 @@ KIND = LoopKind(
     interval_seconds=CLOCK_SECONDS,
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        of_each="application, registered plant",
         purpose=(
             "Chooses the tasks of all operators together, ahead of what comes, within the latency bound."
         ),

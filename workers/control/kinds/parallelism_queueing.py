@@ -80,6 +80,7 @@ KIND = LoopKind(
     parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
+        of_each="application, registered plant",
         purpose=(
             "Chooses the fewest tasks of every operator that keep the latency bound for what comes now."
         ),

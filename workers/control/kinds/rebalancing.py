@@ -44,6 +44,7 @@ KIND = LoopKind(
     seeded=True,
     display=Display(
         Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
+        of_each="plant",
         purpose=("Moves points between nodes until every node is below BUSY, or all are within a band."),
         formula=(
             "minimise Σ points moved such that load_n < busy · capacity_n for every node; in "

@@ -169,6 +169,7 @@ KIND = LoopKind(
     parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
     display=Display(
         Lanes("Age of events when worked, p95, s", "Share of the work shed", "shed"),
+        of_each="application",
         purpose=(
             "Drops the events that the sinks miss least while the pipeline can't keep its latency bound."
         ),

@@ -155,6 +155,7 @@ KIND = LoopKind(
     seeded=True,
     display=Display(
         Lanes("Waiting, events", "Workers started", "started"),
+        of_each="container of a jobs queue",
         purpose=(
             "Starts short-lived workers at one container, so that its events are handled within "
             "their wait limit."

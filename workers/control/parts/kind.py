@@ -69,6 +69,7 @@ class Display:
     past: an action in the past tense. brief: an action in a few words; "" leaves its values to speak.
     title: what the law is called in a sentence; "": its name, in words. joint: between the parts of a target.
     about: what the law does, in a few words, beside those that set the same.
+    of_each: what there is one loop for each of.
     purpose: what its loops are for, as a sentence. formula: what it computes, in its parameters' names.
     main: the parameters that people turn most, five at most. topics: the others, by titles; what is in none
     stands under one of its own.
@@ -87,6 +88,7 @@ class Display:
     past: Callable[[Document], str] = actions.were_set
     brief: Callable[[Document], str] = actions.no_words
     about: str = ""
+    of_each: str = ""
     purpose: str = ""
     formula: str = ""
     main: tuple[str, ...] = ()
