@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.console.help import test_help_pages
+from tests.workers.alerts import test_evaluator
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.consumer.handlers.registry import HANDLERS
 from workers.pipeline.rules.rule_functions import FUNCTIONS
@@ -38,6 +40,20 @@ def _as_it_was(settings, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_worked_example_works(page, tmp_path):
+    run(page, tmp_path)
+
+
+def test_a_condition_takes_nothing_but_itself_and_its_test(tmp_path):
+    """No shipped rule, and no runbook: what is asked of the conditions of the tree holds with it as well."""
+    before = set(CONDITIONS)
+    run(next(page for page in PAGES if page.stem == "an-alert-condition"), tmp_path)
+    (name,) = CONDITIONS.keys() - before
+    test_evaluator.test_a_plant_starts_with_a_rule_of_each_condition_that_says_so()
+    test_help_pages.test_a_rule_without_a_runbook_of_its_own_links_a_page_that_is_there(name)
+
+
+def run(page, tmp_path):
+    """All of its code, in its order, in names that all of its blocks share."""
     text = page.read_text(encoding="utf-8")
     names = {"__name__": "worked_example", "tmp_path": tmp_path}
     blocks = list(BLOCK.finditer(text))

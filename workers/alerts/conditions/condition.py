@@ -32,6 +32,8 @@ class Condition:
     unknown while nobody observes. `counts`: whether it counts over a window. `waits`: unknown while a part
     that its subject depends on is starting (`workers.alerts.conditions.starting`). `elapses`: its value is
     how long its subject has been silent (s), so it began a threshold before the condition was true.
+    `has_rule`: whether a plant starts with a rule of it (`workers.alerts.rules.shipped`); where only people
+    know how much is too much it has none.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Condition:
     counts: bool = False
     waits: bool = False
     elapses: bool = False
+    has_rule: bool = True
     maximum: float = 1e9
 
     @property

@@ -45,6 +45,8 @@ CONDITIONS = (
         "sensor",
         _value,
         series=SERIES,
+        # How much of it is too much, nobody knows but who declared it.
+        has_rule=False,
     ),
     Condition(
         "sensor_below",
@@ -54,6 +56,7 @@ CONDITIONS = (
         _value,
         direction="below",
         series=SERIES,
+        has_rule=False,
     ),
     Condition(
         "sensor_silent",
