@@ -13,7 +13,7 @@ from console.pages.alerts import (
     review,
     silences,
 )
-from console.pages.frame import saved_filters
+from console.pages.frame import declared_page, saved_filters
 from console.pages.health import health
 from console.pages.help import help
 from console.pages.loops import loops, overrides, parallelism, plant_settings, shedding, tuning, what_if
@@ -202,4 +202,5 @@ urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
+    *declared_page.addresses(),
 ]

@@ -12,26 +12,23 @@ from workers.consumer.handlers.registry import HANDLERS
 from workers.pipeline.rules.rule_functions import FUNCTIONS
 
 pytestmark = pytest.mark.django_db
-# That of a control law is more than one file, and `test_add_a_law` runs it.
-ELSEWHERE = ("index", "a-control-law")
+# Those of a law and of a page are more than one file, which `test_add_a_law` and `test_add_a_page` run.
+ELSEWHERE = ("index", "a-control-law", "a-page")
 PAGES = sorted(
     page
     for page in (Path(__file__).parents[2] / "docs" / "extend").glob("*.md")
     if page.stem not in ELSEWHERE
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TEMPLATE = re.compile(r"\{# templates/(\S+) #\}\n")
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(settings, tmp_path):
-    """What an example adds to a table is taken out again; templates and static files are the page's own."""
+def _as_it_was(settings):
+    """What an example adds to a table is taken out again; static files stand as they are."""
     tables = [(table, dict(table)) for table in (HANDLERS, CONDITIONS, FUNCTIONS)]
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    [engine] = settings.TEMPLATES
-    settings.TEMPLATES = [{**engine, "DIRS": [*engine["DIRS"], tmp_path / "templates"]}]
     yield
     for table, before in tables:
         table.clear()
@@ -56,11 +53,7 @@ def run(page, tmp_path):
     """All of its code, in its order, in names that all of its blocks share."""
     text = page.read_text(encoding="utf-8")
     names = {"__name__": "worked_example", "tmp_path": tmp_path}
-    blocks = list(BLOCK.finditer(text))
-    for block in blocks:
-        if block[1] == "html":
-            write_template(block[2], tmp_path / "templates")
-    for block in blocks:
+    for block in BLOCK.finditer(text):
         if block[1] == "python":
             # As many empty lines before it as the page has: an error names the page's own line.
             before = "\n" * text.count("\n", 0, block.start(2))
@@ -70,10 +63,3 @@ def run(page, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_worked_example_asserts_something(page):
     assert any("assert " in block[2] for block in BLOCK.finditer(page.read_text(encoding="utf-8")))
-
-
-def write_template(text, folder):
-    """Under the name that its first line says."""
-    file = folder / TEMPLATE.match(text)[1]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")

@@ -12,6 +12,7 @@ from django.urls import reverse
 from console.accounts.access import actor_of
 from console.connections.control_server import stored_snapshot
 from console.pages.frame import past
+from console.pages.frame.declared_page import SECTIONS, declared_pages
 from console.pages.frame.past import PastInstant
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
@@ -22,6 +23,7 @@ from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Plan
 from workers.plants.registry import LOCAL
 
+# Beside these stand the pages that declare themselves (`console.pages.frame.declared_page`).
 RAIL = (
     ("overview", "Overview", "watch"),
     ("nodes", "Nodes", "watch"),
@@ -63,6 +65,7 @@ class RailItem:
 
     name: str
     label: str
+    icon: str
     section: str
     url: str
     count: int | None
@@ -162,11 +165,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     unreached, match = past.unreached(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
     counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
-    rail = [
-        _item(*entry, counts, at_query)
-        for entry in RAIL
-        if actor.may(RAIL_ACTIONS.get(entry[0], "plant.view"))
-    ]
+    rail = [_item(*entry, counts, at_query) for entry in on_rail() if actor.may(action_of(entry[0]))]
     shown = _shown_plant(request)
     return {
         "frame": Frame(
@@ -241,11 +240,26 @@ COUNTED = {"plans": "open_proposals", "alerts": "open_alerts"}
 COUNTED_WORDS = {"plans": "to approve", "alerts": "open"}
 
 
+def on_rail() -> list[tuple[str, str, str]]:
+    """Name, label and section of each page on the rail, in its order."""
+    entries: list[tuple[str, str, str]] = list(RAIL)
+    entries += [(page.name, page.label, page.section) for page in declared_pages().values()]
+    return sorted(entries, key=lambda entry: SECTIONS.index(entry[2]))
+
+
+def action_of(name: str) -> str:
+    """What one must be allowed to do to find a page on the rail."""
+    page = declared_pages().get(name)
+    return page.action if page else RAIL_ACTIONS.get(name, "plant.view")
+
+
 def _item(name: str, label: str, section: str, counts: dict[str, int], at_query: str) -> RailItem:
     """Who sees the past stays there, from page to page: one that can't show it says so."""
+    page = declared_pages().get(name)
     return RailItem(
         name=name,
         label=label,
+        icon=page.icon if page else name,
         section=section,
         url=reverse(name) + at_query,
         count=counts.get(name),

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
 from console.live.view import view_named
+from console.pages.frame.declared_page import help_of
 from console.pages.frame.frame import snapshot_of
 from console.web.template_context import TemplateContext
 from queues.stored_document import plain
@@ -39,11 +40,13 @@ class FrameContext(TemplateContext):
 
     view: the part of the snapshot (`console.live.view`) that the page's scripts get as `watched`, and follow.
     snapshot: the newest, or that of the instant asked for; None while there is none.
+    help_address: of the page in Help, from /help/ on.
     """
 
     TEMPLATE = "base.html"
 
     page: str
+    help_address: str
     view: str
     snapshot: Snapshot | None
     watched: Document | None
@@ -58,6 +61,7 @@ def render_page(
     parts_only = "X-Weir-Parts" in request.headers
     frame = FrameContext(
         page=page.NAME,
+        help_address=help_of(page.NAME),
         view=view,
         snapshot=snapshot,
         watched=None if parts_only or not snapshot else view_named(view).narrowed(plain(snapshot)),

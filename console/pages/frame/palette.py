@@ -13,7 +13,7 @@ from django.urls import reverse
 from console.accounts.access import Actor
 from console.actions.loops import queues_of_scope
 from console.help import contents
-from console.pages.frame.frame import RAIL, RAIL_ACTIONS
+from console.pages.frame.frame import action_of, on_rail
 from queues.models import Node, Queue
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
@@ -123,8 +123,8 @@ def everything(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry
 
 
 def _pages(actor: Actor) -> Iterator[PaletteEntry]:
-    for name, label, _ in RAIL:
-        if actor.may(RAIL_ACTIONS.get(name, "plant.view")):
+    for name, label, _ in on_rail():
+        if actor.may(action_of(name)):
             yield PaletteEntry("page", label, reverse(name))
     for name, label, action in MORE_PAGES:
         if actor.may(action):

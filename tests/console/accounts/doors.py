@@ -7,6 +7,9 @@ from django.db import transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from console.accounts.access import ACTIONS
+from console.pages.frame.declared_page import declared_pages
+
 # No session helps there: who posts proves itself by a secret of its own (tests/console/api/test_chat.py).
 BY_SECRET = frozenset({"POST api/v1/chat/<receiver>"})
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
@@ -363,6 +366,14 @@ DOORS = {
     "POST control/<plant>/v1/hold": "operator",
     "POST control/<plant>/v1/release": "operator",
 }
+
+
+def of_declared_pages() -> dict[str, str]:
+    """Those of pages that declare themselves, each with the role that its declaration names."""
+    return {f"GET {page.address}": ACTIONS[page.action] for page in declared_pages().values()}
+
+
+DOORS |= of_declared_pages()
 QUERY = {
     "GET api/v1/queues/<queue>/waiting": {"node": "n1"},
     "GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1},

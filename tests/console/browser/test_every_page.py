@@ -15,7 +15,7 @@ from django.urls import resolve, reverse
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
 from console.input.form_values import iso
-from console.pages.frame.frame import RAIL
+from console.pages.frame.frame import on_rail
 from tests.console.accounts.doors import DOORS
 from tests.console.browser.furnished import clear, furnish, recorded, with_objective
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Snapshot, live, overhang, violations
@@ -27,7 +27,7 @@ from workers.pipeline.declaration.declared import Declarations, Declared
 pytestmark = BROWSER
 # Whatever stands on the rail, and pages behind it.
 PAGES = (
-    *(reverse(name) for name, *_ in RAIL),
+    *(reverse(name) for name, *_ in on_rail()),
     "/nodes/n1/",
     "/queues/alert/",
     "/queues/alert/waiting/?node=n1",
