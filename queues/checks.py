@@ -19,6 +19,11 @@ from queues.errors import BadInput, Forbidden
 MOST_SHOWN = 80
 MOST_KEY = 80
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+# Names that people give: to tasks, alert rules, receivers, objectives.
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}\Z")
+# Names of nodes and queues; and of applications, operators and plants, which stand in addresses.
+QUEUE_NAME = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
+PLANT_NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
 # PostgreSQL stores no NUL, and no database half of a surrogate pair.
 UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
@@ -171,6 +176,26 @@ def storable(value: Any) -> Any:
 def text(noun: str = "a text", blank: bool = True) -> Check:
     """Text; `blank`: it may be empty. `refuse_longer` says how long."""
     return Check(noun, lambda value: _kept(isinstance(value, str) and (blank or value.strip() != ""), value))
+
+
+def filled(most: int) -> Check:
+    """A text of 1 to `most` characters, kept without the blanks around it."""
+
+    def read(value: Any) -> str:
+        kept = value.strip() if isinstance(value, str) else ""
+        return str(_kept(0 < len(kept) <= most, kept))
+
+    return Check(f"1 to {most} characters", read)
+
+
+def name(most: int = 60) -> Check:
+    """A name that a person gives, of at most so many characters."""
+
+    def read(value: Any) -> str:
+        good = isinstance(value, str) and NAME.match(value) is not None and len(value) <= most
+        return str(_kept(good, value))
+
+    return Check(f"letters, digits, dot, - and _ ({most} at most)", read)
 
 
 def named(form: re.Pattern[str], noun: str) -> Check:

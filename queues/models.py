@@ -3,8 +3,10 @@
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 
+from queues import checks
+
 NAME = RegexValidator(
-    r"\A[a-z][a-z0-9_-]{0,39}\Z",
+    checks.QUEUE_NAME.pattern,
     "name takes a lower-case letter, then letters, digits, - or _ (40 at most).",
 )
 

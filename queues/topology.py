@@ -1,7 +1,6 @@
 """The plant's nodes and queues as one value: what `weir:topology` holds; `projection` builds it."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,6 @@ from queues import points as thousand
 from queues.errors import BadInput, BadTopology, UnknownQueue
 
 KINDS = ("jobs", "pipeline")
-NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ def _queue(name: str, document: Any) -> QueueSpec:
 
 
 def _named(name: str, where: str) -> None:
-    if not NAME.match(name):
+    if not checks.QUEUE_NAME.match(name):
         message = "takes a name of a lower-case letter, then letters, digits, - or _ (40 at most)."
         raise BadTopology(where, message)
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from controllers.diagnosis.differences import Difference, differences
+from queues import checks
 from queues.errors import BadInput
 from workers.history.stretch_counts import StretchCounts, read_counts
 from workers.history.stretches import (
@@ -21,7 +22,6 @@ from workers.history.stretches import (
     fold_rare,
     with_snapshots,
 )
-from workers.steering.names import NAME
 
 SHORTEST, LONGEST, LONGEST_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
 AGAINST = {"before": "the stretch before", "day": "the same hours a day before", "week": "a week before"}
@@ -65,7 +65,7 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
     ComparisonRuns while another runs.
     """
     here, there = stretches_of(since, until, against)
-    if queue and not NAME.match(queue):
+    if queue and not checks.QUEUE_NAME.match(queue):
         raise BadInput("queue", "takes the name of a queue.")
     counted = read_counts(data, queue, here, there)
     if counted is None and until - since > LONGEST_READ:

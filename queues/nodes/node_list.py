@@ -1,8 +1,8 @@
 """A list of nodes as `WEIR_NODES` has it. Without Django: the launcher reads it before it starts anything."""
 
+from queues import checks
 from queues import environment as variables
 from queues.errors import BadInput
-from queues.topology import NAME
 
 TAKES = "name=redis://host:port/0 pairs, separated by spaces"
 
@@ -14,7 +14,7 @@ def parse_nodes(text: str) -> dict[str, str]:
     nodes: dict[str, str] = {}
     for place, part in enumerate(text.split(), 1):
         name, _, url = part.partition("=")
-        if not NAME.match(name) or "://" not in url:
+        if not checks.QUEUE_NAME.match(name) or "://" not in url:
             raise BadInput(variables.NODES.name, f"takes {TAKES}; part {place} is none.")
         if name in nodes:
             raise BadInput(variables.NODES.name, f"names {name} twice; give each node a name of its own.")

@@ -164,9 +164,8 @@ def split_request(document: object) -> dict[str, list[str]]:
     """
     if not isinstance(document, Mapping):
         raise BadInput("document", 'takes an object such as {"points": {"a": 5, "b": 1}, "count": 6}.')
-    for key in document:
-        if key not in ("points", "count"):
-            raise BadInput(str(key), "is not known; the keys are points and count.")
+    unknown = "is not known; the keys are points and count."
+    checks.refuse_unknown(document, ("points", "count"), "", message=unknown)
     for key in ("points", "count"):
         if key not in document:
             raise BadInput(key, "is missing.")

@@ -22,6 +22,8 @@ OTHERS = {
     "text": checks.text(),
     "text that says something": checks.text(blank=False),
     "name": checks.named(re.compile(r"[a-z]+\Z"), "a name"),
+    "name that people give": checks.name(),
+    "text of a length": checks.filled(5),
     "choice": checks.choice(("a", "b")),
     "flag": checks.FLAG,
     "day": checks.DAY,
@@ -64,6 +66,8 @@ def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value
     (checks.above(0, 1, "a share"), "a share above 0 up to 1"),
     (checks.whole(1, 2**62), f"a whole number from 1 to {2**62}"),
     (checks.choice(("b", "a")), "one of b, a"),
+    (checks.name(), "letters, digits, dot, - and _ (60 at most)"),
+    (checks.filled(200), "1 to 200 characters"),
     (checks.or_null(checks.whole(0, 1)), "a whole number from 0 to 1, or null"),
     (checks.mapping_of(checks.number(0, 1)), "an object of name: a number from 0 to 1"),
     (checks.record(value=checks.number(), owner=checks.text()), "an object of value, owner"),
@@ -76,6 +80,17 @@ def test_a_number_that_is_given_as_text_is_kept_as_a_number():
     whole = checks.from_text(checks.whole(0, 10), checks.integral)
     assert [whole.read(each) for each in ("5", 5, 5.0)] == [5, 5, 5]
     assert not any(whole.accepts(each) for each in ("5.5", "11", "", "five", "1e999", True))
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a\n", "é", "a" * 61, 5, None])
+def test_a_name_that_people_give_begins_with_a_letter_or_digit_and_is_no_longer_than_so(name):
+    assert checks.name().accepts("Night.run-2_a" + "a" * 40)
+    assert not checks.name().accepts(name)
+
+
+def test_a_text_of_a_length_is_kept_without_the_blanks_around_it():
+    assert checks.filled(3).of("  abc ", "title") == "abc"
+    assert not checks.filled(3).accepts("abcd") and not checks.filled(3).accepts("  ")
 
 
 def test_a_whole_number_is_compared_exactly_however_large():

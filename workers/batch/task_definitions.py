@@ -17,11 +17,9 @@ from queues.errors import BadInput
 from workers.batch import catalog
 from workers.batch.jobs.job import REQUIREMENTS
 from workers.models import Task
-from workers.steering.names import NAME
 
 START = "workers.tasks.start_task"
 MOST_PARALLEL = 64
-MOST_NAME = 60
 MOST_INTERVAL_SECONDS = 366 * 86_400
 CRONTAB_EXPIRES_SECONDS = 3_600
 CRONTAB_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
@@ -46,8 +44,7 @@ def define(
     Raises BadInput naming the field, and then nothing was changed.
     """
     declared = catalog.job(job)
-    if not NAME.match(name) or len(name) > MOST_NAME:
-        raise BadInput("name", f"takes letters, digits, dot, - and _ ({MOST_NAME} at most).")
+    checks.name().of(name, "name", end=".")
     known = {parameter.name: parameter for parameter in declared.parameters}
     given = dict(parameters or {})
     # What has no default may still come with each run; a task that runs by itself needs it here.

@@ -11,7 +11,6 @@ from queues import checks
 from queues.errors import BadInput
 from workers.objectives.measure import EVENTS, Measure, measure
 from workers.objectives.models import Objective
-from workers.steering.names import NAME
 
 MOST_OBJECTIVES = 50
 LEAST_TARGET, MOST_TARGET = 0.5, 0.99999
@@ -40,8 +39,7 @@ def define(
 
     `revision`: the one that the change was made from; None overwrites. Raises BadInput.
     """
-    if not isinstance(name, str) or not NAME.match(name) or len(name) > 60:
-        raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
+    checks.name().of(name, "name", end=".")
     found = Objective.objects.select_for_update().filter(name=name).first()
     if found is None and Objective.objects.count() >= MOST_OBJECTIVES:
         raise BadInput("name", f"is one too many: there are {MOST_OBJECTIVES} objectives; remove one first.")

@@ -8,11 +8,11 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
+from queues import checks
 from queues.errors import BadInput
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.host import egress
-from workers.steering.names import NAME
 
 MOST_ADDRESSES = 20
 LONGEST_URL = 500
@@ -41,13 +41,11 @@ def define(
     """Make a receiver, or change the one of that name; what waits for one that is switched off is given up.
     Raises BadInput naming the field.
     """
-    if not isinstance(name, str) or not NAME.match(name) or len(name) > 60:
-        raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
-    if channel not in Receiver.Channel.values:
-        raise BadInput("channel", f"takes {', '.join(Receiver.Channel.values)}, not {str(channel)[:40]!r}.")
-    for key in settings:
-        if key not in SETTINGS[channel]:
-            raise BadInput(str(key), f"is not known to {channel}.")
+    checks.name().of(name, "name", end=".")
+    channels = Receiver.Channel.values
+    checks.choice(channels, ", ".join(channels)).of(channel, "channel", end=".")
+    unknown = f"is not known to {channel}; its settings: {{known}}."
+    checks.refuse_unknown(settings, SETTINGS[channel], "", message=unknown)
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
         raise BadInput("tells_resolved", "stays on: Alertmanager would take every alert as open for days.")
     if gets_reports and channel not in READ_BY_PEOPLE:

@@ -43,10 +43,8 @@ class StoredReport:
 @transaction.atomic
 def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredReport:
     """Keep what a webhook brings. The same again changes nothing. Raises BadInput naming the field."""
-    if document.get("version") != VERSION:
-        raise BadInput(
-            "version", f"takes {VERSION!r}, Alertmanager's, not {checks.shown(document.get('version'))}."
-        )
+    version = checks.choice((VERSION,), f"{VERSION!r}, Alertmanager's")
+    version.of(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MOST_ALERTS:
         raise BadInput(
@@ -106,11 +104,8 @@ def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
 
 def _texts(given: Any, where: str) -> dict[str, str]:
     """Labels or annotations; what is too long is cut, what is too many is left out."""
-    if not isinstance(given, Mapping):
-        raise BadInput(where, "takes an object of texts.")
-    texts: Sequence[tuple[Any, Any]] = sorted(given.items())[:MOST_LABELS]
-    if not all(isinstance(name, str) and isinstance(text, str) for name, text in texts):
-        raise BadInput(where, "takes an object of texts.")
+    read = checks.mapping_of(checks.text(), "an object of texts").of(given, where, end=".")
+    texts: Sequence[tuple[str, str]] = sorted(read.items())[:MOST_LABELS]
     longest = LONGEST_LABEL if where.endswith("labels") else LONGEST_TEXT
     return {name[:LONGEST_LABEL]: text[:longest] for name, text in texts}
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from queues import checks
 from queues.errors import BadInput
 
 OPERATORS = ("=", "!=", "~")
@@ -59,13 +60,9 @@ def _read(matcher: Any, where: str) -> dict[str, str]:
     if not isinstance(matcher, Mapping) or set(matcher) != KEYS:
         raise BadInput(where, "takes label, is and value.")
     label, operator, value = (matcher[key] for key in ("label", "is", "value"))
-    if label not in LABELS:
-        raise BadInput(f"{where}.label", f"takes one of {', '.join(LABELS)}, not {str(label)[:40]!r}.")
-    if operator not in OPERATORS:
-        raise BadInput(f"{where}.is", f"takes one of {' '.join(OPERATORS)}, not {str(operator)[:40]!r}.")
-    text = value.strip() if isinstance(value, str) else ""
-    if not 0 < len(text) <= MOST_VALUE:
-        raise BadInput(f"{where}.value", f"takes 1 to {MOST_VALUE} characters.")
+    checks.choice(LABELS).of(label, f"{where}.label", end=".")
+    checks.choice(OPERATORS, f"one of {' '.join(OPERATORS)}").of(operator, f"{where}.is", end=".")
+    text = checks.filled(MOST_VALUE).of(value, f"{where}.value", end=".")
     return {"label": label, "is": operator, "value": text}
 
 

@@ -17,7 +17,6 @@ from workers.alerts.conditions.loop_words import loop_words
 from workers.alerts.lifecycle.automaton import Terms, Thresholds
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.rules import matching
-from workers.steering.names import NAME
 
 MOST_STEPS = 5
 LONGEST_DELAY_MINUTES = 24 * 60
@@ -74,8 +73,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     `revision`: the one that the change was made from; when somebody else has changed the rule meanwhile, it
     is refused. None overwrites. Raises BadInput.
     """
-    if not isinstance(name, str) or not NAME.match(name) or len(name) > 60:
-        raise BadInput("name", "takes letters, digits, dot, - and _ (60 at most).")
+    checks.name().of(name, "name", end=".")
     found = AlertRule.objects.select_for_update().filter(name=name).first()
     if found is not None and revision is not None and found.revision != revision:
         raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; open it again.")
@@ -127,10 +125,7 @@ def _check_order(threshold: float, clear: float, above: bool) -> None:
 
 
 def _title(title: Any) -> str:
-    text = title.strip() if isinstance(title, str) else ""
-    if not 0 < len(text) <= LONGEST_TITLE:
-        raise BadInput("title", f"takes 1 to {LONGEST_TITLE} characters.")
-    return text
+    return str(checks.filled(LONGEST_TITLE).of(title, "title", end="."))
 
 
 def titled(title: str, labels: Mapping[str, str]) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from queues import checks
 from queues.errors import BadInput
-from workers.steering.names import NAME
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def read_parameters(job: str, declared: Iterable[JobParameter], given: Mapping[s
     return {name: parameter.read(given.get(name)) for name, parameter in known.items()}
 
 
-_NAMED = checks.named(NAME, "letters, digits, dot, - and _")
+_NAMED = checks.named(checks.NAME, "letters, digits, dot, - and _")
 
 
 def _names(value: Any) -> list[str]:

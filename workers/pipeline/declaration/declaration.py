@@ -61,8 +61,6 @@ from workers.pipeline.rules.reference import ReferenceTable
 from workers.pipeline.rules.rule_check import MOST_RULES, check_expressions, check_size, criteria_in, names_in
 from workers.pipeline.rules.rules import Enrich, Rule
 
-NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
-QUEUE = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
 SEVERITIES = ("info", "warning", "critical")
 
 
@@ -168,7 +166,7 @@ def application_of(document: Any, folder: Path) -> Application:
     fields.mapping(document, "application", KEYS, required=("name", "queues", "sink"))
     queues = fields.items(document["queues"], "queues", most=MOST_QUEUES)
     for place, queue in enumerate(queues):
-        fields.name(queue, f"queues[{place}]", QUEUE)
+        fields.name(queue, f"queues[{place}]", checks.QUEUE_NAME)
     rules = [
         read_rule(rule, f"rules[{place}]", folder)
         for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0, MOST_RULES))
@@ -188,7 +186,7 @@ def application_of(document: Any, folder: Path) -> Application:
     lateness_seconds = fields.seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
     controls = Controls(lateness_seconds=lateness_seconds, criteria=criteria)
     return Application(
-        fields.name(document["name"], "name", NAME),
+        fields.name(document["name"], "name", checks.PLANT_NAME),
         tuple(queues),
         controls,
         tuple(rules),
@@ -284,7 +282,7 @@ def _check_patterns(document: Mapping[str, Any]) -> None:
 
 def _operator(document: Any, where: str, key: Any) -> Operator:
     fields.mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
-    name = fields.name(document["name"], f"{where}.name", NAME)
+    name = fields.name(document["name"], f"{where}.name", checks.PLANT_NAME)
     own_key = fields.text(document.get("key", key), f"{where}.key")
     patterns = tuple(
         _pattern(item, f"{where}.patterns[{place}]", own_key)
@@ -326,7 +324,7 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
 
 
 def _sink(value: Any, where: str, queues: list[str]) -> str:
-    sink = fields.name(value, where, QUEUE)
+    sink = fields.name(value, where, checks.QUEUE_NAME)
     if sink in queues:
         raise BadInput(where, f"{sink} is also read: its own complex events would come back for ever")
     return sink
@@ -346,7 +344,7 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
         "consume",
     )
     fields.mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
-    name = fields.name(document["name"], f"{where}.name", NAME)
+    name = fields.name(document["name"], f"{where}.name", checks.PLANT_NAME)
     expression = expression_of(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
         raise BadInput(f"{where}.pattern", "takes no ^ or $: a stream has neither a first nor a last event")

@@ -32,6 +32,12 @@ KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
 MOST_SECONDS = 1e12  # of which the microseconds still fit into 64 bits, also when two are added
 
+TEXT = checks.text()
+TIME = checks.Check(
+    f"seconds as a number up to {MOST_SECONDS:.0e}", checks.number(-MOST_SECONDS, MOST_SECONDS).read
+)
+WITHIN = checks.Check("seconds, 0 or more", checks.number(0, sys.float_info.max).read)
+
 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     """{"matches": [[id, …], …]}, in the order of completion. Raises BadInput naming the field.
@@ -39,9 +45,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     Events are taken in the order of their time, equal times as they are given. Left out, `contiguity` is
     relaxed, `consume` once, and neither a key nor a window divides the events.
     """
-    for name in document:
-        if name not in KEYS:
-            raise BadInput(name, f"is not known; known are {', '.join(KEYS)}")
+    checks.refuse_unknown(document, KEYS, "", message="is not known; known are {known}")
     pattern = _pattern(document)
     events = _events(document.get("events"))
     if not events:
@@ -81,9 +85,7 @@ def _define(document: Mapping[str, Any]) -> Any:
 def _within_us(seconds: Any) -> int:
     if seconds is None:
         return round(MOST_SECONDS * 1e6)
-    if not _is_number(seconds) or seconds < 0:
-        raise BadInput("within_seconds", f"takes seconds, 0 or more, not {seconds!r}")
-    return _time_us(min(seconds, MOST_SECONDS))
+    return _time_us(min(WITHIN.of(seconds, "within_seconds"), MOST_SECONDS))
 
 
 def _events(events: Any) -> list[dict[str, Any]]:
@@ -94,7 +96,7 @@ def _events(events: Any) -> list[dict[str, Any]]:
     for place, event in enumerate(events):
         where = f"events[{place}]"
         if not isinstance(event, dict):
-            raise BadInput(where, f"takes an object with id, time and type, not {event!r}")
+            raise BadInput(where, f"takes an object with id, time and type, not {checks.shown(event)}")
         _check_event(event, where)
         first = seen.setdefault(event["id"], place)
         if first != place:
@@ -103,17 +105,9 @@ def _events(events: Any) -> list[dict[str, Any]]:
 
 
 def _check_event(event: dict[str, Any], where: str) -> None:
-    if not isinstance(event.get("id"), str):
-        raise BadInput(f"{where}.id", f"takes a text, not {event.get('id')!r}")
-    time: Any = event.get("time")
-    if not checks.is_number(time, -MOST_SECONDS, MOST_SECONDS):
-        raise BadInput(f"{where}.time", f"takes seconds as a number up to {MOST_SECONDS:.0e}, not {time!r}")
-    if not isinstance(event.get("type", ""), str):
-        raise BadInput(f"{where}.type", f"takes a text, not {event['type']!r}")
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    TEXT.of(event.get("id"), f"{where}.id")
+    TIME.of(event.get("time"), f"{where}.time")
+    TEXT.of(event.get("type", ""), f"{where}.type")
 
 
 def _rows(pattern: Pattern, events: list[dict[str, Any]]) -> pa.RecordBatch:

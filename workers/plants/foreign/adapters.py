@@ -1,6 +1,5 @@
 """Every kind of adapter, found in this folder, and the adapter of each registered plant."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from controllers.framework.discovery import modules_of, rooms_of
+from queues import checks
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.host import egress
@@ -21,8 +21,6 @@ from workers.plants.orders import OrderedPlant
 from workers.plants.plant import Elastic
 from workers.plants.reached import USUAL, Patience
 from workers.plants.registry import LOCAL, UnknownPlant
-
-NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
 
 
 @cache
@@ -93,7 +91,7 @@ def adapter_of(
 
 def check(row: RegisteredPlant) -> None:
     """Raise BadInput for a registration that can't be."""
-    if not NAME.match(row.name):
+    if not checks.PLANT_NAME.match(row.name):
         raise BadInput("name", "takes small letters, digits and -, at most 40, a letter first.")
     if row.name == LOCAL:
         raise BadInput("name", f"{LOCAL} is this plant; choose another.")

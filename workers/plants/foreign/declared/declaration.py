@@ -41,7 +41,6 @@ from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared.call import Call, TaskOrder, read_call
 from workers.plants.foreign.declared.sensor import DeclaredSensor, read_sensor, read_server
 
-NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
 SENSOR = re.compile(r"\A[a-z][a-z0-9_]{0,39}\Z")
 OPERATOR = re.compile(r"\A[A-Za-z][A-Za-z0-9_.-]{0,59}\Z")
 KEYS = ("name", "title", "window_seconds", "prometheus", "sensors", "operators", "hold", "release")
@@ -151,7 +150,7 @@ def declaration_of(document: Any) -> PlantDeclaration:
         document.get("window_seconds", WINDOW_SECONDS), "window_seconds"
     )
     return PlantDeclaration(
-        fields.name(document["name"], "name", NAME),
+        fields.name(document["name"], "name", checks.PLANT_NAME),
         fields.text(document["title"], "title") if "title" in document else "",
         float(window_seconds),
         sensors,
