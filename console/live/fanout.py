@@ -20,9 +20,9 @@ from console.live.message import LiveMessage
 from console.live.view import WHOLE, View
 from queues import keys
 from queues.control.connection import connected
+from workers.documents.snapshot import SILENT_AFTER_SECONDS
 
 TOPIC = "plant"
-SILENT_AFTER_SECONDS = 3.0
 TICK_SECONDS = 1.0
 JOIN_SECONDS = 3.0  # a socket waits so long for the first check of the control server
 # From page to page a browser has no socket for a second or two; it goes on from what it has if we do.

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 
 from console.display.formats import formatted
-from workers.documents.snapshot import Snapshot
+from workers.documents.snapshot import SILENT_AFTER_SECONDS, Snapshot
 
-SILENT_AFTER_SECONDS = 3.0  # as pages: static/js/frame/live.js
 DATE_SECONDS = 1.0  # an answer names its time in whole seconds
 
 

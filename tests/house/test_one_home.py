@@ -9,6 +9,7 @@ from controllers.catalog import LAWS
 from queues.nodes import node_state
 from tests.house import sources
 from workers.control.kinds.registry import KINDS
+from workers.documents.snapshot import SILENT_AFTER_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("queues", "controllers", "workers", "console")
@@ -96,3 +97,8 @@ def is_truth_test(node: ast.AST) -> bool:
 def test_values_from_outside_are_checked_in_one_module():
     found = {name for name, node in nodes() if is_truth_test(node)}
     assert found - TELL_TRUTH_VALUES == set(), "check the value by queues.checks"
+
+
+def test_pages_take_the_plant_for_silent_after_as_long_as_sockets_and_terminals():
+    script = (ROOT / "static" / "js" / "frame" / "live.js").read_text(encoding="utf-8")
+    assert f"const SILENT_AFTER_SECONDS = {SILENT_AFTER_SECONDS:g};" in script

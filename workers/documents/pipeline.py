@@ -7,6 +7,12 @@ from msgspec import field
 from queues.stored_document import StoredDocument
 from workers.documents.controls import ControlValues
 
+# States of the pipeline's process and of its applications.
+STATES = ("starting", "running", "stalled", "stopping", "stopped", "failed", "offline")
+STARTING, RUNNING, STALLED, STOPPING, STOPPED, FAILED, NOT_REPORTING = STATES
+UNHEARD = (NOT_REPORTING, None)  # it does not report, or has never done so
+AT_WORK = (RUNNING, STALLED)  # the process is there
+OUTDATED = (STALLED, FAILED, NOT_REPORTING)  # its figures are of when it last worked
 Measures = dict[str, float | None]  # controllers.parallelism.measured_topology.MEASURES of one task
 
 
@@ -153,7 +159,7 @@ class RestartStatus(StoredDocument, frozen=True, kw_only=True, gc=False):
 class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     """One application. sinks: type → queues. queues: those it reads."""
 
-    state: str = "starting"
+    state: str = STARTING
     hindrance: str | None = None
     error: str | None = None
     restarts: RestartStatus = RestartStatus()

@@ -18,6 +18,8 @@ from workers.documents.queues import ProducerStatus, QueueStatus, Trend
 from workers.documents.states import Severity, SubjectFinding, SubjectState
 from workers.documents.work import RunStatus
 
+SILENT_AFTER_SECONDS = 3.0  # a snapshot of such an age is shown as old: by pages, sockets and terminals
+
 
 class PlantHealth(StoredDocument, frozen=True):
     """state: the sign of what is worst; sentence: what that is. doing: what plans, loops and people do

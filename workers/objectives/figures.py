@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from workers.documents.pipeline import ApplicationStatus
+from workers.documents.pipeline import UNHEARD, ApplicationStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history import metrics
@@ -35,7 +35,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "queue": (*metrics.PER_KIND["queues"], *SHEDDING, "dead_per_second", "throttled_share"),
     "application": (*metrics.APPLICATION, *SHEDDING, "late_per_second"),
 }
-SILENT = ("offline", None)
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class PlantFigures:
 
     @property
     def _is_silent(self) -> bool:
-        return self.snapshot.pipeline.state in SILENT
+        return self.snapshot.pipeline.state in UNHEARD
 
     def _queue(self, name: str, row: QueueStatus) -> Figures:
         applications = self.snapshot.pipeline.applications

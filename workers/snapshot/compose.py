@@ -14,7 +14,7 @@ from workers.consumer.latency import Latencies
 from workers.documents.hosts import HostStatus, WorkerHost
 from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.nodes import NodeStatus
-from workers.documents.pipeline import PipelineFigures, PipelineStatus
+from workers.documents.pipeline import NOT_REPORTING, PipelineFigures, PipelineStatus
 from workers.documents.queues import ContainerStatus, ProducerStatus, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.models import Loop
@@ -357,4 +357,4 @@ def _pipeline(inputs: SnapshotInputs) -> PipelineStatus:
         return PipelineStatus(age_seconds=age)
     status = PipelineStatus(**shared_values(report, PipelineFigures), age_seconds=age)
     silent = age is not None and age > PIPELINE_OFFLINE_SECONDS
-    return changed(status, state="offline") if silent else status
+    return changed(status, state=NOT_REPORTING) if silent else status

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from queues.nodes.node_state import SILENT
 from workers.documents.parts import CONSUMERS, CONTROL, PartStatus, node_part
-from workers.documents.pipeline import PipelineStatus
+from workers.documents.pipeline import AT_WORK, NOT_REPORTING, RUNNING, PipelineStatus
 from workers.documents.snapshot import Snapshot
 
 STARTING_SECONDS = 180.0
@@ -18,7 +18,6 @@ SETTLING_SECONDS = 120.0
 SHORT_SECONDS = 10.0
 # A snapshot this old is of another run of the plant.
 SAME_RUN_SECONDS = 60.0
-PIPELINE_RUNS = ("running", "stalled")
 
 
 class PartsRecord:
@@ -61,9 +60,9 @@ def observed(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _of_pipeline(pipeline: PipelineStatus) -> str:
-    if pipeline.state is None or pipeline.state == "offline":
+    if pipeline.state is None or pipeline.state == NOT_REPORTING:
         return "silent"
-    return "running" if pipeline.state in PIPELINE_RUNS else str(pipeline.state)
+    return RUNNING if pipeline.state in AT_WORK else str(pipeline.state)
 
 
 def following(before: PartStatus | None, state: str, at: float) -> PartStatus:

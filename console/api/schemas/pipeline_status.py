@@ -6,9 +6,9 @@ from pydantic import Field
 
 from console.api.answer.schema import ApiAnswer, Bytes, Events, Instant, PerSecond, Seconds, Share, one_of
 from console.api.schemas.plants import TaskMeasures
+from workers.documents.pipeline import STATES
 
-States = ("starting", "running", "stalled", "stopping", "stopped", "failed", "offline")
-State = Annotated[str, one_of(States)]
+State = Annotated[str, one_of(STATES)]
 
 
 class RuleFlow(ApiAnswer):

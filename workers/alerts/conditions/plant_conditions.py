@@ -9,11 +9,11 @@ from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.quality import HOST, most_nodes_are_late
+from workers.documents.pipeline import FAILED, STALLED, UNHEARD
 from workers.plants.reached import why_wrong
 from workers.steering import stopped
 
 KNOWN_DAYS = 1.0
-SILENT = ("offline", None)  # states of a pipeline
 
 
 def _seconds(value: float | None) -> str:
@@ -144,7 +144,7 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     said = (
         "The pipeline has never reported." if age is None else f"The pipeline last reported {age:,.0f} s ago."
     )
-    if pipeline.state == "failed":
+    if pipeline.state == FAILED:
         said, age = f"The pipeline failed: {pipeline.error}", _failed_seconds(evidence)
     yield Reading({"pipeline": "main"}, age, said)
 
@@ -154,21 +154,21 @@ def _failed_seconds(evidence: Evidence) -> float:
     state = evidence.plant.states.get("pipeline/main")
     since = state.since if state is not None and state.severity == "critical" else None
     part = evidence.plant.parts.get("pipeline")
-    if since is None and part is not None and part.state == "failed":
+    if since is None and part is not None and part.state == FAILED:
         since = part.since
     return 0.0 if since is None else max(0.0, evidence.now - since)
 
 
 def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, row in evidence.plant.pipeline.applications.items():
-        stalled = row.state == "stalled"
+        stalled = row.state == STALLED
         said = f"{name} is stalled: {row.hindrance}." if stalled else f"{name} makes progress."
         yield Reading({"pipeline": name}, float(stalled), said)
 
 
 def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     pipeline = evidence.plant.pipeline
-    if pipeline.state in SILENT:
+    if pipeline.state in UNHEARD:
         # What it last said is not how it is.
         if _needs_pipeline(evidence):
             yield Reading({"pipeline": "main"}, None, "The pipeline's watermark is not known.")

@@ -28,7 +28,6 @@ from workers.pipeline.patterns.automaton import MOST_STATES, Ending, most_states
 from workers.pipeline.patterns.predicate import Predicate
 
 MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
-MOST_CHARACTERS = 2_000  # of an expression
 MOST_ITEMS = 200  # of an expression, NOTs too: of each what may come next is worked out, with all behind it
 MOST_STEPS = 100  # of a plain sequence: steps travel as int8
 CONTIGUITIES = ("relaxed", "strict")
@@ -149,8 +148,8 @@ class Pattern:
 
 def expression_of(text: object, field: str) -> Expression:
     """A pattern's expression. Raises BadInput naming `field`."""
-    if isinstance(text, str) and len(text) > MOST_CHARACTERS:
-        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
+    if isinstance(text, str) and len(text) > predicate.MOST_CHARACTERS:
+        raise Forbidden(field, f"takes at most {predicate.MOST_CHARACTERS} characters, not {len(text)}")
     expression = parse(text, field)
     items = sum(1 for _ in symbols(expression.root))
     if items > MOST_ITEMS:

@@ -16,11 +16,22 @@ import redis
 from queues import keys
 from queues.redis_types import Fields
 from queues.stored_document import BadDocument, decoded, encoded
-from workers.documents.pipeline import ApplicationStatus, PatternCounts, PatternStatus, PipelineReport
+from workers.documents.pipeline import (
+    FAILED,
+    RUNNING,
+    STALLED,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    ApplicationStatus,
+    PatternCounts,
+    PatternStatus,
+    PipelineReport,
+)
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.status.status import StatusBoard
 
-WORST_FIRST = ("failed", "stalled", "stopped", "starting", "stopping", "running")
+WORST_FIRST = (FAILED, STALLED, STOPPED, STARTING, STOPPING, RUNNING)
 SUMMED = (
     "in_per_second",
     "kept_per_second",
@@ -40,7 +51,7 @@ class Statuses:
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
         left = _left(cast(bytes | None, control.get(keys.PIPELINE)))
-        self._state = "starting"
+        self._state = STARTING
         self._end_before = self._error = _end_of(left, clock()) if left else None
         self._before = dict(left.applications) if left else {}
 
@@ -68,7 +79,7 @@ class Statuses:
         """Of the process, which shows as long as it has no application. Starting says how the one before
         ended, where that was not asked for.
         """
-        self._state, self._error = state, self._end_before if state == "starting" else error
+        self._state, self._error = state, self._end_before if state == STARTING else error
         self.write()
 
     def write(self) -> None:
@@ -89,9 +100,9 @@ class Statuses:
     def document(self, found: dict[str, ApplicationStatus]) -> PipelineReport:
         """All applications together."""
         states = [each.state for each in found.values()]
-        if self._state == "failed" or not states:
+        if self._state == FAILED or not states:
             states = [self._state]
-        own = self._error if self._state == "failed" or not found else None
+        own = self._error if self._state == FAILED or not found else None
         errors = [own, *(each.error for each in found.values())]
         together = {name: _known(sum, found, name) for name in SUMMED}
         together |= {name: _known(max, found, name) for name in GREATEST}
@@ -125,9 +136,9 @@ def _left(text: bytes | None) -> PipelineReport | None:
 
 def _end_of(left: PipelineReport, now: float) -> str | None:
     """How it ended, as it did not end by request: its error, or that it was gone without a word."""
-    if left.state == "stopping":
+    if left.state == STOPPING:
         return None
-    if left.state == "failed" and left.error:
+    if left.state == FAILED and left.error:
         return left.error.rstrip(".")  # it stands within a sentence
     return f"its process was gone without a word, {max(0.0, now - left.at):,.0f} s before this start"
 

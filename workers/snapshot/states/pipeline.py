@@ -11,7 +11,19 @@ from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, TOOBUSY
 from queues.pausing import INTAKE
 from queues.stored_document import changed
 from workers.alerts.evaluation.impact import FIRST_STEPS
-from workers.documents.pipeline import ApplicationStatus, PipelineStatus
+from workers.documents.pipeline import (
+    FAILED,
+    NOT_REPORTING,
+    OUTDATED,
+    RUNNING,
+    STALLED,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    UNHEARD,
+    ApplicationStatus,
+    PipelineStatus,
+)
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
 from workers.steering.stopped import paused
@@ -20,15 +32,14 @@ SUBJECT = "main"  # as its alerts name it
 START_SECONDS = 60.0  # Spark's start, on a slow machine
 # As a state's name → the sign it is drawn with, its word.
 SIGNS: Mapping[str, tuple[str, str]] = {
-    "running": (NORMAL, "Running"),
-    "starting": (BUSY, "Starting"),
-    "stopping": (BUSY, "Stopping"),
-    "stopped": (BUSY, "Stopped"),
-    "stalled": (TOOBUSY, "Stalled"),
-    "failed": (TOOBUSY, "Failed"),
-    "offline": (OFFLINE, "Not reporting"),
+    RUNNING: (NORMAL, "Running"),
+    STARTING: (BUSY, "Starting"),
+    STOPPING: (BUSY, "Stopping"),
+    STOPPED: (BUSY, "Stopped"),
+    STALLED: (TOOBUSY, "Stalled"),
+    FAILED: (TOOBUSY, "Failed"),
+    NOT_REPORTING: (OFFLINE, "Not reporting"),
 }
-OLD = ("stalled", "failed", "offline")  # its figures are of when it last worked
 
 
 def pipeline_states(watched: Watched) -> Iterator[SubjectState]:
@@ -45,7 +56,7 @@ def pipeline_states(watched: Watched) -> Iterator[SubjectState]:
 def _is_down(pipeline: PipelineStatus) -> bool:
     """The process as a whole: no application has said so."""
     own = [row.state for row in pipeline.applications.values()]
-    return pipeline.state in ("offline", None) or (pipeline.state == "failed" and "failed" not in own)
+    return pipeline.state in UNHEARD or (pipeline.state == FAILED and FAILED not in own)
 
 
 def _process(watched: Watched, row: PipelineStatus, applications: list[SubjectState]) -> SubjectState:
@@ -56,7 +67,7 @@ def _process(watched: Watched, row: PipelineStatus, applications: list[SubjectSt
         worst = max(of_application, key=lambda each: SEVERITIES.index(each.severity))
         within = f"application/{worst.name}"
     faults = list(_faults_of_process(watched, row))
-    stale, known = row.state in OLD, row.state is not None
+    stale, known = row.state in OUTDATED, row.state is not None
     state = watched.state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
     return changed(state, within=within)
 
@@ -67,11 +78,11 @@ def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]
     if row.state is None:
         never: Severity = "critical" if seconds > START_SECONDS or _was(since, "critical") else "notice"
         yield Fault(never, "The pipeline has not reported yet.", FIRST_STEPS["pipeline_down"])
-    elif row.state == "offline":
+    elif row.state == NOT_REPORTING:
         yield _down(
             watched, row.age_seconds, f"The pipeline has not reported for {row.age_seconds or 0:.0f} s."
         )
-    elif row.state == "failed":
+    elif row.state == FAILED:
         yield _down(watched, seconds, f"The pipeline failed: {_sentence(row.error)}.")
     else:
         yield from _faults_of(row.state, "The pipeline", row.error, row.hindrance)
@@ -93,24 +104,24 @@ def _down(watched: Watched, seconds: float | None, sentence: str) -> Fault:
 def _application(watched: Watched, name: str, row: ApplicationStatus) -> SubjectState:
     pipeline = watched.snapshot.pipeline
     if _is_down(pipeline):
-        down_sign, down_word = SIGNS[pipeline.state or "offline"]
+        down_sign, down_word = SIGNS[pipeline.state or NOT_REPORTING]
         fault = Fault("critical", f"{name} is down with the pipeline.")
         state = watched.state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
         return changed(state, within=f"pipeline/{SUBJECT}")
     sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
     faults = [*_faults_of(row.state, name, row.error, row.hindrance), *_unpublished(watched, name, row)]
-    return watched.state("application", name, faults, sign=sign, word=word, stale=row.state in OLD)
+    return watched.state("application", name, faults, sign=sign, word=word, stale=row.state in OUTDATED)
 
 
 def _faults_of(state: str | None, name: str, error: str | None, stall: str | None) -> Iterator[Fault]:
-    if state == "failed":
+    if state == FAILED:
         yield Fault("critical", f"{name} failed: {_sentence(error)}.", FIRST_STEPS["pipeline_down"])
-    elif state == "stalled":
+    elif state == STALLED:
         yield Fault("critical", f"{name} is stalled: {_sentence(stall)}.", FIRST_STEPS["pipeline_stalled"])
-    elif state == "starting":
+    elif state == STARTING:
         again = f" again, after it failed: {_sentence(error)}" if error else ""
         yield Fault("warning" if error else "notice", f"{name} is starting{again}; its queues wait for it.")
-    elif state == "stopping":
+    elif state == STOPPING:
         yield Fault("notice", f"{name} is stopping; its queues wait for it.")
 
 
