@@ -7,7 +7,6 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
 import redis
 from django.db import DatabaseError, close_old_connections, connections
 
@@ -15,6 +14,8 @@ from console.audit import witness
 from console.audit.check import Checker, Verdict
 from console.connections.control_server import control
 from queues import keys
+from queues.stored_document import encoded, typed
+from workers.documents.alerts import AuditVerdict
 
 logger = logging.getLogger(__name__)
 # With the check of the alerter (2 s) an altered row is an alert within a minute.
@@ -38,7 +39,8 @@ class AuditWatch:
         said = verdict.document()
         said["findings"] = said["findings"][:MOST_SAID]
         try:
-            control().set(keys.AUDIT_VERDICT, orjson.dumps({"at": now.timestamp(), **said}))
+            document = typed(AuditVerdict, {"at": now.timestamp(), **said})
+            control().set(keys.AUDIT_VERDICT, encoded(document))
         except redis.RedisError as error:
             logger.warning("What the audit's check found could not be said: %s", error)
         return verdict

@@ -8,11 +8,13 @@ from msgspec import NODEFAULT, inspect
 from queues import keys
 from queues.nodes.heartbeat import Heartbeat
 from queues.stored_document import StoredDocument
+from workers.documents.alerts import AuditVerdict
 from workers.documents.controls import ControlValues
 from workers.documents.hosts import ReportedHost
 from workers.documents.pipeline import PipelineReport
 from workers.documents.plans import PlanDocument
 from workers.documents.plants import PlantHolder
+from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import Snapshot
 
 # Where each is stored; a plan has tables of its own, and is a document for pages and the API.
@@ -20,9 +22,11 @@ ROOTS: tuple[tuple[type[StoredDocument], str], ...] = (
     (Snapshot, keys.SNAPSHOT),
     (Heartbeat, keys.HEARTBEATS),
     (ReportedHost, keys.HOSTS),
+    (ReportedProducer, keys.PRODUCERS),
     (PipelineReport, keys.PIPELINE),
     (ControlValues, keys.PIPELINE_CONTROLS.of("{application}")),
     (PlantHolder, keys.HOLDER.of("{plant}")),
+    (AuditVerdict, keys.AUDIT_VERDICT),
     (PlanDocument, ""),
 )
 WORDS = {

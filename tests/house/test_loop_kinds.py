@@ -16,6 +16,7 @@ from workers.control import kinds, schedule
 from workers.control.kinds.registry import KINDS
 from workers.control.parts.kind import LoopStart
 from workers.control.parts.present import Present
+from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.plants.foreign import adapters
 
@@ -42,7 +43,7 @@ class Everything(Present):
     """A plant that has one of everything; no server is asked."""
 
     applications = ("performance",)
-    hosts = {"jobs@host": {"role": "jobs", "slots": 2}}
+    hosts = {"jobs@host": ReportedHost(role="jobs", slots=2, at=0.0)}
     plants = {"east": adapters.kinds()["flink"], "shop": adapters.kinds()["celery"]}
 
     def __init__(self) -> None:

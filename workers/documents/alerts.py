@@ -1,4 +1,4 @@
-"""Open alerts as the snapshot has them."""
+"""Open alerts as the snapshot has them, and what alerts read of the audit."""
 
 from queues.stored_document import StoredDocument
 
@@ -29,3 +29,40 @@ class AlertStatus(StoredDocument, frozen=True, kw_only=True):
     round: int = 0
     step: int = 0
     announce: str | None = None
+
+
+class AuditFinding(StoredDocument, frozen=True, kw_only=True):
+    """Where the audit is not what was written, from the row `sequence` on (`console.audit.check`)."""
+
+    kind: str = ""
+    sequence: int = 0
+    text: str
+    mark: str = ""
+
+
+class AuditHead(StoredDocument, frozen=True, kw_only=True):
+    """A row of the audit, by its number, and its digest."""
+
+    sequence: int = 0
+    digest: str = ""
+
+
+class AuditVerdict(StoredDocument, frozen=True, kw_only=True):
+    """What the last check of the audit found (`weir:audit:verdict`), and when: at, seconds since 1970.
+    entries: rows there are; verified: rows whose digests were computed now; compared: by fingerprint;
+    unchecked: rows left for the next check. heads: statements kept elsewhere; last: the newest row.
+    findings: the first of `findings_count`; accepted: those that a person has accepted. seconds: it took.
+    """
+
+    at: float
+    sound: bool = True
+    entries: int = 0
+    verified: int = 0
+    compared: int = 0
+    unchecked: int = 0
+    heads: int = 0
+    last: AuditHead = AuditHead()
+    seconds: float = 0.0
+    findings: list[AuditFinding] = []
+    findings_count: int = 0
+    accepted: list[AuditFinding] = []

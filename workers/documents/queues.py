@@ -80,6 +80,19 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     containers: dict[str, ContainerStatus] = {}
 
 
+class ReportedProducer(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """What a producer has published to one queue since ever (`weir:producers`), in events and blocks.
+    rejected: events that were none; rerouted: that went elsewhere, since their node did not answer.
+    at: seconds since 1970, by the producer's clock.
+    """
+
+    at: float
+    events: int = 0
+    blocks: int = 0
+    rejected: int = 0
+    rerouted: int = 0
+
+
 class ProducerStatus(StoredDocument, frozen=True, kw_only=True):
     """age_seconds: since it published. queues: events/s by queue. rejected, rerouted: events since
     it began.

@@ -5,14 +5,12 @@ controller is refused and learns who holds it, and the plant's own loops of para
 one owner.
 """
 
-import json
-
 import redis
 
 from queues import keys
 from queues.errors import WeirError
 from queues.lua.script import script
-from queues.stored_document import decoded
+from queues.stored_document import decoded, encoded
 from workers.documents.plants import PlantHolder
 
 SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
@@ -29,16 +27,16 @@ class PlantHeld(WeirError):  # noqa: N818
 def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: float = SECONDS) -> float:
     """Take the plant, or keep it longer, never shorter; until when. Raises PlantHeld while another has it."""
     until = now + seconds
-    document = json.dumps({"holder": holder, "until": until})
+    document = encoded(PlantHolder(holder=holder, until=until))
     stored = control.eval(
         script("plant/hold"), 1, keys.HOLDER.of(plant), holder, document, round(seconds * 1000)
     )
     if not stored:
         return until
-    found = json.loads(stored)
-    if found["holder"] != holder:
-        raise PlantHeld(plant, found["holder"], found["until"])
-    return float(found["until"])
+    found = decoded(PlantHolder, stored, "holder")
+    if found.holder != holder:
+        raise PlantHeld(plant, found.holder or "another", found.until or until)
+    return found.until or until
 
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:

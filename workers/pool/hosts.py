@@ -1,7 +1,6 @@
 """Each Celery worker host reports to the control server once a second what it is and how busy it is.
 
-`weir:hosts`: host → {"role", "slots", "busy", "pid", "at", "resizable", "started_with", "trouble", "done",
-"reserved", "drained", "ahead_seconds"}.
+`weir:hosts`: host → `workers.documents.hosts.ReportedHost`.
 `slots` are the pool's real processes, not what it was started with: a pool may be grown and shrunk while it
 runs, and the host follows the order that stands for it (`workers.pool.orders`). `done` is what its workers
 completed while all slots had work (`workers.pool.departures`). A host that is to be drained takes no new work
@@ -15,14 +14,14 @@ import os
 import time
 from typing import Any
 
-import orjson
 import redis
 from celery import bootsteps, signals
 from celery.worker import state
 
 from queues import keys
+from queues.stored_document import BadDocument, changed, decoded, encoded, typed
 from workers.coordination.connections import control_server
-from workers.documents.hosts import role_of
+from workers.documents.hosts import PoolWork, ReportedHost, role_of
 from workers.pool import completions
 from workers.pool.departures import Departures
 from workers.pool.intake import WorkIntake
@@ -38,8 +37,8 @@ logger = logging.getLogger(__name__)
 def reported_at(stored: bytes | str) -> float:
     """Seconds since 1970; 0 of a row that says nothing."""
     try:
-        return float(orjson.loads(stored)["at"])
-    except (ValueError, TypeError, KeyError):
+        return decoded(ReportedHost, stored, "host").at
+    except BadDocument:
         return 0.0
 
 
@@ -77,25 +76,27 @@ class HostReport(bootsteps.StartStopStep):
     def _report(self, parent: Any) -> None:
         self._departures.resized(self._pool.size, time.monotonic())
         self._departures.settle(time.monotonic(), self._pool.slots, others())
-        document = report(parent.hostname, self._pool, self._departures, time.time())
-        document["drained"] = self._intake.is_drained
-        document["ahead_seconds"] = self._ahead_seconds
+        document = changed(
+            report(parent.hostname, self._pool, self._departures, time.time()),
+            drained=self._intake.is_drained,
+            ahead_seconds=self._ahead_seconds,
+        )
         answer = self._attempt(lambda: self._exchange(parent.hostname, document))
         if answer is not None:
             self._follow(*answer)
 
     def _exchange(
-        self, hostname: str, document: dict[str, Any]
+        self, hostname: str, document: ReportedHost
     ) -> tuple[bytes | None, bytes | None, list[Any]]:
         """The report there; the order, the drain and what the workers noted back."""
         with self._control.pipeline(transaction=False) as pipe:
-            pipe.hset(keys.HOSTS, hostname, orjson.dumps(document))
+            pipe.hset(keys.HOSTS, hostname, encoded(document))
             pipe.get(keys.POOL.of(hostname))
             pipe.get(keys.DRAIN.of(hostname))
             pipe.xrange(keys.DONE.of(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
             pipe.time()
             _, stored, drain, entries, (seconds, microseconds) = pipe.execute()
-        self._ahead_seconds = round(document["at"] - seconds - microseconds / 1e6, 3)
+        self._ahead_seconds = round(document.at - seconds - microseconds / 1e6, 3)
         return stored, drain, entries
 
     def _follow(self, stored: bytes | None, drain: bytes | None, entries: list[Any]) -> None:
@@ -121,20 +122,20 @@ class HostReport(bootsteps.StartStopStep):
             return None
 
 
-def report(hostname: str, its_pool: Pool, departures: Departures, now: float) -> dict[str, Any]:
+def report(hostname: str, its_pool: Pool, departures: Departures, now: float) -> ReportedHost:
     """A host as it is now."""
-    return {
-        "role": role_of(hostname),
-        "slots": its_pool.size,
-        "busy": len(state.active_requests),
-        "reserved": len(state.reserved_requests),
-        "pid": os.getpid(),
-        "at": now,
-        "resizable": its_pool.resizable,
-        "started_with": its_pool.started_with,
-        "trouble": its_pool.last_error,
-        "done": departures.to_json(),
-    }
+    return ReportedHost(
+        role=role_of(hostname),
+        slots=its_pool.size,
+        busy=len(state.active_requests),
+        reserved=len(state.reserved_requests),
+        pid=os.getpid(),
+        at=now,
+        resizable=its_pool.resizable,
+        started_with=its_pool.started_with,
+        trouble=its_pool.last_error,
+        done=typed(PoolWork, departures.to_json(), "done"),
+    )
 
 
 def others() -> int:

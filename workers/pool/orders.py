@@ -11,6 +11,8 @@ import redis
 
 from queues import keys
 from queues.errors import BadInput
+from queues.stored_document import decoded
+from workers.documents.hosts import ReportedHost
 
 ORDER_SECONDS = 60
 MOST_THREADS = 1_000
@@ -24,12 +26,10 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     stored = control.hget(keys.HOSTS, host)
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")
-    document = orjson.loads(stored)
-    if not document.get("resizable", False):
+    report = decoded(ReportedHost, stored, host)
+    if not report.resizable:
         raise BadInput("host", f"the pool of {host} has no processes to add or remove; start it as prefork.")
-    control.set(
-        keys.POOL.of(host), orjson.dumps({"threads": threads, "pid": document["pid"]}), ex=ORDER_SECONDS
-    )
+    control.set(keys.POOL.of(host), orjson.dumps({"threads": threads, "pid": report.pid}), ex=ORDER_SECONDS)
 
 
 def keep(control: redis.Redis, host: str) -> None:

@@ -325,7 +325,7 @@ def _totals(
 def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
     """Producers heard of lately, their queues together."""
     producers: dict[str, ProducerStatus] = {}
-    for (producer, queue), document in inputs.readings.producers.items():
+    for (producer, queue), report in inputs.readings.producers.items():
         age = inputs.ages["producer", f"{producer}|{queue}"]
         if age > PRODUCER_SHOWN_SECONDS:
             continue
@@ -335,8 +335,8 @@ def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
             in_per_second=total(queues.values()),
             age_seconds=age if before.age_seconds is None else min(before.age_seconds, age),
             queues=queues,
-            rejected=before.rejected + document.get("rejected", 0),
-            rerouted=before.rerouted + document.get("rerouted", 0),
+            rejected=before.rejected + report.rejected,
+            rerouted=before.rerouted + report.rerouted,
         )
     return producers
 

@@ -193,9 +193,9 @@ class LocalPlant(SteeredPlant):
         self._membership = self._membership.seen(sequences, monotonic_seconds)
         watch = Watch(self._membership, monotonic_seconds)
         ages = {("host", name): age("host", name, host.at, host.at) for name, host in readings.hosts.items()}
-        for (producer, queue), document in readings.producers.items():
-            name, at = f"{producer}|{queue}", document["at"]
-            ages["producer", name] = age("producer", name, float(at), at)
+        for (producer, queue), report in readings.producers.items():
+            name = f"{producer}|{queue}"
+            ages["producer", name] = age("producer", name, report.at, report.at)
         if readings.pipeline:
             at = readings.pipeline.at
             ages["pipeline", ""] = age("pipeline", "", at, at)
@@ -220,9 +220,9 @@ class LocalPlant(SteeredPlant):
                 key = f"{queue}@{node}.{name}"
                 counted = workers.counts.get(name, 0)
                 rates[key] = self._rate(key, counted, at_seconds, LEAVING_WINDOW_SECONDS)
-        for (producer, queue), document in readings.producers.items():
+        for (producer, queue), report in readings.producers.items():
             key = f"{producer}|{queue}.events"
-            rates[key] = self._rate(key, document["events"], at_seconds)
+            rates[key] = self._rate(key, report.events, at_seconds)
         return rates
 
     def _rate(

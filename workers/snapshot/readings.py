@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import orjson
 import redis
 
 from queues import keys
@@ -16,6 +14,7 @@ from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
 from workers.documents.hosts import ReportedHost
 from workers.documents.pipeline import PipelineReport
+from workers.documents.queues import ReportedProducer
 
 EMPTY = Topology(0, {}, {})
 Pair = tuple[str, str]
@@ -37,7 +36,7 @@ class Readings:
 
     topology: Topology
     heartbeats: Mapping[str, Heartbeat]
-    producers: Mapping[Pair, dict[str, Any]]
+    producers: Mapping[Pair, ReportedProducer]
     hosts: Mapping[str, ReportedHost]
     pipeline: PipelineReport | None
     containers: Mapping[Pair, Workers]
@@ -59,7 +58,10 @@ def read(control: redis.Redis, now: float, known: KnownTopology) -> Readings:
     return Readings(
         topology=topology,
         heartbeats={name.decode(): Heartbeat.from_json(text) for name, text in heartbeats.items()},
-        producers={_pair(name.decode()): orjson.loads(text) for name, text in producers.items()},
+        producers={
+            _pair(name.decode()): decoded(ReportedProducer, text, "producer")
+            for name, text in producers.items()
+        },
         hosts={name.decode(): decoded(ReportedHost, text, "host") for name, text in hosts.items()},
         pipeline=decoded(PipelineReport, pipeline, "pipeline") if pipeline else None,
         containers=containers,

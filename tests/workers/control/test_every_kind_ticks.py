@@ -16,6 +16,7 @@ from workers.control import engine
 from workers.control.kinds.registry import KINDS
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
+from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign import adapters
@@ -48,7 +49,7 @@ class OneOfEverything(Present):
     """An application, a worker host, a queue of each kind, a foreign plant."""
 
     applications = ("performance",)
-    hosts = {"jobs@here": {"role": "jobs", "slots": 2}}
+    hosts = {"jobs@here": ReportedHost(role="jobs", slots=2, at=0.0)}
     plants = {"east": adapters.kinds()["flink"]}
 
 

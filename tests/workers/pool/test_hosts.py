@@ -15,6 +15,7 @@ from workers.pool import completions, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
 from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, report
 from workers.pool.pool import Pool
+from workers.pool.reports import host_reports
 
 
 class Timer:
@@ -69,11 +70,11 @@ def test_the_role_is_what_stands_before_the_machine():
 
 
 def test_slots_are_the_pools_real_processes_also_after_it_has_grown(host):
-    assert reported(host)["slots"] == 3
+    assert reported(host).slots == 3
     Pool(host).bring_to(4)
-    assert (reported(host)["slots"], reported(host)["resizable"]) == (4, True)
+    assert (reported(host).slots, reported(host).resizable) == (4, True)
     host.pool = SimpleNamespace(_pool=None, num_processes=2)
-    assert (reported(host)["slots"], reported(host)["resizable"]) == (2, False)
+    assert (reported(host).slots, reported(host).resizable) == (2, False)
 
 
 def test_a_pool_is_brought_to_a_size_and_fetches_as_much_as_it_can_run(host):
@@ -104,7 +105,7 @@ def test_a_pool_of_threads_is_left_as_it_is(host):
 
 def test_busy_is_what_runs_now(host, monkeypatch):
     monkeypatch.setattr(state, "active_requests", {object(), object()})
-    assert reported(host)["busy"] == 2
+    assert reported(host).busy == 2
 
 
 def test_a_host_follows_the_order_for_its_own_life_and_goes_back_when_it_lapses(host, control: redis.Redis):
@@ -165,6 +166,18 @@ def test_a_control_server_that_is_away_is_told_once_and_stops_nobody(
     control_server.start()
     host.timer.call()
     assert control_server.client().hlen("weir:hosts") == 1
+
+
+def test_what_a_host_reports_has_the_keys_that_other_versions_know_and_is_read_as_it_was(host, control):
+    step = HostReport(host)
+    step.start(host)
+    host.timer.call()
+    stored = orjson.loads(control.hget(keys.HOSTS, "jobs@here"))
+    known = "role slots busy pid at resizable started_with trouble done reserved drained ahead_seconds"
+    assert stored.keys() == set(known.split())
+    assert stored["done"].keys() == {"seq", "recent_seconds", "full_seconds", "per_second"}
+    read = host_reports(control)["jobs@here"]
+    assert (read.role, read.slots, read.drained, read.at) == ("jobs", 3, False, stored["at"])
 
 
 def test_a_host_that_was_killed_is_forgotten_a_day_later_when_another_begins(host, control):

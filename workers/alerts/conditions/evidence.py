@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-import orjson
 import redis
 from django.db.models import Max, Q
 
@@ -19,9 +18,12 @@ from controllers.framework import guard
 from queues import keys
 from queues.errors import BadInput
 from queues.redis_types import Fields
+from queues.stored_document import decoded
 from workers.alerts.conditions.crowding import Crowd, Crowding
 from workers.alerts.lifecycle.models import Message
 from workers.coordination.freshness import Freshness
+from workers.documents.alerts import AuditVerdict
+from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import LedgerEntry, Loop, Plan, Run
 from workers.steering import overrides
@@ -179,10 +181,9 @@ class Gatherer:
         stored = self._control.get(keys.AUDIT_VERDICT)
         if stored is None:
             return AuditFacts(self._freshness.age_seconds("audit", "none yet", monotonic_seconds))
-        said = orjson.loads(stored)
-        age = self._freshness.age_seconds("audit", said["at"], monotonic_seconds, now - said["at"])
-        texts = [each["text"] for each in said["findings"]]
-        return AuditFacts(age, said["findings_count"], texts)
+        verdict = decoded(AuditVerdict, stored, "verdict")
+        age = self._freshness.age_seconds("audit", verdict.at, monotonic_seconds, now - verdict.at)
+        return AuditFacts(age, verdict.findings_count, [each.text for each in verdict.findings])
 
     def _silent_seconds(
         self, snapshot: Snapshot | None, now: float, monotonic_seconds: float
@@ -228,8 +229,8 @@ class Gatherer:
         """Seconds since each producer published anything."""
         ages: dict[str, float] = {}
         for name, stored in cast(Fields, self._control.hgetall(keys.PRODUCERS)).items():
-            at = orjson.loads(stored)["at"]
             key = name.decode()
+            at = decoded(ReportedProducer, stored, key).at
             age = self._freshness.age_seconds(f"producer/{key}", at, monotonic_seconds, now - at)
             producer = key.rpartition("|")[0]
             if age < LEFT_SECONDS:

@@ -124,9 +124,9 @@ def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 def targets(present: Present) -> Targets:
     """Each worker host of role jobs that reports, from the size it was started with."""
     found = {
-        f"{LAW.name}/{name}": _start(name, report["slots"])
+        f"{LAW.name}/{name}": _start(name, report.slots)
         for name, report in present.hosts.items()
-        if report["role"] == ROLE
+        if report.role == ROLE
     }
     return Targets(found, "its worker host does not report")
 

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, cast
 
-import orjson
 import redis
 
-from queues import keys
-from queues.redis_types import Fields
 from queues.topology import Topology
+from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.pipeline.declaration.declared import Declarations
 from workers.plants.foreign.adapters import kind_named, steered
 from workers.plants.foreign.kind import AdapterKind
+from workers.pool.reports import host_reports
 
 
 class Present:
@@ -30,10 +28,9 @@ class Present:
         return list(Declarations(self._control).at_work())
 
     @cached_property
-    def hosts(self) -> Mapping[str, Mapping[str, Any]]:
-        """Worker hosts that report, and what (`workers.pool.hosts`)."""
-        found = cast(Fields, self._control.hgetall(keys.HOSTS))
-        return {name.decode(): orjson.loads(stored) for name, stored in found.items()}
+    def hosts(self) -> Mapping[str, ReportedHost]:
+        """Worker hosts that report, and what."""
+        return host_reports(self._control)
 
     @cached_property
     def plants(self) -> Mapping[str, AdapterKind]:
