@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,6 +161,18 @@ def test_events_come_from_standard_input(
     monkeypatch.setattr(sys, "stdin", stream)
     assert publish(capsys, "alert", "-", "--limit", "1")[1]["published"] == 1
     assert [row["type"] for row in stored(nodes)] == ["a"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start/first-steps.md"])
+def test_the_second_step_of_a_newcomer_publishes_what_it_says(
+    page: str, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[3] / page).read_text(encoding="utf-8")
+    ((line, arguments),) = re.findall(r"echo '(.+)' \| \.venv/bin/python manage\.py publish ([^`]+)`", text)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{line}\n".encode())))
+    code, document, _ = publish(capsys, *arguments.split())
+    assert (code, document["published"], document["rejected"]) == (0, 50_000, 0)
+    assert {row["type"] for row in stored(nodes)} == {"login"}
 
 
 def test_copies_are_events_of_their_own(
