@@ -17,7 +17,7 @@ import hmac
 import ipaddress
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,3 @@ def chained(rows: Iterable[Any], sequence: int = 0, previous: str = ORIGIN) -> I
         row.sequence, row.previous = sequence, previous
         row.digest = previous = digest_of(content_of(row), sequence, previous, settings.WEIR_AUDIT_KEYS[0])
         yield row
-
-
-def utc_text(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="microseconds")

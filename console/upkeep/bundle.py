@@ -37,18 +37,6 @@ from workers.models import LedgerEntry, Setting
 
 LOG_BYTES = 512 * 1024  # of each log, the newest
 LEDGER_ENTRIES = 500
-DECIDED = (
-    "at",
-    "loop__name",
-    "mode",
-    "action",
-    "applied",
-    "reason",
-    "limited_by",
-    "verdict",
-    "error",
-    "code",
-)
 SERVER_FACTS = (
     "redis_version",
     "valkey_version",

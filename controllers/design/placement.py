@@ -44,11 +44,6 @@ class Model:
     b: float
     delay: int = 0
 
-    @property
-    def steady_state_gain(self) -> float | None:
-        """b / (1 - a) (ERRATA E2: -8933 with the paper's numbers); None for an integrator, which has none."""
-        return None if self.a == 1 else self.b / (1 - self.a)
-
 
 @dataclass(frozen=True)
 class Gains:
@@ -80,15 +75,11 @@ class GainsReport:
 
 
 def settling_samples(pole: float) -> float:
-    """-4 / ln|pole|: how long a pole takes to settle within about 2 % (Xu, (3); ERRATA E4: 264 at 0.985)."""
+    """-4 / ln|pole|: how long a pole takes to settle within about 2 % (Xu, (3); ERRATA E4: 264 at 0.985,
+    E3: 5 at 0.449)."""
     if not 0 < abs(pole) < 1:
         raise BadInput("pole", f"takes a number between 0 and 1 in size, not {pole:g}")
     return -4 / math.log(abs(pole))
-
-
-def pole_that_settles(samples: float) -> float:
-    """exp(-4 / samples), the inverse of `settling_samples` (ERRATA E3: 0.449 for 5)."""
-    return math.exp(-4 / samples)
 
 
 def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:

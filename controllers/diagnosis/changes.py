@@ -16,8 +16,7 @@ delay and distance are factors of their own choosing.
 """
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 HALF_SECONDS = 300.0
@@ -63,23 +62,6 @@ class RankedChange:
     steps: int | None
     delay_seconds: float
     weight: float
-
-
-def kind_record(
-    times: Sequence[float], onsets: Iterable[float], window_seconds: float, observed_seconds: float
-) -> KindRecord:
-    """Of a kind whose changes came at these times (ascending), before these onsets.
-
-    Raises ValueError where a length is not positive.
-    """
-    if window_seconds <= 0 or observed_seconds <= 0:
-        raise ValueError("window_seconds and observed_seconds take more than 0")
-    before = incidents = 0
-    for onset in onsets:
-        first = bisect_left(times, onset - window_seconds)
-        before += bisect_right(times, onset + SLACK_SECONDS) > first
-        incidents += 1
-    return KindRecord(before, incidents, chance_of(len(times), window_seconds, observed_seconds))
 
 
 def chance_of(count: int, window_seconds: float, observed_seconds: float) -> float:

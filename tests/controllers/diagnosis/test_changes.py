@@ -11,7 +11,6 @@ from controllers.diagnosis.changes import (
     KindRecord,
     PlantChange,
     chance_of,
-    kind_record,
     ranked,
 )
 from controllers.diagnosis.influence import distances
@@ -87,18 +86,6 @@ def test_the_order_does_not_depend_on_the_order_of_what_is_given(of, places):
     assert weights == [row.weight for row in ranked(shuffled, ONSET, STEPS, {})]
 
 
-@given(
-    st.lists(st.floats(0, 1e6), max_size=30).map(sorted),
-    st.lists(st.floats(0, 1e6), max_size=20),
-    st.floats(1, 1e5),
-)
-def test_a_record_counts_the_incidents_that_a_change_came_before(times, onsets, window):
-    record = kind_record(times, onsets, window, 1e6)
-    counted = sum(any(onset - window <= at <= onset + SLACK_SECONDS for at in times) for onset in onsets)
-    assert (record.before, record.incidents) == (counted, len(onsets))
-    assert 0 < record.chance <= 1
-
-
 def test_few_incidents_say_little():
     one, many = KindRecord(1, 1, 0.25).lift, KindRecord(40, 40, 0.25).lift
     assert 1 < one < many <= 4
@@ -107,8 +94,3 @@ def test_few_incidents_say_little():
 def test_a_chance_is_that_of_a_poisson_process():
     assert chance_of(0, 60, 6_000) == pytest.approx(1 - math.exp(-0.005))
     assert chance_of(100, 600, 6_000) == pytest.approx(1 - math.exp(-10.05))
-
-
-def test_a_length_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="more than 0"):
-        kind_record([], [], 0, 1)

@@ -21,13 +21,12 @@ from queues.events import block
 from queues.nodes.agent import Agent
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
-from tests.workers.pipeline.matching.patterns import pattern_of
+from tests.workers.pipeline.matching.patterns import match_all, pattern_of
 from workers.control.engine import tick_law
 from workers.control.kinds import shedding
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
-from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import key_groups
 from workers.snapshot.local import LocalPlant
 

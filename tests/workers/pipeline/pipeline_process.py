@@ -15,8 +15,8 @@ import redis
 
 from queues.events import block
 from queues.segments.segment import Segment
+from tests.workers.pipeline.matching.patterns import match_all
 from workers.pipeline.declaration.declaration import read_application
-from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import key_groups
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,7 +18,7 @@ from workers.pipeline.matching.conjunction_once import ConjunctionOnce
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
 from workers.pipeline.matching.previous import Previous
 from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.matches import Matches, joined
+from workers.pipeline.matching.retained.matches import Matches
 from workers.pipeline.matching.sequence_once import SequenceOnce
 from workers.pipeline.matching.sequence_rows import SequenceRows
 from workers.pipeline.matching.suppression import Suppression
@@ -151,9 +151,3 @@ def _held(pattern: Pattern, symbol: str, columns: Mapping[str, pa.Array], rows: 
             f"define.{symbol}",
             f"{predicate.text!r} is not valid for the events: {' '.join(str(error).split())}",
         ) from None
-
-
-def match_all(pattern: Pattern, rows: pa.RecordBatch) -> Matches:
-    """All matches of a closed set of events, in the order of completion."""
-    matcher = Matcher(pattern)
-    return joined([matcher.take(rows), matcher.finish()])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import application_of_text
 from workers.pipeline.events.arrow_blob import decode
@@ -19,7 +19,6 @@ from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.inter_event.operators import Unit, Work, ordered
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.intra_event.result_writer import ResultWriter
-from workers.pipeline.matching.matcher import match_all
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
 from workers.pipeline.shedding.shed_counts import ShedCounts
 from workers.pipeline.tiers.result_queue import Result, ResultQueue

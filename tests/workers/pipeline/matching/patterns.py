@@ -5,7 +5,8 @@ import itertools
 import pyarrow as pa
 
 from controllers.patterns.expression import symbols
-from workers.pipeline.matching.retained.matches import KEYED, Matches
+from workers.pipeline.matching.matcher import Matcher
+from workers.pipeline.matching.retained.matches import KEYED, Matches, joined
 from workers.pipeline.patterns.pattern import Pattern, definitions, expression_of
 
 GROUPS = 4
@@ -33,6 +34,12 @@ def rows_of(events: list[tuple]) -> pa.RecordBatch:
         for place, (time, kind, value, source) in enumerate(events)
     ]
     return pa.RecordBatch.from_pylist(sorted(rows, key=lambda row: row["time"]), schema=KEYED)
+
+
+def match_all(pattern: Pattern, rows: pa.RecordBatch) -> Matches:
+    """All matches of a closed set of events, in the order of completion."""
+    matcher = Matcher(pattern)
+    return joined([matcher.take(rows), matcher.finish()])
 
 
 def found_in(matches: Matches) -> list[list[str]]:

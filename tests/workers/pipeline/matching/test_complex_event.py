@@ -4,10 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.stored_document import decoded
-from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.documents.pipeline import MatchAttributes
 from workers.pipeline.matching.complex_event import complex_events
-from workers.pipeline.matching.matcher import match_all
 
 EVENTS = st.lists(
     st.tuples(

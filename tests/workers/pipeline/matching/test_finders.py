@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from tests.workers.pipeline.matching.patterns import (
     GROUPS,
     and_plainly,
+    match_all,
     once_plainly,
     pattern_of,
     rows_of,
     rows_plainly,
 )
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.matcher import Matcher, masks_of, match_all, raw_matcher_of
+from workers.pipeline.matching.matcher import Matcher, masks_of, raw_matcher_of
 from workers.pipeline.matching.previous import RETAINED_US
 from workers.pipeline.matching.retained.matches import joined
 from workers.pipeline.patterns.pattern import Pattern

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from tests.workers.pipeline.inter_event.test_operators import Tier, batch_of
-from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.matching.matcher import masks_of, match_all
+from workers.pipeline.matching.matcher import masks_of
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.recall import recall_of
