@@ -2,7 +2,7 @@
 problem document (`console.web.problem` adds the other members).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import redis
@@ -35,72 +35,64 @@ class RefusedError(Exception):
         self.more = dict(more or {})
 
 
+def _of_input(request: HttpRequest, error: BadInput) -> RefusedError:
+    return RefusedError(404 if isinstance(error, UnknownQueue) else 422, error.field or "body", error.message)
+
+
+def _of_request(request: HttpRequest, error: HttpError) -> RefusedError:
+    """A body that could not be read says why, where that is known."""
+    if (unreadable := getattr(request, "weir_unreadable", None)) is not None:
+        status, cause = unreadable
+        return RefusedError(status, cause.field, cause.message)
+    return RefusedError(error.status_code, "request", str(error))
+
+
+def _of_control(request: HttpRequest, error: redis.RedisError) -> RefusedError:
+    message = f"The control server does not answer ({error}); try again shortly."
+    return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
+
+
+# What endpoints raise on purpose → status, field, words, and after how many seconds to ask again.
+REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] = {
+    BadInput: _of_input,
+    BadTopology: lambda _, error: RefusedError(503, error.field, error.message, RETRY_AFTER_SECONDS),
+    RefusedError: lambda _, error: error,
+    AuthenticationError: lambda _, error: RefusedError(401, "authorization", str(error.message)),
+    PermissionDenied: lambda _, error: RefusedError(403, "role", str(error)),
+    Http404: lambda _, error: RefusedError(404, "path", str(error) or "There is nothing here."),
+    HttpError: _of_request,
+    NodeUnavailable: lambda _, error: RefusedError(503, "node", str(error), RETRY_AFTER_SECONDS),
+    QueuePaused: lambda _, error: RefusedError(503, "queue", str(error), error.retry_seconds),
+    redis.RedisError: _of_control,
+}
+
+
 def add_refusals(api: NinjaAPI) -> None:
     """Register a handler for everything that endpoints raise on purpose."""
 
-    def refuse(request: HttpRequest, status: int, field: str, message: str) -> HttpResponse:
-        return api.create_response(request, {"errors": {field: [message]}}, status=status)
+    def handler(refusal_of: Callable[[HttpRequest, Any], RefusedError]) -> Callable[..., HttpResponse]:
+        def handle(request: HttpRequest, error: Any) -> HttpResponse:
+            refusal = refusal_of(request, error)
+            document = {"errors": {refusal.field: [refusal.message]}, **refusal.more}
+            response = api.create_response(request, document, status=refusal.status)
+            if refusal.retry_after_seconds is not None:
+                response["Retry-After"] = str(refusal.retry_after_seconds)
+            if isinstance(error, AuthenticationError):
+                response["WWW-Authenticate"] = "Bearer"
+            return response
 
-    def later(response: HttpResponse, seconds: int) -> HttpResponse:
-        response["Retry-After"] = str(seconds)
-        return response
+        return handle
 
-    @api.exception_handler(BadInput)
-    def bad_input(request: HttpRequest, error: BadInput) -> HttpResponse:
-        status = 404 if isinstance(error, UnknownQueue) else 422
-        return refuse(request, status, error.field or "body", error.message)
+    for kind, refusal_of in REFUSALS.items():
+        api.add_exception_handler(kind, handler(refusal_of))
 
     @api.exception_handler(AnsweredError)
     def answered(request: HttpRequest, error: AnsweredError) -> HttpResponse:
         return error.response
 
-    @api.exception_handler(BadTopology)
-    def no_topology(request: HttpRequest, error: BadTopology) -> HttpResponse:
-        return later(refuse(request, 503, error.field, error.message), RETRY_AFTER_SECONDS)
-
-    @api.exception_handler(RefusedError)
-    def refused(request: HttpRequest, error: RefusedError) -> HttpResponse:
-        document = {"errors": {error.field: [error.message]}, **error.more}
-        response = api.create_response(request, document, status=error.status)
-        return response if error.retry_after_seconds is None else later(response, error.retry_after_seconds)
-
     @api.exception_handler(ValidationError)
     def invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
         return api.create_response(request, {"errors": by_field(error.errors)}, status=422)
-
-    @api.exception_handler(AuthenticationError)
-    def unknown(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
-        response = refuse(request, 401, "authorization", str(error.message))
-        response["WWW-Authenticate"] = "Bearer"
-        return response
-
-    @api.exception_handler(PermissionDenied)
-    def denied(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
-        return refuse(request, 403, "role", str(error))
-
-    @api.exception_handler(Http404)
-    def missing(request: HttpRequest, error: Http404) -> HttpResponse:
-        return refuse(request, 404, "path", str(error) or "There is nothing here.")
-
-    @api.exception_handler(HttpError)
-    def http(request: HttpRequest, error: HttpError) -> HttpResponse:
-        if (unreadable := getattr(request, "weir_unreadable", None)) is not None:
-            status, cause = unreadable
-            return refuse(request, status, cause.field, cause.message)
-        return refuse(request, error.status_code, "request", str(error))
-
-    @api.exception_handler(NodeUnavailable)
-    def unavailable(request: HttpRequest, error: NodeUnavailable) -> HttpResponse:
-        return later(refuse(request, 503, "node", str(error)), RETRY_AFTER_SECONDS)
-
-    @api.exception_handler(QueuePaused)
-    def paused(request: HttpRequest, error: QueuePaused) -> HttpResponse:
-        return later(refuse(request, 503, "queue", str(error)), error.retry_seconds)
-
-    @api.exception_handler(redis.RedisError)
-    def no_control(request: HttpRequest, error: redis.RedisError) -> HttpResponse:
-        message = f"The control server does not answer ({error}); try again shortly."
-        return later(refuse(request, 503, "control", message), RETRY_AFTER_SECONDS)
 
 
 def by_field(errors: list[dict[str, Any]]) -> dict[str, list[str]]:
