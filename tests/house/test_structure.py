@@ -124,6 +124,28 @@ def test_imports_between_the_rooms_of_a_room_run_one_way(room):
         pytest.fail(f"in {named(room)} these rooms import each other: {' → '.join(reversed(error.args[1]))}")
 
 
+INNER = [room for room in rooms(*PACKAGES, "bench") if (room.parent / "__init__.py").is_file()]
+
+
+@pytest.mark.parametrize("inner", INNER, ids=named)
+def test_a_room_and_the_modules_beside_it_import_one_way(inner):
+    """What a package offers (its `__init__`) may be made of all that is in it."""
+    beside = modules(inner.parent)
+    ours = {named(path).removesuffix(".py") for path in beside}
+    down = {named(path) for path in beside if any(is_in(name, named(inner)) for name in imported(path))}
+    up = {
+        named(path)
+        for path in inner.rglob("*.py")
+        if any(is_in(name, module) for name in imported(path) for module in ours)
+    }
+    assert not (down and up), f"{sorted(down)} import {named(inner)}, and {sorted(up)} what stands beside it"
+
+
+def is_in(name: str, home: str) -> bool:
+    """Whether an import is of this module or room, or of something in it."""
+    return name == home or name.startswith(f"{home}/")
+
+
 @pytest.mark.parametrize("room", rooms("tests"), ids=named)
 def test_tests_lie_where_the_code_lies(room):
     if named(room).startswith(NOT_OF_THE_CODE) or named(room) == "tests":

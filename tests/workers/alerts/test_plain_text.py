@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.alerts.delivery.channels.message_text import lines, subject
-from workers.alerts.delivery.plain_text import one_line, without_markup
+from workers.alerts.delivery.channels.plain_text import one_line, without_markup
 
 
 @given(st.text())

@@ -24,15 +24,15 @@ from queues.stored_document import (
     value_at,
 )
 from workers.coordination.merge_patch import applied, difference, document_difference
-from workers.documents.alerts import AlertStatus
+from workers.documents.alerts import AlertStatus, AuditVerdict
 from workers.documents.controls import ControlValues
 from workers.documents.hosts import ReportedHost
 from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineReport
 from workers.documents.plans import PlanDocument, PlanMove
-from workers.documents.plants import LoadForecast, PlantStatus
-from workers.documents.queues import QueueStatus
+from workers.documents.plants import LoadForecast, PlantHolder, PlantStatus
+from workers.documents.queues import QueueStatus, ReportedProducer
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
 
@@ -41,6 +41,9 @@ KINDS = (
     Snapshot,
     PipelineReport,
     ReportedHost,
+    ReportedProducer,
+    AuditVerdict,
+    PlantHolder,
     ControlValues,
     Controls,
     OverrideStatus,

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 
-from workers.alerts.delivery.plain_text import one_line
+from workers.alerts.delivery.channels.plain_text import one_line
 from workers.alerts.delivery.schedule_feed import notified_by
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
 from workers.alerts.rules import runbook

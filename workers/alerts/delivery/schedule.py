@@ -14,7 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from queues.errors import BadInput
-from workers.alerts.delivery.plain_text import one_line
+from workers.alerts.delivery.channels.plain_text import one_line
 
 BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # so far shifts are known around now
 MOST_EVENTS, MOST_SHIFTS, MOST_PEOPLE = 500, 5_000, 10

@@ -18,7 +18,7 @@ from queues import environment as variables
 from queues.errors import BadInput
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.delivery.channels.message_text import lines, subject
-from workers.alerts.delivery.plain_text import without_markup
+from workers.alerts.delivery.channels.plain_text import without_markup
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import bounded_process, egress
 from workers.host.bounded_process import ProcessFailed

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from workers.alerts.delivery.plain_text import one_line
+from workers.alerts.delivery.channels.plain_text import one_line
 
 
 def subject(content: dict[str, Any]) -> str:

@@ -12,11 +12,11 @@ from workers.plants.foreign.celery_app.broker import (
     app_of,
     broker_of,
 )
-from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.orders import SharedOrders
-from workers.plants.foreign.celery_app.plant import ASK, LISTEN, CeleryPlant
+from workers.plants.foreign.celery_app.port.inspection import inspect
+from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.resumed_queues import SharedResumedQueues
 from workers.plants.foreign.celery_app.task_events import TaskEvents

@@ -7,7 +7,7 @@ import threading
 from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers
 from workers.plants.foreign.celery_app.asking.late_workers import NoInterventions
 from workers.plants.foreign.celery_app.broker import QueueLength
-from workers.plants.foreign.celery_app.plant import CeleryPlant
+from workers.plants.foreign.celery_app.port.plant import CeleryPlant
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues
 from workers.plants.foreign.celery_app.task_events import TaskEvents

@@ -6,8 +6,8 @@ from controllers.parallelism import inputs
 from queues.errors import BadInput
 from tests.workers.plants.foreign.celery_app.far import FakeCelery, MemoryOrders
 from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorkers, SharedAskedWorkers
-from workers.plants.foreign.celery_app.inspection import inspect
 from workers.plants.foreign.celery_app.orders import SharedOrders
+from workers.plants.foreign.celery_app.port.inspection import inspect
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 

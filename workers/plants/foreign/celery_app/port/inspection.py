@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from workers.documents.plants import FoundPlant
-from workers.plants.foreign.celery_app.plant import LISTEN, CeleryPlant
+from workers.plants.foreign.celery_app.port.plant import LISTEN, CeleryPlant
 from workers.plants.foreign.kind import PlantAddress, found_of
 
 # A worker sends a heartbeat each two seconds: after this it has been heard.
