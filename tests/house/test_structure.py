@@ -124,8 +124,8 @@ def test_imports_between_the_rooms_of_a_room_run_one_way(room):
         pytest.fail(f"in {named(room)} these rooms import each other: {' → '.join(reversed(error.args[1]))}")
 
 
-# What stands at a package's root everybody shares (models), or starts all of it (tasks, addresses); the layers in
-# pyproject.toml say who stands on whom there.
+# What stands at a package's root everybody shares (models), or it starts everything (tasks, addresses); the
+# layers in pyproject.toml say who stands on whom there.
 INNER = [room for room in rooms(*PACKAGES) if room.parent.parent != ROOT and room.parent != ROOT]
 
 
