@@ -34,7 +34,7 @@ def written(tmp_path, monkeypatch, settings):
     for name, text in BLOCK.findall(DOCS.read_text(encoding="utf-8")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    before, shipped = set(sys.modules), declared_page.addresses()
+    shipped = declared_page.addresses()
     room = console.pages.plant
     monkeypatch.setattr(room, "__path__", [*room.__path__, str((tmp_path / MODULE).parent)])
     monkeypatch.setattr(room, "producers", None, raising=False)  # and is gone afterwards
@@ -45,8 +45,7 @@ def written(tmp_path, monkeypatch, settings):
     settings.ROOT_URLCONF = addresses_anew(len(shipped), monkeypatch)
     yield tmp_path
     declared_pages.cache_clear()
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
+    sys.modules.pop("console.pages.plant.producers", None)
 
 
 def addresses_anew(shipped, monkeypatch):
@@ -106,7 +105,6 @@ def test_a_page_whose_view_asks_for_no_role_is_refused_at_the_start(written, mon
     declared_pages.cache_clear()
     with pytest.raises(ValueError, match="the view of the page open lacks @requires"):
         declared_pages()
-    monkeypatch.undo()
 
 
 def examples_in(path):
