@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 import redis
 from redis.exceptions import ExecAbortError, MasterDownError
+from redis.typing import EncodableT, FieldT
 
 from queues import keys
 from queues.control.refused import know_of_refused_writes
@@ -258,7 +259,7 @@ class Segment:
             if page[1] < CHUNK:
                 break
             after = f"({last.decode()}"
-        right: dict[str, int] = {}
+        right: dict[FieldT, EncodableT] = {}
         for unit, count in zip(("events", "blocks", "bytes"), held, strict=True):
             inserted = max(counts[f"inserted_{unit}"], counts[f"removed_{unit}"] + count)
             right |= {f"inserted_{unit}": inserted, f"removed_{unit}": inserted - count}

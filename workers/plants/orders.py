@@ -164,7 +164,8 @@ def _shown(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, OrderS
 
 
 def _operators(row: PlantStatus) -> Mapping[str, Any]:
-    return (row.topology or {}).get("operators", {})
+    operators: Mapping[str, Any] = (row.topology or {}).get("operators", {})
+    return operators
 
 
 def _proved(order: GivenOrder, before: OrderStatus | None, proof: ProofStatus, seen_at: float) -> OrderStatus:
