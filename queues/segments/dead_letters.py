@@ -113,7 +113,7 @@ class DeadLetters:
         """Take a letter from node `source`, once."""
         passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
         with self._segment.errors():
-            return bool(self._segment.script("receive_letter", passage, kept_ms, *content))
+            return bool(self._segment.script("receive_dead_letter", passage, kept_ms, *content))
 
     def add(
         self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]
@@ -124,7 +124,7 @@ class DeadLetters:
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
         words = (passage, kept_ms, worker, block_id, *letters_of(rows))
         with self._segment.errors():
-            return bool(self._segment.script("letter", *words))
+            return bool(self._segment.script("add_dead_letters", *words))
 
     def forget(self, dead_ids: Sequence[str]) -> int:
         """Remove what another node has received; answers how many were still here."""

@@ -151,7 +151,9 @@ class Segment:
         """
         letters = letters_of(rows)
         with self.errors():
-            gone = self.script("bury", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters)
+            gone = self.script(
+                "dead_letter", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters
+            )
         return Removed(gone[0], gone[1])
 
     def scan(
@@ -163,7 +165,7 @@ class Segment:
         with an earlier clock. All ids are smaller then.
         """
         with self.errors():
-            rows = self.script("survey", after_id or "0-0", limit_events, int(anew))
+            rows = self.script("scan", after_id or "0-0", limit_events, int(anew))
         return [Scanned(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
     def read(self, after_id: str, through_id: str) -> Iterator[tuple[str, str, bytes]]:

@@ -4,7 +4,7 @@
 -- ARGV    group, then for each: dead id, its digest as shown
 -- Answer  for each: its events (1 at least), 0 when it is gone, -1 when it has changed
 -- include parts/segment
--- include parts/letter
+-- include parts/dead_letter
 local gone = {}
 for i = 2, #ARGV, 2 do
   local got, why = shown(ARGV[i], ARGV[i + 1])

@@ -49,7 +49,7 @@ def test_only_what_receives_from_another_node_is_refused_by_a_full_one():
     refused = {
         name for name, text in scripts("segment").items() if not text.startswith("#!lua flags=allow-oom\n")
     }
-    assert refused == {"receive", "receive_letter"}
+    assert refused == {"receive", "receive_dead_letter"}
 
 
 def test_no_module_holds_a_script_itself():

@@ -22,7 +22,7 @@ def segment(node: redis.Redis) -> Segment:
     return Segment(node, "alert")
 
 
-def buried(segment: Segment, events: int = 8) -> list[DeadLetter]:
+def dead_lettered(segment: Segment, events: int = 8) -> list[DeadLetter]:
     """Blocks of four events each, all of them dead."""
     segment.publish(blocks_of(events))
     for each in segment.claim("w1", 1_000, MINUTE):
@@ -49,7 +49,7 @@ def test_requeued_letters_keep_their_event_ids_and_are_dead_once(segment):
 
 
 def test_discarded_letters_are_gone_and_the_others_stay(segment):
-    first, second = buried(segment)
+    first, second = dead_lettered(segment)
     assert DeadLetters(segment).read(1, after=first.dead_id) == [second]
     answers = DeadLetters(segment).discard({**shown(first), "1-1": first.digest})
     assert answers == {first.dead_id: 4, "1-1": GONE}
@@ -58,7 +58,7 @@ def test_discarded_letters_are_gone_and_the_others_stay(segment):
 
 
 def test_a_letter_that_is_not_as_it_was_shown_stays_as_it_is(segment):
-    first, second = buried(segment)
+    first, second = dead_lettered(segment)
     stale = {first.dead_id: second.digest, second.dead_id: second.digest}
     assert DeadLetters(segment).requeue(stale) == {first.dead_id: CHANGED, second.dead_id: 4}
     assert DeadLetters(segment).discard({first.dead_id: "0" * 40}) == {first.dead_id: CHANGED}
@@ -68,7 +68,7 @@ def test_a_letter_that_is_not_as_it_was_shown_stays_as_it_is(segment):
 
 
 def test_a_mended_letter_keeps_its_age_error_and_tries_and_is_requeued_as_mended(segment):
-    first, _ = buried(segment)
+    first, _ = dead_lettered(segment)
     events = [{**event, "value": -1.0} for event in first.batch.to_pylist()]
     mended = from_events(events, NOW_US)
     new_id = DeadLetters(segment).amend(first.dead_id, first.digest, mended)
@@ -84,13 +84,15 @@ def test_a_mended_letter_keeps_its_age_error_and_tries_and_is_requeued_as_mended
 
 
 def test_mending_needs_the_events_ids(segment):
-    first, _ = buried(segment)
+    first, _ = dead_lettered(segment)
     with pytest.raises(BadInput, match="ids"):
         DeadLetters(segment).amend(first.dead_id, first.digest, batch_of(1, id=pa.array([None], pa.string())))
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["bury", "look", "requeue", "discard", "amend", "work"]), st.integers(0, 3)),
+    st.tuples(
+        st.sampled_from(["dead_letter", "read", "requeue", "discard", "amend", "work"]), st.integers(0, 3)
+    ),
     min_size=3,
     max_size=16,
 )
@@ -107,12 +109,12 @@ def test_however_people_act_on_what_they_saw_before_every_event_is_in_one_place(
     made = 0
     for step, place in steps:
         chosen = seen[place] if place < len(seen) else None
-        if step == "bury":
+        if step == "dead_letter":
             segment.publish(blocks_of(4, first=made))
             made += 4
             for each in segment.claim("w1", 4, MINUTE):
                 segment.dead_letter(each, "w1", [(each.block().explicit(), "bad")])
-        elif step == "look":
+        elif step == "read":
             seen = letters.read()
         elif step == "work":
             for each in segment.claim("w2", 4, MINUTE):

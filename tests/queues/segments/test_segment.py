@@ -141,7 +141,7 @@ def test_a_retry_of_an_acknowledged_block_is_refused(segment):
     assert segment.claim("w2", 100, 0.0) == []
 
 
-def test_burying_moves_poison_rows_alone_and_acknowledges_the_block(segment):
+def test_dead_lettering_moves_poison_rows_alone_and_acknowledges_the_block(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     poison = claimed.block().explicit().slice(2, 1)
@@ -153,7 +153,7 @@ def test_burying_moves_poison_rows_alone_and_acknowledges_the_block(segment):
     assert waiting(segment) == 0
 
 
-def test_burying_a_block_that_another_worker_ended_moves_nothing(segment):
+def test_dead_lettering_a_block_that_another_worker_ended_moves_nothing(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
@@ -172,7 +172,7 @@ def test_a_worker_that_was_overtaken_neither_puts_a_block_off_nor_gives_it_up(se
     assert DeadLetters(segment).read() == []
 
 
-def test_burying_rows_without_ids_is_refused_and_changes_nothing(segment):
+def test_dead_lettering_rows_without_ids_is_refused_and_changes_nothing(segment):
     batch = batch_of(2, id=pa.array([None, None], pa.string()))
     segment.publish([Block("a" * 32, batch).encode()])
     (claimed,) = segment.claim("w1", 100, MINUTE)
@@ -181,7 +181,7 @@ def test_burying_rows_without_ids_is_refused_and_changes_nothing(segment):
     assert waiting(segment) == 2
 
 
-def test_a_survey_sees_blocks_in_order_up_to_the_limit(segment):
+def test_a_scan_lists_blocks_in_order_up_to_the_limit(segment):
     segment.publish(blocks_of(40))
     rows = segment.scan("0-0", 10)
     assert [row.events for row in rows] == [4, 4]
