@@ -57,7 +57,7 @@ def is_of(user: User | AnonymousUser) -> bool:
     return user.is_authenticated and Identity.objects.filter(user=user).exists()
 
 
-def _told() -> dict[str, Any]:
+def _provider_settings() -> dict[str, Any]:
     """What the settings say of the provider. Raises ProviderError without one."""
     if settings.WEIR_OIDC is None:
         raise ProviderError("No OpenID Connect provider is set up.")
@@ -66,7 +66,7 @@ def _told() -> dict[str, Any]:
 
 def discovered() -> Mapping[str, Any]:
     """The provider's own description. Raises ProviderError."""
-    return _discovered(_told()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
+    return _discovered(_provider_settings()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
 
 
 @functools.lru_cache(maxsize=2)
@@ -103,8 +103,8 @@ def setting(attribute: str, *default: Any) -> Any:
         "OIDC_OP_USER_ENDPOINT": lambda: discovered()["userinfo_endpoint"],
         "OIDC_OP_JWKS_ENDPOINT": lambda: discovered()["jwks_uri"],
         "OIDC_RP_SIGN_ALGO": algorithm,
-        "OIDC_RP_CLIENT_ID": lambda: _told()["client_id"],
-        "OIDC_RP_CLIENT_SECRET": lambda: _told()["client_secret"],
+        "OIDC_RP_CLIENT_ID": lambda: _provider_settings()["client_id"],
+        "OIDC_RP_CLIENT_SECRET": lambda: _provider_settings()["client_secret"],
     }
     if attribute in own:
         return own[attribute]()
@@ -125,7 +125,7 @@ def end_url(back: str) -> str:
         found = str(discovered().get("end_session_endpoint") or "")
     except ProviderError:
         return ""
-    query = {"client_id": _told()["client_id"], "post_logout_redirect_uri": back}
+    query = {"client_id": _provider_settings()["client_id"], "post_logout_redirect_uri": back}
     return f"{found}?{urlencode(query)}" if found else ""
 
 
@@ -205,7 +205,7 @@ def _signs(key: jwt.PyJWK) -> bool:
 @transaction.atomic
 def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple[User | None, str]:
     """The account of these claims with its role as the groups say; or None and why there is no login."""
-    issuer, subject = _told()["issuer"], claims["sub"]
+    issuer, subject = _provider_settings()["issuer"], claims["sub"]
     found = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     if found is None and role is None:
         return None, "no group of theirs has a role"
@@ -226,10 +226,10 @@ def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
 
 def role_by_groups(claims: Mapping[str, Any]) -> str | None:
     """The highest role that a group of theirs is mapped to; None without one."""
-    told = _told()
-    groups = claims.get(told["groups_claim"]) or []
+    provider = _provider_settings()
+    groups = claims.get(provider["groups_claim"]) or []
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-    roles = {told["roles"].get(each) for each in groups if isinstance(each, str)}
+    roles = {provider["roles"].get(each) for each in groups if isinstance(each, str)}
     return next((role for role in reversed(ROLES) if role in roles), None)
 
 

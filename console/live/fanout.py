@@ -52,7 +52,7 @@ class Fanout:
         self._ready = asyncio.Event()
         self._heard_at = monotonic()
         self._ending: asyncio.TimerHandle | None = None
-        self._moment: Position | None = None
+        self._position: Position | None = None
         self._snapshot: dict[str, Any] = {}
         self._recent: deque[tuple[Position, dict[str, Any]]] = deque(maxlen=RECENT_MESSAGES)
         # Of the newest instants, by (instant, view): what each view was sent.
@@ -79,8 +79,8 @@ class Fanout:
         missed = None if after is None else self._since(after)
         if missed is None:
             self.send_snapshot(listener)
-        for moment, delta in missed or ():
-            listener.put(self._delta(moment, delta, view))
+        for position, delta in missed or ():
+            listener.put(self._delta(position, delta, view))
         return listener
 
     async def leave(self, listener: Listener) -> None:
@@ -93,19 +93,19 @@ class Fanout:
     def _end(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        self._task = self._ending = self._moment = None
+        self._task = self._ending = self._position = None
         self._recent.clear()
         self._encoded.clear()
 
     def send_snapshot(self, listener: Listener) -> None:
         """Put the newest snapshot into one listener's queue (at its start, and when it missed a delta)."""
-        if self._moment is None:
+        if self._position is None:
             listener.put(self._silence())
             return
         view = listener.view
         if view not in self._snapshots:
             body = {"snapshot": view.narrowed(self._snapshot)}
-            self._snapshots[view] = _message(self._moment, body)
+            self._snapshots[view] = _message(self._position, body)
         listener.put(self._snapshots[view])
 
     async def _run(self) -> None:
@@ -115,7 +115,7 @@ class Fanout:
             except (RedisError, OSError):
                 # Back again in a second; until then the sockets hear how long it has been silent.
                 self._ready.set()
-                self._tell_silence()
+                self._send_silence()
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _follow(self) -> None:
@@ -136,16 +136,16 @@ class Fanout:
                 if message is not None and message["type"] == "message":
                     said_at = self._monotonic()
                     self._take(orjson.loads(message["data"]))
-                self._tell_silence()
+                self._send_silence()
 
     def _load(self, stored: bytes | None) -> None:
         if stored is None:
             return
         snapshot = orjson.loads(stored)
-        moment = (snapshot["seq"], snapshot["at"])
-        fresh = moment != self._moment
+        position = (snapshot["seq"], snapshot["at"])
+        fresh = position != self._position
         if fresh:
-            self._begin(moment, snapshot)
+            self._begin(position, snapshot)
         # A stored snapshot is as old as its own time says, even when we have only just read it.
         self._heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
         if fresh:
@@ -154,54 +154,54 @@ class Fanout:
 
     def _take(self, message: dict[str, Any]) -> None:
         # By number and time: an observer that starts anew counts from 1 again.
-        moment = (message["seq"], message["at"])
-        if moment == self._moment:
+        position = (message["seq"], message["at"])
+        if position == self._position:
             return  # the stored snapshot was already this one
         self._heard_at = self._monotonic()
         delta = message.get("delta")
         if delta is None:  # an observer's first
-            self._begin(moment, message["snapshot"])
+            self._begin(position, message["snapshot"])
             for listener in self._listeners:
                 self.send_snapshot(listener)
             return
-        self._go_on(moment, message["snapshot"], delta)
+        self._go_on(position, message["snapshot"], delta)
         for listener in self._listeners:
-            listener.put(self._delta(moment, delta, listener.view))
+            listener.put(self._delta(position, delta, listener.view))
 
-    def _begin(self, moment: Position, snapshot: dict[str, Any]) -> None:
+    def _begin(self, position: Position, snapshot: dict[str, Any]) -> None:
         """What was before has no deltas that lead here."""
         self._recent.clear()
         self._encoded.clear()
-        self._hold(moment, snapshot)
+        self._hold(position, snapshot)
 
-    def _go_on(self, moment: Position, snapshot: dict[str, Any], delta: dict[str, Any]) -> None:
-        if self._moment is None or moment[0] != self._moment[0] + 1:
+    def _go_on(self, position: Position, snapshot: dict[str, Any], delta: dict[str, Any]) -> None:
+        if self._position is None or position[0] != self._position[0] + 1:
             self._recent.clear()
-        self._recent.append((moment, delta))
+        self._recent.append((position, delta))
         kept = {each for each, _ in self._recent}
         self._encoded = {key: value for key, value in self._encoded.items() if key[0] in kept}
-        self._hold(moment, snapshot)
+        self._hold(position, snapshot)
 
-    def _hold(self, moment: Position, snapshot: dict[str, Any]) -> None:
-        self._moment, self._snapshot = moment, snapshot
+    def _hold(self, position: Position, snapshot: dict[str, Any]) -> None:
+        self._position, self._snapshot = position, snapshot
         self._snapshots.clear()
 
     def _since(self, after: Position) -> list[tuple[Position, dict[str, Any]]] | None:
         """The deltas that lead from an instant to the newest, or None when they are not all here."""
-        if self._moment is None:
+        if self._position is None:
             return None
         # It may have been read from the store just before we heard of it.
-        if after == self._moment or (after[0] > self._moment[0] and after[1] > self._moment[1]):
+        if after == self._position or (after[0] > self._position[0] and after[1] > self._position[1]):
             return []
-        moments = [moment for moment, _ in self._recent]
-        return list(self._recent)[moments.index(after) + 1 :] if after in moments else None
+        positions = [position for position, _ in self._recent]
+        return list(self._recent)[positions.index(after) + 1 :] if after in positions else None
 
-    def _delta(self, moment: Position, delta: dict[str, Any], view: View) -> LiveMessage:
-        if (moment, view) not in self._encoded:
-            self._encoded[moment, view] = _message(moment, {"delta": view.narrowed(delta)})
-        return self._encoded[moment, view]
+    def _delta(self, position: Position, delta: dict[str, Any], view: View) -> LiveMessage:
+        if (position, view) not in self._encoded:
+            self._encoded[position, view] = _message(position, {"delta": view.narrowed(delta)})
+        return self._encoded[position, view]
 
-    def _tell_silence(self) -> None:
+    def _send_silence(self) -> None:
         if self._monotonic() - self._heard_at > SILENT_AFTER_SECONDS:
             silence = self._silence()
             for listener in self._listeners:
@@ -210,12 +210,12 @@ class Fanout:
     def _silence(self) -> LiveMessage:
         """`at` is the last snapshot's time (null: never one), so that nothing seems younger than it is."""
         silent_seconds = round(self._monotonic() - self._heard_at, 1)
-        at = None if self._moment is None else self._moment[1]
+        at = None if self._position is None else self._position[1]
         return LiveMessage({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
 
 
-def _message(moment: Position, body: dict[str, Any]) -> LiveMessage:
-    seq, at = moment
+def _message(position: Position, body: dict[str, Any]) -> LiveMessage:
+    seq, at = position
     return LiveMessage({"seq": seq, "at": at, "topic": TOPIC, **body})
 
 

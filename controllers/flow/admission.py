@@ -204,7 +204,7 @@ class Flow:
         decision = _decision(parameters, gains, memory, raw, admit, estimate, starved)
         if starved and _may_stand(parameters, before, memory, admit):
             admit = float(before.limit or 0.0)
-            decision = _standing(parameters, memory, admit, decision)
+            decision = _unchanged_limit(parameters, memory, admit, decision)
         after = replace(
             memory,
             admitted=(admit, *memory.admitted)[:PAST],
@@ -272,7 +272,7 @@ def _may_stand(parameters: Values, before: _Memory, memory: _Memory, admit: floa
     return bool(parameters["deadband"]) and near and memory.measured[0] >= parameters["setpoint"]
 
 
-def _standing(parameters: Values, memory: _Memory, limit: float, decision: Decision) -> Decision:
+def _unchanged_limit(parameters: Values, memory: _Memory, limit: float, decision: Decision) -> Decision:
     """The limit is set once more: it lasts on, and the guard limits it as it is now."""
     what = f"Keep the limit of {limit:,.0f} events"
     reason = because(what, "fewer come", remarks=[_where(parameters, memory)])

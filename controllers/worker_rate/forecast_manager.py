@@ -105,7 +105,7 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
 
 def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
     history = (*before.history, observation["queue_length"])[-int(parameters["history"]) :]
-    cap, borne, is_toobusy = _relief(parameters, before, observation)
+    cap, borne, is_toobusy = _toobusy_cap(parameters, before, observation)
     started = float(observation["started"])
     manager = replace(
         before,
@@ -144,7 +144,7 @@ def _pledged(parameters: Values, before: Manager, observation: Values) -> float:
     return float(min(max(before.pledged - observation["removed"], least), most))
 
 
-def _relief(
+def _toobusy_cap(
     parameters: Values, before: Manager, observation: Values
 ) -> tuple[float | None, float | None, bool]:
     """(cap, borne, is_toobusy) of the manager; None while no node is relieved. As a sender that has lost
@@ -154,8 +154,8 @@ def _relief(
         ran = max(before.executed, before.rate, float(observation["started"]))
         from_rate = before.cap if before.cap is not None else ran
         fewer = from_rate * parameters["toobusy_share"]
-        spared = float(min(max(fewer, parameters["minimum_rate"]), parameters["maximum_rate"]))
-        return spared, before.borne if before.is_toobusy else fewer, True
+        capped = float(min(max(fewer, parameters["minimum_rate"]), parameters["maximum_rate"]))
+        return capped, before.borne if before.is_toobusy else fewer, True
     if before.cap is None:
         return None, None, False
     # Step by step: all that had to wait at once would make the node TOOBUSY again.

@@ -72,13 +72,13 @@ def headline(plan: PlanDocument) -> str:
     return f"Move {points} {_PURPOSES[plan.kind](plan)}"
 
 
-def _relief(plan: PlanDocument) -> str:
+def _rebalance_purpose(plan: PlanDocument) -> str:
     left = any(node.state in OVERLOADED for node in plan.after.values())
     return "to take load off the busiest nodes" if left else "so that no node is busy"
 
 
 _PURPOSES: dict[str, Callable[[PlanDocument], str]] = {
-    Plan.Kind.REBALANCE: _relief,
+    Plan.Kind.REBALANCE: _rebalance_purpose,
     Plan.Kind.BAND: lambda plan: "to balance the nodes",
     Plan.Kind.USE: lambda plan: f"to take {_names(move.target for move in plan.moves)} into use",
     Plan.Kind.RESTORE: lambda plan: "off the lost node, onto live ones",

@@ -81,14 +81,14 @@ def rows(model: type[models.Model]) -> Iterator[bytes]:
     columns = fields(model)
     yield orjson.dumps([field.attname for field in columns])
     for row in model._base_manager.order_by("pk").iterator(chunk_size=AT_ONCE):
-        yield orjson.dumps([_told(field, row) for field in columns])
+        yield orjson.dumps([_value_text(field, row) for field in columns])
 
 
 def fields(model: type[models.Model]) -> list[Field]:
     return list(model._meta.local_concrete_fields)
 
 
-def _told(field: Field, row: models.Model) -> Any:
+def _value_text(field: Field, row: models.Model) -> Any:
     """A value as the text that Django's serializers have for it; a document as a document's text."""
     value = field.value_from_object(row)
     if value is None:

@@ -57,10 +57,10 @@ def _missed(
     service = inputs.service_seconds(operator)
     if rate is None or not service:
         return f"{operator.name} was not measured", None
-    foreseen = ahead(target, snapshot, rate)
-    if foreseen is None:
-        return _why_unforeseen(target, snapshot), None
-    mean, deviation = (np.asarray(each) for each in foreseen)
+    expected = ahead(target, snapshot, rate)
+    if expected is None:
+        return _why_no_forecast(target, snapshot), None
+    mean, deviation = (np.asarray(each) for each in expected)
     if is_rejected(mean, deviation, MOST_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
         return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None
@@ -69,7 +69,7 @@ def _missed(
     return "", missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
 
 
-def _why_unforeseen(target: Mapping[str, Any], snapshot: Snapshot) -> str:
+def _why_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
     row = snapshot.forecasts.get(target["application"])
     return (row.refused if row else None) or "there is no forecast yet, or no arrivals"
 

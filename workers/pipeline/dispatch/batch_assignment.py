@@ -14,7 +14,7 @@ from workers.pipeline.events.containers import UNREACHABLE, Nodes, Range
 from workers.pipeline.shedding.shedder import Shedder
 
 EVENTS_PER_TASK = 20_000  # a task costs some milliseconds: a small batch is worked by one
-_PROPERTY = "weir.portion"
+_PROPERTY = "weir.batch_assignment"
 
 
 @dataclass(frozen=True)

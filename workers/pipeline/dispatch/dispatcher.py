@@ -70,10 +70,10 @@ class Dispatcher:
         self._results = ResultQueue(self._control, application)
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
-        self._quiet_since = self._looked_at = self._trimmed_at = monotonic()
+        self._idle_since = self._checked_at = self._trimmed_at = monotonic()
         self._dispatched_at = self._busy_until = -math.inf
         self._allowance: float | None = None
-        self._trickle = AntiStallAdmission()
+        self._anti_stall = AntiStallAdmission()
         self._trimmed: dict[str, str] = {}
         self._paused: dict[str, pausing.Pause] = {}
         self._known = KnownTopology()
@@ -105,30 +105,30 @@ class Dispatcher:
         topology = self._known.read(topology_text)
         room, now = self._results.room(), self._monotonic()
         limit, self.stall_reason = self._limit(controls, room)
-        trickle = self._trickled(controls, room, now)
+        beyond_limit = self._admitted_against_stall(controls, room, now)
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
             self._trimmed_at = now
-        if max(limit, trickle) <= 0:
+        if max(limit, beyond_limit) <= 0:
             return 0
-        scans, down = self._scan(topology, max(limit, trickle))
+        scans, down = self._scan(topology, max(limit, beyond_limit))
         self.skipped = tuple(sorted(down))
         if down:
             self.stall_reason = f"{', '.join(self.skipped)} can't be read"
         elif self._paused:
             self.stall_reason = f"consumption of {', '.join(self._paused)} is paused"
-        elif limit >= trickle:
+        elif limit >= beyond_limit:
             self.stall_reason = None
         if self._is_gathering(scans, now, controls):
             return 0
-        events = self._dispatch(topology, scans, down, controls, max(limit, trickle))
-        if self._allowance is not None and limit >= trickle:
+        events = self._dispatch(topology, scans, down, controls, max(limit, beyond_limit))
+        if self._allowance is not None and limit >= beyond_limit:
             self._allowance -= events
         return events
 
-    def _trickled(self, controls: Controls, room: Room, now: float) -> int:
+    def _admitted_against_stall(self, controls: Controls, room: Room, now: float) -> int:
         """What is let through beyond the limits; but nothing is where nothing is what was asked for."""
-        events = self._trickle.events(room, now)
+        events = self._anti_stall.events(room, now)
         if not controls.admit_events_per_batch or controls.admitted_per_second(self._clock()) == 0:
             return 0
         free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
@@ -151,12 +151,12 @@ class Dispatcher:
         now_us = round(self._clock() * 1_000_000)
         end = advance(start, scans, admitted, controls, now_us, down, holding)
         if end is start:
-            if not holding and now - self._quiet_since >= controls.lateness_seconds + SETTLING_SECONDS:
+            if not holding and now - self._idle_since >= controls.lateness_seconds + SETTLING_SECONDS:
                 end = close(start, controls, now_us)
             if end is start:
                 return 0
         else:
-            self._quiet_since = self._dispatched_at = now
+            self._idle_since = self._dispatched_at = now
         assignments, owed = divide(start, end, admitted, controls.shares_of(self._replicas), self._clock())
         end = replace(end, owed=owed)
         self._unheard = end
@@ -211,9 +211,9 @@ class Dispatcher:
         if rate is None:
             self._allowance = None
         else:
-            earned = rate * (now - self._looked_at)
+            earned = rate * (now - self._checked_at)
             self._allowance = min(rate * BURST_SECONDS, (self._allowance or 0.0) + earned)
-        self._looked_at = now
+        self._checked_at = now
         return self._allowance
 
     def _scan(self, topology: Topology, limit: int) -> tuple[dict[str, Scan], set[str]]:

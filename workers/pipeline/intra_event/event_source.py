@@ -64,23 +64,23 @@ class EventReader(DataSourceReader):
         return [InputPartition(task) for task in range(int(self._options["tasks"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        portion = BatchAssignment.of_this_job()
+        assignment = BatchAssignment.of_this_job()
         nodes, patience_seconds = nodes_of(READING_SECONDS), float(self._options["patience"])
-        faults = Faults(portion.ahead_us, time.time_ns() // 1000)
+        faults = Faults(assignment.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self._monitored)
-        ranges = portion.tasks[partition.value]
+        ranges = assignment.tasks[partition.value]
         blocks = (each for part in ranges for each in read_range(nodes, part, patience_seconds, faults))
         for lot in merged(blocks):
             rows = laid_out(lot, self._layout, faults)
             sketches.add(rows)
-            yield self._layout.with_criteria(rows, portion.criteria)
-        self._keep(portion, partition.value, faults, sketches)
+            yield self._layout.with_criteria(rows, assignment.criteria)
+        self._keep(assignment, partition.value, faults, sketches)
 
-    def _keep(self, portion: BatchAssignment, task: int, faults: Faults, sketches: Sketches) -> None:
+    def _keep(self, assignment: BatchAssignment, task: int, faults: Faults, sketches: Sketches) -> None:
         application, replica = self._options["application"], self._options["replica"]
         control = control_of(self._options["control"])
         if faults.found:
-            FaultStore(control, application).keep(replica, portion.tick, portion.attempt, faults)
+            FaultStore(control, application).keep(replica, assignment.tick, assignment.attempt, faults)
         if sketches.found:
-            writer = f"{replica}:{portion.tick}:{task}"
+            writer = f"{replica}:{assignment.tick}:{task}"
             MonitorStore(control, application).keep(sketches, writer, time.time())

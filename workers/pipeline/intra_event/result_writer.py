@@ -58,7 +58,7 @@ class ResultWriter:
         if data:
             queue = ResultQueue(control_of(self.control_url), self.application)
             queue.put(self.replica, self.tick, self.attempt, data)
-        yield _told(blobs, kept, to_text(shed))
+        yield _written_batch(blobs, kept, to_text(shed))
 
     def wanted(self, batch: pa.RecordBatch, shed: ShedCounts) -> Iterator[tuple[str, pa.RecordBatch]]:
         """(route, the rows that a pattern of the route may use). `first` marks a row in its first route.
@@ -82,7 +82,7 @@ class ResultWriter:
         held = np.zeros(batch.num_rows, bool)
         valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         present: np.ndarray = valid.to_numpy(zero_copy_only=False)
-        fates = (
+        decisions = (
             ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()))
             if self.shedder.sheds
             else None
@@ -94,8 +94,8 @@ class ResultWriter:
                 continue
             masks = masks_of(pattern, batch)
             wanted = masks != 0
-            if fates is not None:
-                dropped[pattern.name] = fates.dropped(pattern, masks)
+            if decisions is not None:
+                dropped[pattern.name] = decisions.dropped(pattern, masks)
                 wanted &= ~dropped[pattern.name]
             held |= wanted
         for name, rows in dropped.items():
@@ -139,7 +139,7 @@ def _keyed(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
     return rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
 
 
-def _told(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
+def _written_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
     """The blobs as Spark takes them back, and a last row with the rows kept, and those shed."""
     rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
     columns = list(zip(*rows, strict=True))

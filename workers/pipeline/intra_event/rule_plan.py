@@ -34,10 +34,10 @@ class RulePlans:
         self._patience_seconds = patience_seconds
         self._plans: dict[Any, tuple[DataFrame, Ruled]] = {}
 
-    def run(self, portion: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
+    def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
         """(what the tasks report of what they have written, events that passed each counted rule)."""
-        told, ruled = self.plan(len(portion.tasks))
-        portion.attach(self._spark.sparkContext)
+        told, ruled = self.plan(len(assignment.tasks))
+        assignment.attach(self._spark.sparkContext)
         return told.collect(), ruled.passed(told)
 
     def plan(self, tasks: int) -> tuple[DataFrame, Ruled]:
@@ -74,8 +74,8 @@ class RulePlans:
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             control_url, name, replica, graph = written
-            portion = BatchAssignment.of_this_job()
-            batch = (portion.tick, portion.attempt, graph, portion.cut, portion.shedder)
+            assignment = BatchAssignment.of_this_job()
+            batch = (assignment.tick, assignment.attempt, graph, assignment.cut, assignment.shedder)
             writer = ResultWriter(control_url, name, replica, *batch)
             return writer(batches)
 

@@ -16,7 +16,7 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
     """Each match that is not suppressed as an event: time and value of its last event, source the key, key
     the pattern, its contributing events in the attributes. ids: what the event ids begin with.
     """
-    events, ends = _told(matches)
+    events, ends = _unsuppressed(matches)
     events = with_finite_values(events)
     last = events.take(pa.array(ends - 1))
     number = len(ends)
@@ -45,7 +45,7 @@ def with_finite_values(events: pa.RecordBatch) -> pa.RecordBatch:
     return events.set_column(at, events.schema.field(at), known)
 
 
-def _told(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
+def _unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
     """The events of the matches that are not suppressed, and where each match's events end."""
     if not matches.suppressed.any():
         return matches.events, matches.ends

@@ -419,14 +419,14 @@ class StatusBoard:
             shed_events=self._shed.totals.get(name, {}),
             shed_per_second=self._by_type(lately, now),
             shed_share=_share(shed, shed + events),
-            spared=self._spared(given, now),
+            spared=self._of_control_keys(given, now),
             recall=self._shed.recall(name),
         )
 
     def _by_type(self, types: dict[str, int], now: float) -> dict[str, float]:
         return {each: self._rate([number], now) for each, number in sorted(types.items())}
 
-    def _spared(self, count: PatternCount, now: float) -> RetainedKeys:
+    def _of_control_keys(self, count: PatternCount, now: float) -> RetainedKeys:
         """What the control keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.control_matches, now)
         return RetainedKeys(types=self._by_type(bounded(count.control_types), now), out_per_second=matches)

@@ -28,7 +28,7 @@ class Interpreted:
 
     def __init__(self, pattern: Pattern) -> None:
         self._rules = AutomatonRules(pattern)
-        self._machines: dict[str, tuple[MatchAutomaton, int]] = {}
+        self._automata: dict[str, tuple[MatchAutomaton, int]] = {}
         self._deadlines: list[tuple[int, str]] = []
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
@@ -42,23 +42,23 @@ class Interpreted:
             if self._deadlines and self._deadlines[0][0] < event[0]:
                 found += self._advance(event[0])
             found += self._take(event, mask, key, group)
-        return self._told(found)
+        return self._matches_of(found)
 
     def _match_automaton(self) -> MatchAutomaton:
         by_rows = self._rules.pattern.consume == "skip-past-last"
         return RowSearch(self._rules) if by_rows else OpenAttempts(self._rules)
 
     def _take(self, event: Event, mask: int, key: str, group: int) -> list[FoundMatches]:
-        if key not in self._machines:
-            self._machines[key] = self._match_automaton(), group
-        machine = self._machines[key][0]
+        if key not in self._automata:
+            self._automata[key] = self._match_automaton(), group
+        machine = self._automata[key][0]
         before_us = machine.deadline_us()
         found = machine.take(event, mask)
         self._watch(key, before_us)
         return [FoundMatches(key, group, taken) for taken in found]
 
     def _watch(self, key: str, before_us: int | None) -> None:
-        deadline_us = self._machines[key][0].deadline_us()
+        deadline_us = self._automata[key][0].deadline_us()
         if deadline_us is not None and deadline_us != before_us:
             heapq.heappush(self._deadlines, (deadline_us, key))
 
@@ -66,26 +66,26 @@ class Interpreted:
         found: list[FoundMatches] = []
         while self._deadlines and self._deadlines[0][0] < now_us:
             deadline_us, key = heapq.heappop(self._deadlines)
-            if key not in self._machines or self._machines[key][0].deadline_us() != deadline_us:
+            if key not in self._automata or self._automata[key][0].deadline_us() != deadline_us:
                 continue
-            machine, group = self._machines[key]
+            machine, group = self._automata[key]
             found += [FoundMatches(key, group, taken) for taken in machine.advance(deadline_us + 1)]
             self._watch(key, deadline_us)
             if machine.is_empty():
-                del self._machines[key]
+                del self._automata[key]
         return found
 
     def advance(self, now_us: int) -> Matches:
         """No event before `now_us` will come: closes what is over."""
-        found = self._told(self._advance(now_us))
-        self._machines = {key: pair for key, pair in self._machines.items() if not pair[0].is_empty()}
+        found = self._matches_of(self._advance(now_us))
+        self._automata = {key: pair for key, pair in self._automata.items() if not pair[0].is_empty()}
         return found
 
     def finish(self) -> Matches:
         """No event will come at all."""
-        machines = [(key, group, machine) for key, (machine, group) in self._machines.items()]
-        self._machines, self._deadlines = {}, []
-        return self._told(
+        machines = [(key, group, machine) for key, (machine, group) in self._automata.items()]
+        self._automata, self._deadlines = {}, []
+        return self._matches_of(
             [
                 FoundMatches(key, group, taken)
                 for key, group, machine in machines
@@ -94,7 +94,7 @@ class Interpreted:
         )
 
     @staticmethod
-    def _told(found: list[FoundMatches]) -> Matches:
+    def _matches_of(found: list[FoundMatches]) -> Matches:
         if not found:
             return nothing()
         rows = [(*event, each.key, each.group) for each in found for event in each.taken]
@@ -107,7 +107,7 @@ class Interpreted:
     def timers(self) -> dict[int, int]:
         """Per key group the time (µs) from which on `advance` closes something."""
         found: dict[int, int] = {}
-        for machine, group in self._machines.values():
+        for machine, group in self._automata.values():
             deadline_us = machine.deadline_us()
             if deadline_us is not None:
                 found[group] = min(found.get(group, deadline_us + 1), deadline_us + 1)
@@ -115,7 +115,7 @@ class Interpreted:
 
     def save(self, states: GroupStates) -> None:
         found: dict[int, dict[str, Any]] = {}
-        for key, (machine, group) in self._machines.items():
+        for key, (machine, group) in self._automata.items():
             if not machine.is_empty():
                 found.setdefault(group, {})[key] = machine.snapshot()
         states.put_values("machines", found)
@@ -125,5 +125,5 @@ class Interpreted:
             for key, state in machines.items():
                 machine = self._match_automaton()
                 machine.restore(state)
-                self._machines[key] = machine, group
+                self._automata[key] = machine, group
                 self._watch(key, None)
