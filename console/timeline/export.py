@@ -43,7 +43,7 @@ def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]
         stop = min(begin + slice_seconds, end)
         found = metric_history.columns(control, data, begin, stop, series, range_seconds=window.seconds)
         columns = [_written(name, found[name]) for name in series]
-        rows = zip(map(_moment, found["at"]), *columns, strict=True)
+        rows = zip(map(_instant, found["at"]), *columns, strict=True)
         # The end of a slice is the begin of the next.
         yield [row for row, at in zip(rows, found["at"], strict=True) if at != stop or stop == end]
         begin = stop
@@ -55,7 +55,7 @@ def _written(name: str, column: Sequence[float | None]) -> Sequence[Any]:
     return [None if place is None else STATES[int(place)] for place in column]
 
 
-def _moment(seconds: float | None) -> datetime:
+def _instant(seconds: float | None) -> datetime:
     return datetime.fromtimestamp(seconds or 0.0, UTC)
 
 

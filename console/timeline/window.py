@@ -75,8 +75,8 @@ class Window:
 
 def window_of(query: Mapping[str, str], now: datetime) -> Window:
     """`minutes` (live), or `from` and `to`, or `at` alone; or all of them. Raises BadInput naming one."""
-    at = _moment(query, "at", now)
-    since, until = _moment(query, "from", now), _moment(query, "to", None)
+    at = _instant(query, "at", now)
+    since, until = _instant(query, "from", now), _instant(query, "to", None)
     if since is None and until is None:
         minutes = _minutes(query)
         return (
@@ -115,7 +115,7 @@ def _minutes(query: Mapping[str, str]) -> int:
     return round(minutes)
 
 
-def _moment(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
+def _instant(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
     """An instant of the address, which must not lie after `now`."""
     text = query.get(name, "").strip()
     shown_at = time_of(text, name) if text else None

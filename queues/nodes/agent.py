@@ -91,7 +91,7 @@ class Agent:
         self._ahead_seconds = 0.0
         self._ages = WaitingAges()
         self._beats = 0
-        self._trouble = ""
+        self._last_error = ""
 
     def beat(self) -> Heartbeat | None:
         """Sample the node and send the heartbeat; returns what was sent, or None (the log says why, once)."""
@@ -206,13 +206,13 @@ class Agent:
                 return 1
         return self._seq + 1
 
-    def _say(self, trouble: str) -> None:
+    def _say(self, last_error: str) -> None:
         """Log an error when it begins and when it ends, not each second."""
-        if trouble and not self._trouble:
-            log.warning("%s: %s", self.name, trouble)
-        if self._trouble and not trouble:
+        if last_error and not self._last_error:
+            log.warning("%s: %s", self.name, last_error)
+        if self._last_error and not last_error:
             log.warning("%s: heartbeat again", self.name)
-        self._trouble = trouble
+        self._last_error = last_error
 
 
 def connect(url: str) -> redis.Redis:

@@ -78,7 +78,7 @@ class Client:
         self.ids = BlockIds()
         self._lock = threading.RLock()
         self._known = KnownTopology()
-        self._looked_at = -REFRESH_SECONDS
+        self._refreshed_at = -REFRESH_SECONDS
         self._published_to: tuple[str, ...] = ()
         self._paused: dict[str, pausing.Pause] = {}
         self._splitters: dict[str, Splitter] = {}
@@ -104,9 +104,9 @@ class Client:
     def topology(self, fresh: bool = False) -> Topology:
         """The topology, at most a second old; the last one known when the control server has none to read."""
         with self._lock:
-            due = self._monotonic() - self._looked_at >= REFRESH_SECONDS
+            due = self._monotonic() - self._refreshed_at >= REFRESH_SECONDS
             if self._known.latest is None or due or fresh:
-                self._look()
+                self._refresh()
             assert self._known.latest is not None
             return self._known.latest
 
@@ -142,7 +142,7 @@ class Client:
         with self._lock:
             if queue not in self._published_to:
                 self._published_to += (queue,)
-                self._look()
+                self._refresh()
             found = self._paused.get(queue)
         if found is not None:
             raise QueuePaused(queue, found.reason, found.left_seconds(self._clock()))
@@ -178,7 +178,7 @@ class Client:
             self.segment(queue, node).publish(blocks)
         except (NodeUnavailable, NodeFull) as error:
             self._gates.failed(node)
-            self._looked_at = -REFRESH_SECONDS
+            self._refreshed_at = -REFRESH_SECONDS
             return error
         self._gates.succeeded(node)
         return None
@@ -226,7 +226,7 @@ class Client:
                 known = self._nodes[name] = (url, client)
             return known[1]
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Read the topology, and the pauses of the queues published to; keep the old ones when the control
         server is away and there are old ones, and the old topology when the new one can't be read.
         """
@@ -234,13 +234,13 @@ class Client:
             names = pausing.names_of(self._published_to, pausing.INTAKE)
             text, *pauses = cast(list[Any], self._control.mget(keys.TOPOLOGY, *names))
         except (redis.RedisError, OSError) as error:
-            self._looked_at = self._monotonic()
+            self._refreshed_at = self._monotonic()
             # Nobody can be asked: a pause then ends by our own clock.
             self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
             if self._known.latest is None:
                 raise NodeUnavailable(f"The control server does not answer ({error}).") from error
             return
-        self._looked_at = self._monotonic()
+        self._refreshed_at = self._monotonic()
         self._paused = pausing.read(self._published_to, pauses)
         self._known.read(text)
 

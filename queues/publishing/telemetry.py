@@ -164,7 +164,7 @@ class UnpublishedEvents:
     def __init__(self, client: Client, most_events: int = BUFFER_EVENTS) -> None:
         self._client, self._most = client, most_events
         self._waiting: dict[str, deque[EncodedBlock]] = {}
-        self._trouble = False
+        self._is_failing = False
         self.dropped = 0
 
     def add(self, queue: str, events: list[Event]) -> None:
@@ -193,14 +193,14 @@ class UnpublishedEvents:
                 failed = True
                 continue
             waiting.clear()
-        if self._trouble and not failed:
-            self._trouble = False
+        if self._is_failing and not failed:
+            self._is_failing = False
             log.warning("publishing works again; %d events were dropped.", self.dropped)
 
     def _say(self, text: str) -> None:
-        if not self._trouble:
+        if not self._is_failing:
             log.warning(text)
-        self._trouble = True
+        self._is_failing = True
 
 
 def _events(blocks: Iterable[EncodedBlock]) -> int:

@@ -145,15 +145,15 @@ class Consumer:
         while first:
             count = self._attempt.blocks_a_call(len(first))
             self._settle(first[:count], self._attempt.together([delivery for _, delivery in first[:count]]))
-            self._tell_completed()
+            self._report_completed()
             first = first[count:]
         for pair in again:
             # One after the other: what fails is separated while there is time, not after all were tried.
             self._settle([pair], self._attempt.alone([pair[1]]))
-        self._tell_completed()
+        self._report_completed()
         self._keep_alive.hold([])
 
-    def _tell_completed(self) -> None:
+    def _report_completed(self) -> None:
         """What was done is measured by the host; that it can't be reported right now stops no work."""
         done, self._attempt.completions = self._attempt.completions, []
         with suppress(redis.RedisError):

@@ -149,7 +149,7 @@ def _rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> pa.Ta
 
 
 def _between(table: pa.Table, since: float, until: float) -> pa.Table:
-    first, last = (pa.scalar(_moment(each), pa.timestamp("us", "UTC")) for each in (since, until))
+    first, last = (pa.scalar(_instant(each), pa.timestamp("us", "UTC")) for each in (since, until))
     return table.filter((pc.field("time") >= first) & (pc.field("time") <= last))
 
 
@@ -176,9 +176,9 @@ def _seconds(times: pa.ChunkedArray) -> NDArray[np.float64]:
     return microseconds / 1e6
 
 
-def _moment(seconds: float) -> datetime:
+def _instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def _day(seconds: float) -> str:
-    return _moment(max(0.0, seconds)).date().isoformat()
+    return _instant(max(0.0, seconds)).date().isoformat()

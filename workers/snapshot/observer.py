@@ -65,7 +65,7 @@ class Observer:
         self._sent, self._objectives = sent, objectives
         self._lease = Lease(control, "observer", LEASE_SECONDS)
         self._before: Snapshot | None = None
-        self._in_trouble, self._unrecorded = False, False
+        self._is_failing, self._unrecorded = False, False
 
     def step(self) -> Snapshot | None:
         """Observe, and publish when the lease is ours. Answers what was published.
@@ -104,7 +104,7 @@ class Observer:
         while not stop.wait(until_next_observation_seconds(self._clock())):
             try:
                 self.step()
-                self._in_trouble = False
+                self._is_failing = False
             except Exception as error:
                 # Whatever it is, the next check may find it gone; nobody is helped by an observer that ends.
                 self._complain(error)
@@ -144,9 +144,9 @@ class Observer:
         return True
 
     def _complain(self, error: Exception) -> None:
-        if not self._in_trouble:
+        if not self._is_failing:
             logger.warning("The observation of the plant failed: %r", error)
-        self._in_trouble = True
+        self._is_failing = True
         if isinstance(error, DatabaseError):
             close_old_connections()
 

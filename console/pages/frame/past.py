@@ -99,8 +99,8 @@ def _past(asked: str) -> PastInstant:
     snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
     if snapshot is not None:
         return PastInstant(at, snapshot)
-    return PastInstant(at, None, "", *map(_moment, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
+    return PastInstant(at, None, "", *map(_instant, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
 
 
-def _moment(at_seconds: float | None) -> datetime | None:
+def _instant(at_seconds: float | None) -> datetime | None:
     return None if at_seconds is None else datetime.fromtimestamp(at_seconds, UTC)

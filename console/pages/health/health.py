@@ -39,7 +39,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """
     parts = readiness.SHARED.parts(timezone.now())
     ready = all(part.ok for part in parts.values())
-    known = parts["database"].ok and _may_look(request)
+    known = parts["database"].ok and _may_read(request)
     document = {"ready": ready, "parts": {name: part.document(known) for name, part in parts.items()}}
     return JsonResponse(document, status=200 if ready else 503)
 
@@ -49,7 +49,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus text, for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this very machine."""
-    if not ((settings.WEIR_METRICS_LOOPBACK and is_loopback(request)) or _may_look(request)):
+    if not ((settings.WEIR_METRICS_LOOPBACK and is_loopback(request)) or _may_read(request)):
         return HttpResponse("metrics takes a token (Authorization: Bearer …) or a login.\n", status=401)
     text = exposition(latest_snapshot(), _beside_the_snapshot(request))
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
@@ -73,7 +73,7 @@ def is_loopback(request: HttpRequest) -> bool:
         return False
 
 
-def _may_look(request: HttpRequest) -> bool:
+def _may_read(request: HttpRequest) -> bool:
     secret = bearer_of(request.META.get("HTTP_AUTHORIZATION"))
     actor = actor_of_token(secret, timezone.now()) if secret else actor_of(request)
     return actor is not None and actor.may("plant.view")

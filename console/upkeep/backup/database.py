@@ -98,13 +98,13 @@ def _value_text(field: Field, row: models.Model) -> Any:
     return field.value_to_string(row)
 
 
-def _read(field: Field, told: str | None) -> Any:
-    if told is None:
+def _read(field: Field, text: str | None) -> Any:
+    if text is None:
         return None
     if isinstance(field, DOCUMENTS):
-        return json.loads(told)
+        return json.loads(text)
     target = field.target_field if isinstance(field, models.ForeignKey) else field
-    return target.to_python(told)
+    return target.to_python(text)
 
 
 def check_known(migrations: Iterable[Migration]) -> None:

@@ -87,7 +87,7 @@ def _times(count: int) -> str:
 def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
     """What this rule, saved or not, would have done. Raises what the control server raises."""
     try:
-        return _judged(rule, _looks(rule, control, data, now))
+        return _judged(rule, _checks(rule, control, data, now))
     except NothingStored as nothing:
         return Preview([], 0.0, str(nothing))
 
@@ -100,18 +100,18 @@ class NothingStored(Exception):  # noqa: N818
     """Says why nothing can be said."""
 
 
-def _looks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
+def _checks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
     """The evidence of the last day, as far as it is stored."""
     watched = CONDITIONS[rule.condition]
     until = now.timestamp()
     since = until - RANGE_SECONDS
     if watched.source == "ledger":
-        return _ledger_looks(since, until, rule.window_seconds)
+        return _ledger_checks(since, until, rule.window_seconds)
     is_stored = watched.name not in UNSTORED and not any("{group}" in name for name in watched.series)
     if watched.series and is_stored:
-        return _metric_looks(watched, control, data, since, until)
+        return _metric_checks(watched, control, data, since, until)
     if watched.name in ("plan_failed", "run_failed"):
-        return _record_looks(since, until)
+        return _record_checks(since, until)
     raise NothingStored("Nothing stored says when it would have fired; it is judged from now on.")
 
 
@@ -169,7 +169,7 @@ def _signals(
             yield tuple(sorted(reading.labels.items())), thresholds.signal(reading.value)
 
 
-def _metric_looks(
+def _metric_checks(
     watched: Condition, control: redis.Redis, data: Path, since: float, until: float
 ) -> Iterator[Evidence]:
     """A snapshot of what is stored for each stored row, as far as the condition reads it."""
@@ -234,10 +234,10 @@ def _stored_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[
     return {name: PlantStatus(state="seen", sensors=sensors) for name, sensors in found.items()}
 
 
-def _ledger_looks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
+def _ledger_checks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
     """The ledger as it stood each minute."""
     found: dict[int, list[LedgerTick]] = {}
-    entries = LedgerEntry.objects.filter(at__gte=_moment(since - window_seconds), at__lt=_moment(until))
+    entries = LedgerEntry.objects.filter(at__gte=_instant(since - window_seconds), at__lt=_instant(until))
     for number, tick in ticks_of(entries):
         found.setdefault(number, []).append(tick)
     first = min((ticks[0].at for ticks in found.values()), default=until)
@@ -254,8 +254,8 @@ def _ledger_looks(since: float, until: float, window_seconds: float) -> Iterator
         now += LEDGER_STEP_SECONDS
 
 
-def _record_looks(since: float, until: float) -> Iterator[Evidence]:
-    plans, runs = failed_plans(_moment(since)), failed_runs(_moment(since))
+def _record_checks(since: float, until: float) -> Iterator[Evidence]:
+    plans, runs = failed_plans(_instant(since)), failed_runs(_instant(since))
     now = since
     while now <= until:
         yield Evidence(
@@ -266,5 +266,5 @@ def _record_looks(since: float, until: float) -> Iterator[Evidence]:
         now += LEDGER_STEP_SECONDS
 
 
-def _moment(seconds: float) -> datetime:
+def _instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

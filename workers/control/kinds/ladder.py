@@ -217,7 +217,7 @@ def targets(present: Present) -> Targets:
     return Targets(found, f"revision {topology.revision}")
 
 
-def _rung_of(action: Document) -> float:
+def _level_of(action: Document) -> float:
     return float(action.get("rung", 0))
 
 
@@ -259,7 +259,7 @@ KIND = LoopKind(
         terms=("rung", "unmet", "closed_share"),
         lasting="rung",
         is_news=False,
-        amount=_rung_of,
+        amount=_level_of,
         past=_words,
         brief=_words,
         engaged=_engaged,

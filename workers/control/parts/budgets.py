@@ -11,15 +11,15 @@ def budgets(
     level: str, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
 ) -> list[dict[str, Any]]:
     """Of objectives that pay for a level and are about these queues or applications, or the whole plant."""
-    concerned = {"queue": queues, "application": applications}
+    subjects = {"queue": queues, "application": applications}
     return [
         {"level": level, "name": name, "left": row.left, "share": row.left_share}
         for name, row in sorted(snapshot.objectives.items())
-        if row.pays_for == level and _concerns(row, concerned.get(row.kind))
+        if row.pays_for == level and _is_relevant(row, subjects.get(row.kind))
     ]
 
 
-def _concerns(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
+def _is_relevant(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
     """One about each of a kind is about all of them together."""
     return names is None or (row.subject in names if row.subject else bool(names))
 

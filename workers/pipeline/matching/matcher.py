@@ -60,14 +60,14 @@ class Matcher:
         self.pattern = pattern
         self._raw_matcher = raw_matcher_of(pattern)
         self._previous = Previous(pattern) if pattern.reads_previous else None
-        self._quiet = Suppression(pattern.suppression_us, pattern.within_us)
+        self._suppression = Suppression(pattern.suppression_us, pattern.within_us)
 
     @classmethod
     def resume(cls, pattern: Pattern, states: Mapping[int, bytes]) -> "Matcher":
         """A matcher that goes on with what was saved of some key groups."""
         matcher, parts = cls(pattern), GroupStates(states)
         matcher._raw_matcher.load(parts)
-        matcher._quiet.load(parts)
+        matcher._suppression.load(parts)
         if matcher._previous:
             matcher._previous.load(parts)
         return matcher
@@ -76,7 +76,7 @@ class Matcher:
         """The state of each key group that has some."""
         states = GroupStates()
         self._raw_matcher.save(states)
-        self._quiet.save(states)
+        self._suppression.save(states)
         if self._previous:
             self._previous.save(states)
         return states.packed()
@@ -88,7 +88,7 @@ class Matcher:
         found: dict[int, int] = {}
         parts = [
             self._raw_matcher.timers(),
-            self._quiet.timers(),
+            self._suppression.timers(),
             self._previous.timers() if self._previous else {},
         ]
         for part in parts:
@@ -106,19 +106,19 @@ class Matcher:
         if masks is None:
             before = self._previous.columns(rows) if self._previous else {}
             masks = masks_of(self.pattern, rows, before)
-        return self._quiet.marked(self._raw_matcher.take(rows, masks))
+        return self._suppression.marked(self._raw_matcher.take(rows, masks))
 
     def advance(self, now_us: int) -> Matches:
         """No event before `now_us` will come: closes what is over."""
-        found = self._quiet.marked(self._raw_matcher.advance(now_us))
-        self._quiet.advance(now_us)
+        found = self._suppression.marked(self._raw_matcher.advance(now_us))
+        self._suppression.advance(now_us)
         if self._previous:
             self._previous.advance(now_us)
         return found
 
     def finish(self) -> Matches:
         """No event will come at all."""
-        return self._quiet.marked(self._raw_matcher.finish())
+        return self._suppression.marked(self._raw_matcher.finish())
 
 
 def masks_of(

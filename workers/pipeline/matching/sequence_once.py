@@ -38,7 +38,7 @@ _RETAINED = KEYED.append(pa.field("step", pa.int8())).append(pa.field("first", p
 
 
 @dataclass(frozen=True)
-class _Machines:
+class _Automata:
     """Machines that have taken as many steps, in the order they did. rows: per step taken the row of its
     event in each machine. first: times of their first events. entered: rows of their last.
     """
@@ -50,8 +50,8 @@ class _Machines:
     def entered(self) -> np.ndarray:
         return self.rows[-1]
 
-    def chosen(self, which: np.ndarray) -> "_Machines":
-        return _Machines(tuple(taken[which] for taken in self.rows), self.first[which])
+    def chosen(self, which: np.ndarray) -> "_Automata":
+        return _Automata(tuple(taken[which] for taken in self.rows), self.first[which])
 
 
 class SequenceOnce:
@@ -78,8 +78,8 @@ class SequenceOnce:
         masks = np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order]
         if (step == UNDECIDED).any():
             self._decide(keyed, step, masks)
-        complete, open_machines = self._serve(keyed, step, masks)
-        self._keep(events, keyed, open_machines)
+        complete, open_automata = self._serve(keyed, step, masks)
+        self._keep(events, keyed, open_automata)
         return of_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
 
     def _steps(self, masks: np.ndarray) -> np.ndarray:
@@ -104,10 +104,10 @@ class SequenceOnce:
 
     def _serve(
         self, keyed: KeyedRows, step: np.ndarray, masks: np.ndarray
-    ) -> tuple[_Machines, list[_Machines]]:
+    ) -> tuple[_Automata, list[_Automata]]:
         """(the machines that are complete, those still open by the number of steps they have taken)."""
         opened = np.flatnonzero(step == 0)
-        machines = _Machines((opened,), keyed.time[opened])
+        machines = _Automata((opened,), keyed.time[opened])
         left = []
         for number, (_, forbidden_bits) in enumerate(self._plan[1:], 1):
             events = np.flatnonzero(step == number)
@@ -116,12 +116,12 @@ class SequenceOnce:
             served = taken_by[taken_by >= 0]
             left.append(machines.chosen(_are_left(keyed, machines, served, forbidden)))
             machines = machines.chosen(served)
-            machines = _Machines((*machines.rows, events[taken_by >= 0]), machines.first)
+            machines = _Automata((*machines.rows, events[taken_by >= 0]), machines.first)
         return machines, left
 
-    def _keep(self, events: pa.RecordBatch, keyed: KeyedRows, open_machines: list[_Machines]) -> None:
+    def _keep(self, events: pa.RecordBatch, keyed: KeyedRows, open_automata: list[_Automata]) -> None:
         rows, steps, firsts = [], [], []
-        for machines in open_machines:
+        for machines in open_automata:
             alive = machines.first >= keyed.last_us[machines.entered] - self._within_us
             for place, taken in enumerate(machines.rows):
                 rows.append(taken[alive])
@@ -197,7 +197,7 @@ class _Queues:
 
 
 def _taken_by(
-    keyed: KeyedRows, machines: _Machines, events: np.ndarray, forbidden: np.ndarray, within_us: int
+    keyed: KeyedRows, machines: _Automata, events: np.ndarray, forbidden: np.ndarray, within_us: int
 ) -> np.ndarray:
     """Per event the machine that takes it, or -1. forbidden: rows that end all machines that wait."""
     before = np.zeros(len(keyed.time) + 1, np.int64)  # how many machines have entered before a row
@@ -215,7 +215,7 @@ def _taken_by(
     return np.where(np.maximum(previous, low) < entered, after - 1, -1)
 
 
-def _are_left(keyed: KeyedRows, machines: _Machines, served: np.ndarray, forbidden: np.ndarray) -> np.ndarray:
+def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidden: np.ndarray) -> np.ndarray:
     """Per machine whether it still waits after all rows."""
     waits = np.ones(len(machines.first), bool)
     waits[served] = False
@@ -227,7 +227,7 @@ def _are_left(keyed: KeyedRows, machines: _Machines, served: np.ndarray, forbidd
     return waits
 
 
-def _expired(keyed: KeyedRows, machines: _Machines, events: np.ndarray, within_us: int) -> np.ndarray:
+def _expired(keyed: KeyedRows, machines: _Automata, events: np.ndarray, within_us: int) -> np.ndarray:
     """Per event how many machines lie before the first of its key that is still within its window."""
     earliest = keyed.time[events] - within_us
     first = machines.first

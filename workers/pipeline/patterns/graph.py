@@ -171,17 +171,17 @@ def is_decided_late(pattern: Pattern) -> bool:
     an event is in one match only, or every event counts.
     """
     one_way = pattern.is_relaxed and pattern.consume != "skip-past-last"
-    return not one_way and _has_ways(pattern.expression.root)
+    return not one_way and _has_branches(pattern.expression.root)
 
 
-def _has_ways(item: Item) -> bool:
+def _has_branches(item: Item) -> bool:
     match item:
         case Choice(items):
             return not all(isinstance(each, Symbol) for each in items)
         case Sequence(items) | Conjunction(items):
-            return any(map(_has_ways, items))
+            return any(map(_has_branches, items))
         case Repeat(inner, _, _, _) | Hidden(inner):
-            return _has_ways(inner)
+            return _has_branches(inner)
     return False
 
 

@@ -61,12 +61,12 @@ class ReferenceTable:
     def open(cls, path: Path, by: str, columns: tuple[str, ...], where: str) -> "ReferenceTable":
         """Raises BadInput naming `where`."""
         table = cls(path, by, columns, where, read_reference(path, by, columns, where))
-        table.seen = table._look()
+        table.seen = table._stamp()
         return table
 
     def refresh(self) -> None:
         """Reads the table again when its file has changed."""
-        seen = self._look()
+        seen = self._stamp()
         if seen is None or seen == self.seen:
             return
         self.seen = seen
@@ -76,7 +76,7 @@ class ReferenceTable:
         except BadInput as error:
             self.last_error = str(error)
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _stamp(self) -> tuple[int, int, int] | None:
         try:
             found = self.path.lstat()
         except OSError:

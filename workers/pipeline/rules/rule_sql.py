@@ -90,7 +90,7 @@ def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> Data
         case Enrich(table=table) if table.current.networks:
             return _by_subnet(events, rule.using, table.current)
         case Enrich(table=table):
-            return _looked_up(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
+            return _enriched(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
     raise TypeError(f"{rule!r} is not a rule")
 
 
@@ -146,7 +146,7 @@ def _of_any_address(row: Row, columns: tuple[str, ...]) -> Column:
     return sql.when(sql.col("_address").isNotNull(), sql.struct(*values))
 
 
-def _looked_up(
+def _enriched(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
     found = _joined(events, key, rows, name, columns)

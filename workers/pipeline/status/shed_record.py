@@ -16,7 +16,7 @@ RECALL_WINDOW_SECONDS = 120.0  # long enough that a small share of the keys has 
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Batch:
     """What one batch adds. events, matches: without control keys."""
 
     at: float
@@ -34,26 +34,26 @@ class ShedRecord:
         """before: what a process before has counted."""
         self.totals: ShedCounts = {name: dict(types) for name, types in before.items()}
         self._lately: deque[tuple[float, ShedCounts]] = deque()
-        self._looks: deque[_Look] = deque()
+        self._batches: deque[_Batch] = deque()
 
     def at_replica(self, at: float, shed: ShedCounts) -> None:
         """What replicas did not let travel; no pattern has seen it, and none of it is of control keys."""
         self._add(at, shed)
         for name, types in shed.items():
-            self._looks.append(_Look(at, name, [], [], sum(types.values()), 0))
+            self._batches.append(_Batch(at, name, [], [], sum(types.values()), 0))
 
     def at_operators(self, at: float, operators: Iterable[OperatorCount], sheds: bool) -> None:
         """What a batch of operators did; sheds: whether a table was in force."""
         counts = {name: each for operator in operators for name, each in operator.patterns.items()}
         self._add(at, {name: each.shed for name, each in counts.items() if each.shed})
         if sheds:
-            self._looks += [_look(at, name, each) for name, each in counts.items()]
+            self._batches += [_batch(at, name, each) for name, each in counts.items()]
 
     def forget(self, now: float, window_seconds: float) -> None:
         while self._lately and self._lately[0][0] < now - window_seconds:
             self._lately.popleft()
-        while self._looks and self._looks[0].at < now - RECALL_WINDOW_SECONDS:
-            self._looks.popleft()
+        while self._batches and self._batches[0].at < now - RECALL_WINDOW_SECONDS:
+            self._batches.popleft()
 
     def lately(self, pattern: str) -> dict[str, int]:
         """Type → events shed in the window."""
@@ -64,19 +64,19 @@ class ShedRecord:
 
     def recall(self, pattern: str) -> RecallEstimate | None:
         """`recall.Recall` of a pattern; None while nothing is known."""
-        looks = list(self._of(pattern))
-        if not any(each.control_events for each in looks):
+        batches = list(self._of(pattern))
+        if not any(each.control_events for each in batches):
             return None
         found = recall_of(
-            _sums(each.control_matches for each in looks),
-            _sums(each.control_events for each in looks),
-            sum(each.matches for each in looks),
-            sum(each.events for each in looks),
+            _sums(each.control_matches for each in batches),
+            _sums(each.control_events for each in batches),
+            sum(each.matches for each in batches),
+            sum(each.events for each in batches),
         )
         return None if found is None else RecallEstimate(**vars(found))
 
-    def _of(self, pattern: str) -> Iterator[_Look]:
-        return (each for each in self._looks if each.pattern == pattern)
+    def _of(self, pattern: str) -> Iterator[_Batch]:
+        return (each for each in self._batches if each.pattern == pattern)
 
     def _add(self, at: float, shed: ShedCounts) -> None:
         if shed:
@@ -86,10 +86,10 @@ class ShedRecord:
                 self.totals[name] = bounded(self.totals[name])
 
 
-def _look(at: float, name: str, count: PatternCount) -> _Look:
+def _batch(at: float, name: str, count: PatternCount) -> _Batch:
     offered = sum(count.types.values()) + sum(count.shed.values())
     events, matches = offered - sum(count.control_events), count.matches - sum(count.control_matches)
-    return _Look(at, name, count.control_events, count.control_matches, events, matches)
+    return _Batch(at, name, count.control_events, count.control_matches, events, matches)
 
 
 def _sums(groups: Iterable[list[int]]) -> list[int]:

@@ -157,7 +157,7 @@ class PlantWatch:
         observe_seconds: float = OBSERVE_SECONDS,
     ) -> None:
         self._plants, self._make, self._monotonic = plants, make, monotonic
-        self._look_seconds = observe_seconds
+        self._observe_seconds = observe_seconds
         self._running: dict[str, tuple[Lookout, threading.Event, threading.Thread]] = {}
         self._loaded_at: float | None = None
         self._measures = GroupMeasures()
@@ -208,7 +208,7 @@ class PlantWatch:
     def _watch(self, lookout: Lookout, ended: threading.Event) -> None:
         while not ended.is_set():
             lookout.observe()
-            ended.wait(lookout.observe_seconds or self._look_seconds)
+            ended.wait(lookout.observe_seconds or self._observe_seconds)
         lookout.close()
 
 
