@@ -11,7 +11,7 @@ from typing import Any
 
 from console.accounts.access import Actor, demand
 from console.actions import dead_letters
-from console.actions.dead_letters import Letter, LetterFilter, Name
+from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
 from console.audit import audit_log
 from controllers.framework.reason import counted
 from queues.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
@@ -27,7 +27,7 @@ EDITABLE = ("time", "type", "source", "key", "value", "attributes")
 
 
 @dataclass(frozen=True)
-class LetterReport:
+class DeadLetterReport:
     """What was done: dead letters, their events, and each letter that was refused with the reason."""
 
     action: str
@@ -45,7 +45,7 @@ class LetterReport:
         return f"{said} Refused: {named}{f'; and {more:,} more' if more > 0 else ''}."
 
 
-def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> LetterReport:
+def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> DeadLetterReport:
     """Requeue or discard dead letters as they were seen. To discard, `confirm` is the name of their queue.
 
     Raises when nothing was done: BadInput, or NodeUnavailable, NodeFull of the first node that failed.
@@ -72,7 +72,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
 
 
 def all_matching(
-    actor: Actor, wanted: LetterFilter, through: datetime, digest: str, count: int
+    actor: Actor, wanted: DeadLetterFilter, through: datetime, digest: str, count: int
 ) -> list[Name]:
     """The dead letters that a filter showed the actor, up to an instant. Raises BadInput when they are not
     the same any more: what is done must be what was counted.
@@ -92,7 +92,9 @@ def all_matching(
     return [letter.name for letter in there.letters]
 
 
-def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime) -> Letter:
+def fix(
+    actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime
+) -> NamedDeadLetter:
     """Put other values into one event of a letter; its id stays. The event as it was is in the audit."""
     demand(actor, "dead_letters.fix", [name.queue])
     why = read_reason(reason)
@@ -121,7 +123,7 @@ def fix(actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: st
     return found
 
 
-def _done(action: str, names: Sequence[Name]) -> tuple[LetterReport, NodeUnavailable | NodeFull | None]:
+def _done(action: str, names: Sequence[Name]) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
     """What was done, and what the first node said that failed: those of others are done, and said."""
     letters, events, refused, failed = 0, 0, [], None
     for _, node, place, mine in list(dead_letters.by_place(names)):
@@ -133,7 +135,7 @@ def _done(action: str, names: Sequence[Name]) -> tuple[LetterReport, NodeUnavail
             else:
                 why = WORDS[answer] if isinstance(answer, int) else answer
                 refused.append({"letter": f"{node} {dead_id}", "why": why})
-    return LetterReport(action, letters, events, refused), failed
+    return DeadLetterReport(action, letters, events, refused), failed
 
 
 def _at(

@@ -61,7 +61,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Letter:
+class NamedDeadLetter:
     """A dead letter as it is shown; sealed: without what is in it."""
 
     name: Name
@@ -143,7 +143,7 @@ class Letter:
 
 
 @dataclass(frozen=True)
-class LetterFilter:
+class DeadLetterFilter:
     """Each field narrows; empty chooses all. error: part of it. since ≤ at < until."""
 
     queue: str = ""
@@ -153,7 +153,7 @@ class LetterFilter:
     since: datetime | None = None
     until: datetime | None = None
 
-    def check(self) -> "LetterFilter":
+    def check(self) -> "DeadLetterFilter":
         """Itself. Raises BadInput naming the field that takes something else."""
         for field in ("error", "type", "worker"):
             if len(getattr(self, field)) > MAXIMUM_TEXT:
@@ -164,7 +164,7 @@ class LetterFilter:
             raise BadInput("to", "takes a time after from.")
         return self
 
-    def fits(self, letter: Letter) -> bool:
+    def fits(self, letter: NamedDeadLetter) -> bool:
         return (
             self.error.lower() in letter.error.lower()
             and (not self.type or self.type in letter.types)
@@ -189,12 +189,12 @@ class ErrorGroup:
 
 
 @dataclass(frozen=True)
-class FoundLetters:
+class FoundDeadLetters:
     """What matches a filter, the newest first; the nodes that did not answer; whether there may be more than
     was scanned.
     """
 
-    letters: list[Letter]
+    letters: list[NamedDeadLetter]
     unreachable: list[str]
     more: bool
 
@@ -209,7 +209,7 @@ class FoundLetters:
         """When the last of them came, by its node's clock: what comes later is not meant."""
         return max((entered(letter) for letter in self.letters), default=datetime.fromtimestamp(0, UTC))
 
-    def through(self, moment: datetime) -> "FoundLetters":
+    def through(self, moment: datetime) -> "FoundDeadLetters":
         """Without those that came after an instant."""
         return replace(self, letters=[letter for letter in self.letters if entered(letter) <= moment])
 
@@ -232,7 +232,7 @@ class FoundLetters:
         )
 
 
-def entered(letter: Letter) -> datetime:
+def entered(letter: NamedDeadLetter) -> datetime:
     """When it came among the dead letters as it is now: a mended one is newer than it is dead."""
     return datetime.fromtimestamp(entry_seconds(letter.name.id.encode()), UTC)
 
@@ -247,11 +247,11 @@ def may_open(actor: Actor, queue: str) -> bool:
     return actor.may("queue.peek") and actor.reaches([queue])
 
 
-def search(wanted: LetterFilter, actor: Actor) -> FoundLetters:
+def search(wanted: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
     """All dead letters that match, of the first MOST_SCANNED, as the actor may see them. A node that does not
     answer is named.
     """
-    letters: list[Letter] = []
+    letters: list[NamedDeadLetter] = []
     unreachable: set[str] = set()
     left = MOST_SCANNED
     for queue, node, place in _places(wanted.queue):
@@ -267,13 +267,13 @@ def search(wanted: LetterFilter, actor: Actor) -> FoundLetters:
         except NodeUnavailable:
             unreachable.add(node)
     letters.sort(key=lambda letter: (letter.at, letter.name.id), reverse=True)
-    return FoundLetters(letters, sorted(unreachable), left <= 0)
+    return FoundDeadLetters(letters, sorted(unreachable), left <= 0)
 
 
-def newest(queue: Queue, count: int, actor: Actor) -> FoundLetters:
+def newest(queue: Queue, count: int, actor: Actor) -> FoundDeadLetters:
     """A few dead letters of one queue as the actor may see them, without reading them all."""
     sealed = not may_open(actor, queue.name)
-    letters: list[Letter] = []
+    letters: list[NamedDeadLetter] = []
     unreachable = []
     for name, node, place in _places(queue.name):
         try:
@@ -282,10 +282,10 @@ def newest(queue: Queue, count: int, actor: Actor) -> FoundLetters:
         except NodeUnavailable:
             unreachable.append(node)
     letters.sort(key=lambda letter: (letter.at, letter.name.id))
-    return FoundLetters(letters[:count], unreachable, len(letters) > count)
+    return FoundDeadLetters(letters[:count], unreachable, len(letters) > count)
 
 
-def opened(actor: Actor, queue: str, node: str, dead_id: str) -> Letter | None:
+def opened(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     """One letter as the actor may see it; that its events were seen is noted in the audit. None when it is
     not there any more. Raises BadInput, NodeUnavailable.
     """
@@ -296,9 +296,9 @@ def opened(actor: Actor, queue: str, node: str, dead_id: str) -> Letter | None:
     return letter
 
 
-def note_opened(actor: Actor, letters: Iterable[Letter]) -> None:
+def note_opened(actor: Actor, letters: Iterable[NamedDeadLetter]) -> None:
     """An entry in the audit for each place whose dead letters this actor has seen whole."""
-    seen: dict[str, list[Letter]] = {}
+    seen: dict[str, list[NamedDeadLetter]] = {}
     for letter in letters:
         if not letter.sealed:
             seen.setdefault(f"{letter.name.queue}/{letter.name.node}", []).append(letter)
@@ -308,20 +308,20 @@ def note_opened(actor: Actor, letters: Iterable[Letter]) -> None:
         audit_log.record(actor, "queue.peek", place, after=after)
 
 
-def stored_bytes(actor: Actor, queue: str, node: str, dead_id: str) -> Letter | None:
+def stored_bytes(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     """The letter whose bytes are to be downloaded. Raises PermissionDenied, BadInput, NodeUnavailable."""
     demand(actor, "queue.peek", [queue])
     return opened(actor, queue, node, dead_id)
 
 
-def find(queue: str, node: str, dead_id: str) -> Letter | None:
+def find(queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     """One letter with what is in it, None when it is not there any more. Raises BadInput, NodeUnavailable."""
     name = Name.read(f"{queue}/{node}/{dead_id}/")
     letter = place_of(name).find(dead_id)
     return None if letter is None else _shown(queue, node, letter)
 
 
-def download(letter: Letter) -> HttpResponse:
+def download(letter: NamedDeadLetter) -> HttpResponse:
     """The letter's bytes as a file; a browser saves it, whatever is in it."""
     name = re.sub(r"[^\w.-]", "_", f"{letter.name.queue}-{letter.name.node}-{letter.name.id}", flags=re.ASCII)
     response = HttpResponse(letter.original, content_type="application/octet-stream")
@@ -363,16 +363,16 @@ def _places(queue: str) -> list[tuple[str, str, DeadLetters]]:
     ]
 
 
-def _every(queue: str, node: str, place: DeadLetters, most: int) -> Iterator[Letter]:
+def _every(queue: str, node: str, place: DeadLetters, most: int) -> Iterator[NamedDeadLetter]:
     after, left = "-", most
     while left > 0 and (page := place.read(min(PAGE, left), after)):
         yield from (_shown(queue, node, letter) for letter in page)
         after, left = page[-1].dead_id, left - len(page)
 
 
-def _shown(queue: str, node: str, letter: DeadLetter) -> Letter:
+def _shown(queue: str, node: str, letter: DeadLetter) -> NamedDeadLetter:
     at = datetime.fromtimestamp(letter.at_seconds, UTC)
-    return Letter(Name(queue, node, letter.dead_id, letter.digest), letter, at)
+    return NamedDeadLetter(Name(queue, node, letter.dead_id, letter.digest), letter, at)
 
 
 @functools.lru_cache(maxsize=1_024)

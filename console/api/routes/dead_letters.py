@@ -10,20 +10,20 @@ from pydantic import Field
 
 from console.accounts.access import Actor
 from console.actions import dead_letter_steering, dead_letters
-from console.actions.dead_letters import LetterFilter, Name
+from console.actions.dead_letters import DeadLetterFilter, Name
 from console.api.answer.files import STORED_BYTES
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime, UtcTime
 from console.api.request.rows import check_rows
-from console.api.schemas.dead_letters import LetterActionReport, LetterList, LetterRow
+from console.api.schemas.dead_letters import DeadLetterActionReport, DeadLetterList, DeadLetterRow
 from queues.errors import BadInput
 
 router = Router(tags=["dead letters"])
 
 
-class LetterSearch(Schema):
+class DeadLetterSearch(Schema):
     """The filter; what is left out chooses all. `from` ≤ time < `to`; error: a part of it."""
 
     queue: str = ""
@@ -33,18 +33,18 @@ class LetterSearch(Schema):
     since: UtcTime | None = Field(None, alias="from")
     until: UtcTime | None = Field(None, alias="to")
 
-    def filter(self) -> LetterFilter:
-        return LetterFilter(**self.dict()).check()
+    def filter(self) -> DeadLetterFilter:
+        return DeadLetterFilter(**self.dict()).check()
 
 
-class ChosenLetters(Given):
+class ChosenDeadLetters(Given):
     """Dead letters by their names, or all that a listing counted: its `filter`, `through`, `digest`, `count`.
     To discard, `confirm` is the name of their queue.
     """
 
     reason: str
     letters: list[str] = []
-    filter: LetterSearch | None = None
+    filter: DeadLetterSearch | None = None
     through: GivenTime | None = None
     digest: str = ""
     count: int = 0
@@ -68,8 +68,8 @@ class Fix(Given):
     row: int = 0
 
 
-@router.get("/dead-letters", response=LetterList, summary="Dead letters of all queues, newest first")
-def list_letters(request: HttpRequest, wanted: Query[LetterSearch], rows: int = 50) -> dict[str, Any]:
+@router.get("/dead-letters", response=DeadLetterList, summary="Dead letters of all queues, newest first")
+def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: int = 50) -> dict[str, Any]:
     """`count`, `through` and `digest` say what was counted: an action on all of it takes them. Who has seen
     events is noted in the audit; who may not peek into a queue gets its dead letters without them (`sealed`).
     """
@@ -89,7 +89,7 @@ def list_letters(request: HttpRequest, wanted: Query[LetterSearch], rows: int = 
     }
 
 
-@router.get("/dead-letters/{queue}/{node}/{dead_id}", response=LetterRow, summary="One dead letter")
+@router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="One dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dict[str, Any]:
     """Its events for who may peek into the queue, which is noted in the audit; sealed for others."""
     found = dead_letters.opened(actor_for(request, "plant.view"), queue, node, dead_id)
@@ -112,22 +112,24 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
 
 
 @router.post(
-    "/dead-letters/requeue", response=LetterActionReport, summary="Put dead letters into their queues again"
+    "/dead-letters/requeue",
+    response=DeadLetterActionReport,
+    summary="Put dead letters into their queues again",
 )
-def requeue_letters(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
+def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.requeue")
     return vars(dead_letter_steering.act(actor, "requeue", body.names(actor), body.reason))
 
 
-@router.post("/dead-letters/discard", response=LetterActionReport, summary="Delete dead letters for good")
-def discard_letters(request: HttpRequest, body: ChosenLetters) -> dict[str, Any]:
+@router.post("/dead-letters/discard", response=DeadLetterActionReport, summary="Delete dead letters for good")
+def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> dict[str, Any]:
     actor = actor_for(request, "dead_letters.discard")
     return vars(dead_letter_steering.act(actor, "discard", body.names(actor), body.reason, body.confirm))
 
 
 @router.post(
     "/dead-letters/{queue}/{node}/{dead_id}/fix",
-    response=LetterRow,
+    response=DeadLetterRow,
     summary="Change an event of a dead letter",
 )
 def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from console.actions.dead_letter_steering import ACTIONS
 from console.api.answer.schema import ApiAnswer, Bytes, Events, Json, one_of
 
 
-class LetterEvent(ApiAnswer):
+class DeadLetterEvent(ApiAnswer):
     """An event of a dead letter."""
 
     id: str | None
@@ -27,7 +27,7 @@ class UnreadableBytes(ApiAnswer):
     hex: str = Field(description="The first of them.")
 
 
-class LetterRow(ApiAnswer):
+class DeadLetterRow(ApiAnswer):
     """A dead letter, with its events for who may peek into its queue."""
 
     name: str = Field(description="What an action takes.")
@@ -35,7 +35,7 @@ class LetterRow(ApiAnswer):
     node: str
     id: str
     at: datetime
-    events: list[LetterEvent] = Field(description="None when they can't be read, or it is sealed.")
+    events: list[DeadLetterEvent] = Field(description="None when they can't be read, or it is sealed.")
     event_count: Events
     sealed: bool = Field(description="Whether what is in it is left out: you may not peek into its queue.")
     unreadable: UnreadableBytes | None
@@ -46,7 +46,7 @@ class LetterRow(ApiAnswer):
     fixes: int = Field(description="How often it was changed.")
 
 
-class LetterGroup(ApiAnswer):
+class DeadLetterGroup(ApiAnswer):
     """Dead letters of a queue with the same error."""
 
     queue: str
@@ -57,7 +57,7 @@ class LetterGroup(ApiAnswer):
     last: datetime
 
 
-class LetterList(ApiAnswer):
+class DeadLetterList(ApiAnswer):
     """What a filter finds; an action on all of it takes count, through and digest."""
 
     count: int
@@ -66,19 +66,19 @@ class LetterList(ApiAnswer):
     digest: str
     more: bool = Field(description="Whether there may be more than was read.")
     unreachable: list[str] = Field(description="Nodes that did not answer.")
-    groups: list[LetterGroup]
-    letters: list[LetterRow]
+    groups: list[DeadLetterGroup]
+    letters: list[DeadLetterRow]
 
 
-class RefusedLetter(ApiAnswer):
+class RefusedDeadLetter(ApiAnswer):
     letter: str
     why: str
 
 
-class LetterActionReport(ApiAnswer):
+class DeadLetterActionReport(ApiAnswer):
     """What was done with dead letters."""
 
     action: Annotated[str, one_of(ACTIONS)]
     letters: int
     events: Events
-    refused: list[RefusedLetter]
+    refused: list[RefusedDeadLetter]

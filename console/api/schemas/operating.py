@@ -6,7 +6,7 @@ from pydantic import Field
 
 from console.actions.queues.waiting_events import ORDERS
 from console.api.answer.schema import ApiAnswer, Document, Events, Instant, Seconds, one_of
-from console.api.schemas.dead_letters import LetterEvent
+from console.api.schemas.dead_letters import DeadLetterEvent
 from console.pages.frame.palette import KINDS as PALETTE_KINDS
 from queues.topology import KINDS
 
@@ -16,7 +16,7 @@ class WaitingEventRow(ApiAnswer):
 
     block: str = Field(description="The id of its block.")
     inserted_at: Instant = Field(description="By the node's clock.")
-    event: LetterEvent | None = Field(description="null: its block can't be read.")
+    event: DeadLetterEvent | None = Field(description="null: its block can't be read.")
     error: str = Field(description="Why it can't be read.")
 
 

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, admit, demand, requires
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
-from console.actions.dead_letters import ErrorGroup, FoundLetters, Letter, LetterFilter, Name
+from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, FoundDeadLetters, Name, NamedDeadLetter
 from console.display.formats import typed
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
@@ -31,10 +31,10 @@ FILTER = (*TEXTS, "from", "to")
 EVENT = "event-"  # the fields of an event
 
 
-def filter_of(query: Mapping[str, str]) -> LetterFilter:
+def filter_of(query: Mapping[str, str]) -> DeadLetterFilter:
     """The filter an address names. Raises BadInput naming the field."""
     given: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
-    return LetterFilter(**given | span_of(query)).check()
+    return DeadLetterFilter(**given | span_of(query)).check()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ class DeadLettersPage(FormPage):
 
     TEMPLATE, NAME = "queues/dead_letters.html", "dead-letters"
 
-    found: FoundLetters
-    page_obj: Page[Letter]
+    found: FoundDeadLetters
+    page_obj: Page[NamedDeadLetter]
     groups: list[LinkedErrorGroup]  # the commonest errors
     filters: QueryDict
     carried: Mapping[str, str]  # of the filter, by a form of dead letters
@@ -71,7 +71,7 @@ class DeadLetterPage(FormPage):
     queue: str
     node: str
     dead_id: str
-    letter: Letter | None
+    letter: NamedDeadLetter | None
     unreachable: bool
     row: int
     event_id: str | None
@@ -91,7 +91,7 @@ def letters_page(
     # A form that was refused is shown over the filter it was made from.
     asked = _asked(submitted) if submitted else request.GET
     wanted, wrong = chosen_or_refused(filter_of, asked)
-    none, actor = FoundLetters([], [], False), actor_of(request)
+    none, actor = FoundDeadLetters([], [], False), actor_of(request)
     found = dead_letters.search(wanted, actor) if wanted is not None else none
     page_obj = Paginator(found.letters, PAGE_ROWS).get_page(asked.get("page"))
     query = asked.copy()
@@ -172,7 +172,7 @@ def stored(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpRes
     return dead_letters.download(found) if found else letter_page(request, queue, node, dead_id)
 
 
-def _found(request: HttpRequest, queue: str, node: str, dead_id: str) -> tuple[Letter | None, bool]:
+def _found(request: HttpRequest, queue: str, node: str, dead_id: str) -> tuple[NamedDeadLetter | None, bool]:
     try:
         return dead_letters.opened(actor_of(request), queue, node, dead_id), False
     except BadInput:
@@ -181,7 +181,7 @@ def _found(request: HttpRequest, queue: str, node: str, dead_id: str) -> tuple[L
         return None, True
 
 
-def _row(text: str, found: Letter | None) -> int:
+def _row(text: str, found: NamedDeadLetter | None) -> int:
     row = id_of(text) or 0
     return row if found and row < len(found.events) else 0
 

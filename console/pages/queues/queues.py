@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import dead_letters
-from console.actions.dead_letters import Letter
+from console.actions.dead_letters import NamedDeadLetter
 from console.input.shown_digest import digest_of
 from console.pages.frame.frame import seen_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
@@ -58,7 +58,7 @@ class QueuePage(FormPage):
     pauses: QuerySet[Override]  # in force
     division: list[PointsOfNode]
     division_digest: str  # of the points that a plan by hand is made from
-    dead_letters: Sequence[Letter]
+    dead_letters: Sequence[NamedDeadLetter]
     unreachable: Sequence[str]  # nodes whose dead letters are not known
     ladder: LadderSteps | None
     levels: Sequence[str]

@@ -263,7 +263,7 @@ function select(target) {
   }
 }
 
-const nounOf = (form) => ({ letters: "letter", experiments: "experiment" })[form.dataset.selection];
+const nounOf = (form) => ({ letters: "dead letter", experiments: "experiment" })[form.dataset.selection];
 
 async function copy(button) {
   const source = document.getElementById(button.dataset.copy), label = button.textContent;

@@ -30,7 +30,7 @@ from workers.pipeline.events.containers import Faults, Nodes
 WORKER = "pipeline"
 AT_ONCE = 1_000  # keys that one call goes through
 
-_Letters = dict[bytes, tuple[str, list[pa.RecordBatch]]]
+_DeadLetters = dict[bytes, tuple[str, list[pa.RecordBatch]]]
 """Of one entry: field → (cause, events)."""
 
 
@@ -89,7 +89,9 @@ class FaultStore:
     def _kept(self) -> list[str]:
         return [name.decode() for name in self._control.scan_iter(self._key("*", "*"), AT_ONCE)]
 
-    def _letters(self, nodes: Nodes, topology: Topology, batch: str, entry: str, letters: _Letters) -> int:
+    def _letters(
+        self, nodes: Nodes, topology: Topology, batch: str, entry: str, letters: _DeadLetters
+    ) -> int:
         queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
         rows = [(events, cause) for cause, found in letters.values() for events in found]
         if node in topology.nodes:
@@ -116,8 +118,8 @@ class FaultStore:
         return keys.PIPELINE_FAULTS.of(self._application, replica, tick)
 
 
-def _by_entry(found: Fields) -> dict[str, _Letters]:
-    entries: dict[str, _Letters] = {}
+def _by_entry(found: Fields) -> dict[str, _DeadLetters]:
+    entries: dict[str, _DeadLetters] = {}
     for name, value in found.items():
         cause, _, data = value.partition(b"\n")
         entry = name.decode().rpartition("/")[0]
