@@ -16,7 +16,7 @@ from workers.alerts.lifecycle.models import Receiver
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build
 from workers.plants.foreign import adapters
-from workers.plants.foreign.declared.lines import Lines
+from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.login import Login
 from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kind import PlantAddress
@@ -78,7 +78,7 @@ USES = {
             secret_name=NAME,
         )
     ),
-    "a declared plant": lambda url: Lines("shop").to(url, Login(NAME)),
+    "a declared plant": lambda url: ServerClients("shop").to(url, Login(NAME)),
     "a receiver that is set": lambda url: receivers._webhook({"url": url, "secret_environment": NAME}),
     "a message": lambda url: webhook.secret_of(receiver(url, "webhook")),
     "a silence": lambda url: alertmanager._login(receiver(url, "alertmanager")),

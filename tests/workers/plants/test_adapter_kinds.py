@@ -8,8 +8,8 @@ import pytest
 from queues.errors import BadInput
 from workers.host import egress
 from workers.plants.foreign import adapters
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, PlantOption
-from workers.plants.foreign.line import PlantClient
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Small(MemoryPlant, Adapter):
-    """Whether its line was closed stands in `closed`."""
+    """Whether its client was closed stands in `closed`."""
 
     closed = 0
 
@@ -143,8 +143,8 @@ def test_a_connection_of_any_protocol_goes_only_where_the_policy_lets_it(setting
 def test_a_secret_is_sent_as_the_plant_takes_it():
     sent = []
     for user in ("", "weir"):
-        line = PlantClient("desk", "http://desk.example", "s3cret", user=user)
-        sent.append(line._client.headers["Authorization"])
-        line.close()
+        client = PlantClient("desk", "http://desk.example", "s3cret", user=user)
+        sent.append(client._client.headers["Authorization"])
+        client.close()
     assert sent == ["Bearer s3cret", "Basic d2VpcjpzM2NyZXQ="]
     assert "s3cret" not in repr(PlantAddress(name="desk", url="http://desk.example", secret="s3cret"))

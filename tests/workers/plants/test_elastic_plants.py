@@ -23,12 +23,12 @@ from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign.declared.examples import DeclaredRig
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
-from workers.plants.foreign.line import PlantClient
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, hold, holder_of
 from workers.plants.memory import MemoryPlant
@@ -117,8 +117,8 @@ class RemoteRig(LocalRig):
 
     def __init__(self, control, secret):
         super().__init__(control)
-        line = PlantClient("east", URL, secret, 30.0, httpx.MockTransport(through_django))
-        self.plant = RemotePlant(line)
+        client = PlantClient("east", URL, secret, 30.0, httpx.MockTransport(through_django))
+        self.plant = RemotePlant(client)
 
     def settle(self):
         super().settle()
@@ -133,8 +133,8 @@ class FlinkRig(Rig):
 
     def __init__(self):
         self.far = FakeFlink(slots=64)
-        line = PlantClient("flink", "http://flink", transport=self.far.transport())
-        self.plant = FlinkPlant(line, "hashes")
+        client = PlantClient("flink", "http://flink", transport=self.far.transport())
+        self.plant = FlinkPlant(client, "hashes")
 
     def vanish(self, operator):
         self.far.names = {each: name for each, name in self.far.names.items() if name != operator}
@@ -172,8 +172,8 @@ class HeronRig(Rig):
 
     def __init__(self):
         self.far = FakeHeron()
-        line = PlantClient("heron", "http://tracker", transport=self.far.transport())
-        self.plant = HeronPlant(line, self.options, self.far.run)
+        client = PlantClient("heron", "http://tracker", transport=self.far.transport())
+        self.plant = HeronPlant(client, self.options, self.far.run)
 
     def vanish(self, operator):
         del self.far.tasks[operator]
@@ -343,8 +343,8 @@ def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
 
 
 def remote(answer, timeout_seconds=20.0):
-    line = PlantClient("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
-    return RemotePlant(line)
+    client = PlantClient("east", URL, "a token", timeout_seconds, httpx.MockTransport(answer))
+    return RemotePlant(client)
 
 
 def answering(status=200, **more):

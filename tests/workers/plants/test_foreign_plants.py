@@ -8,9 +8,9 @@ import pytest
 
 from queues.errors import BadInput
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options
-from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 OPTIONS = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
@@ -25,8 +25,8 @@ def flink():
 def job(flink):
     """Looked at once in 2 s."""
     seconds = count(0, 2)
-    line = PlantClient("flink", "http://flink", transport=flink.transport())
-    return FlinkPlant(line, "hashes", lambda: 1_790_000_000.0, lambda: float(next(seconds)))
+    client = PlantClient("flink", "http://flink", transport=flink.transport())
+    return FlinkPlant(client, "hashes", lambda: 1_790_000_000.0, lambda: float(next(seconds)))
 
 
 def test_a_job_of_flink_is_measured_from_look_to_look(flink, job):
@@ -241,8 +241,8 @@ def heron():
 
 @pytest.fixture
 def topology_of_heron(heron):
-    line = PlantClient("heron", "http://tracker", transport=heron.transport())
-    return HeronPlant(line, OPTIONS, heron.run, lambda: 1_790_000_000.0)
+    client = PlantClient("heron", "http://tracker", transport=heron.transport())
+    return HeronPlant(client, OPTIONS, heron.run, lambda: 1_790_000_000.0)
 
 
 def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
@@ -282,9 +282,9 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
             raise run
         return run(arguments)
 
-    line = PlantClient("heron", "http://tracker", transport=heron.transport())
+    client = PlantClient("heron", "http://tracker", transport=heron.transport())
     with pytest.raises(error, match=said):
-        HeronPlant(line, OPTIONS, failing).set_parallelism({"exclaim": 3})
+        HeronPlant(client, OPTIONS, failing).set_parallelism({"exclaim": 3})
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from tests.workers.loops import PARALLELISM, ensured
 from workers.control import engine
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign import adapters
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.line import PlantClient
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
@@ -182,8 +182,8 @@ def test_a_prometheus_is_a_plant_whose_jobs_are_seen_and_never_set(shop, tmp_pat
         assert all(each.fixed for each in found.parts) and "declare a plant" in found.needs[0]
         plant.close()
 
-        line = PlantClient("metrics", url)
-        client = PrometheusClient(line)
+        plant_client = PlantClient("metrics", url)
+        client = PrometheusClient(plant_client)
         until(lambda: (client.value("node_load1") or 0) > 0, 20.0, 0.5)
         assert client.value("vector(1) > 2") is None
         assert client.value("0 / 0") is None
@@ -191,4 +191,4 @@ def test_a_prometheus_is_a_plant_whose_jobs_are_seen_and_never_set(shop, tmp_pat
             client.value("up")
         with pytest.raises(PlantConfused, match="parse error"):
             client.value("sum(")
-        line.close()
+        plant_client.close()

@@ -162,7 +162,7 @@ def patience(kind: str) -> Patience:
 
 @contextmanager
 def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> Iterator[Elastic]:
-    """The plant, to set its tasks: `local`, or a registered one, whose line is closed afterwards. What is set
+    """The plant, to set its tasks: `local`, or a registered one, whose client is then closed. What is set
     there is noted as ordered `by` that person or loop, and everything has an end (`bounded`). Raises
     UnknownPlant.
 
@@ -212,6 +212,6 @@ def let_go(row: RegisteredPlant) -> str:
 
 @contextmanager
 def bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
-    """A registered plant, of which everything has an end; its line is closed afterwards."""
+    """A registered plant, of which everything has an end; its client is closed afterwards."""
     with closing(BoundedPlant(row.name, within(order_seconds(), row.name, adapter_of, row))) as plant:
         yield plant

@@ -23,8 +23,8 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import environment as variables
 from queues.errors import BadInput
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
-from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 WINDOW_SECONDS, MINUTE_SECONDS = 180, 60
@@ -55,12 +55,12 @@ class HeronPlant(Adapter):
 
     def __init__(
         self,
-        line: PlantClient,
+        client: PlantClient,
         options: Mapping[str, str],
         run: Run | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._line, self._clock, self._run = line, clock, run or update
+        self._client, self._clock, self._run = client, clock, run or update
         self._cluster, self._role = options.get("cluster", ""), options.get("role", "")
         self._environ, self._topology = options.get("environ") or "default", options.get("topology", "")
 
@@ -75,13 +75,13 @@ class HeronPlant(Adapter):
             for each in components
             for before in dict.fromkeys(name for name, _ in each.inputs)
         )
-        return MeasuredTopology(self._line.name, self._clock(), float(WINDOW_SECONDS), operators, links)
+        return MeasuredTopology(self._client.name, self._clock(), float(WINDOW_SECONDS), operators, links)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """By `heron update`, and only when they are others. Raises as `Elastic` says."""
         components = {each.name: each for each in self._components()}
         operators = {name: _operator(each, {}, {}) for name, each in components.items()}
-        checked = MeasuredTopology(self._line.name, 0.0, 1.0, operators).check_tasks(tasks)
+        checked = MeasuredTopology(self._client.name, 0.0, 1.0, operators).check_tasks(tasks)
         wanted = {name: n for name, n in checked.items() if n != len(components[name].instances)}
         if not wanted:
             return
@@ -90,23 +90,25 @@ class HeronPlant(Adapter):
         try:
             done = self._run(["update", place, self._topology, *counts])
         except FileNotFoundError as error:
-            raise PlantConfused(f"{self._line.name}: there is no program heron ({error}).") from error
+            raise PlantConfused(f"{self._client.name}: there is no program heron ({error}).") from error
         except subprocess.TimeoutExpired as error:
-            raise PlantSilent(f"{self._line.name}: heron update took over {UPDATE_SECONDS:g} s.") from error
+            raise PlantSilent(f"{self._client.name}: heron update took over {UPDATE_SECONDS:g} s.") from error
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines() or ["it doesn't say why"]
-            raise PlantConfused(f"{self._line.name}: heron update refuses: {said[-1][:300]}")
+            raise PlantConfused(f"{self._client.name}: heron update refuses: {said[-1][:300]}")
 
     def close(self) -> None:
-        self._line.close()
+        self._client.close()
 
     def _ask(self, endpoint: str, **query: Any) -> Any:
         """The result of an answer that says success."""
         place = {"cluster": self._cluster, "environ": self._environ, "topology": self._topology}
-        status, document = self._line.ask("GET", f"topologies/{endpoint}", **place, **query)
+        status, document = self._client.ask("GET", f"topologies/{endpoint}", **place, **query)
         if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
             message = document.get("message") if isinstance(document, dict) else None
-            raise PlantConfused(f"{self._line.name} refuses us ({status}): {message or 'it gives no reason'}")
+            raise PlantConfused(
+                f"{self._client.name} refuses us ({status}): {message or 'it gives no reason'}"
+            )
         return document.get("result")
 
     def _components(self) -> list[Component]:
@@ -116,7 +118,7 @@ class HeronPlant(Adapter):
             return list(components_of(result["logical_plan"], result["physical_plan"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise PlantConfused(
-                f"{self._line.name} answers what is no topology of Heron ({error!r})."
+                f"{self._client.name} answers what is no topology of Heron ({error!r})."
             ) from error
 
     def _timeline(self, component: Component) -> Timeline:
@@ -132,7 +134,7 @@ class HeronPlant(Adapter):
                 for metric, instances in result["timeline"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(f"{self._line.name} answers no metrics of Heron ({error!r}).") from error
+            raise PlantConfused(f"{self._client.name} answers no metrics of Heron ({error!r}).") from error
 
 
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":

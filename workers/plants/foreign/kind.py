@@ -14,7 +14,7 @@ from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection, ProofStatus, SensorStatus
 from workers.host import egress
-from workers.plants.foreign.line import PlantClient
+from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import Elastic, PlantSilent
 from workers.plants.reached import USUAL, Patience
 
@@ -94,7 +94,7 @@ class HalfUndone(PlantSilent):
 
 
 class Adapter(Elastic):
-    """An elastic plant on a line that is to be closed. What is here is that of a plant without controllers of
+    """An elastic plant whose client is to be closed. What is here is that of a plant without controllers of
     its own and with nothing more to show. observe_seconds: between two observations; None: as all plants.
     """
 

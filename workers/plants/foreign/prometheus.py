@@ -9,8 +9,8 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.documents.plants import FoundPlant, PlantSection
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, found_of
-from workers.plants.foreign.line import PlantClient
 from workers.plants.foreign.prometheus_client import PrometheusClient
 
 WINDOW_SECONDS = 15.0
@@ -25,13 +25,13 @@ NEEDS = (
 class PrometheusPlant(Adapter):
     """One server."""
 
-    def __init__(self, line: PlantClient, clock: Callable[[], float] = time.time) -> None:
-        self._line, self._clock, self.client = line, clock, PrometheusClient(line)
+    def __init__(self, client: PlantClient, clock: Callable[[], float] = time.time) -> None:
+        self._client, self._clock, self.prometheus = client, clock, PrometheusClient(client)
         self._targets: list[Mapping[str, Any]] = []
 
     def topology(self) -> MeasuredTopology:
         """A job each, the first MOST_JOBS. Raises PlantSilent and PlantConfused."""
-        self._targets = self.client.targets()
+        self._targets = self.prometheus.targets()
         up: dict[str, int] = {}
         for each in self._targets:
             up[_job(each)] = up.get(_job(each), 0) + (each.get("health") == "up")
@@ -39,7 +39,7 @@ class PrometheusPlant(Adapter):
             name: MeasuredOperator(name, "operator", count, 0, count, ONLY_MEASURES)
             for name, count in sorted(up.items())[:MOST_JOBS]
         }
-        return MeasuredTopology(self._line.name, self._clock(), WINDOW_SECONDS, operators)
+        return MeasuredTopology(self._client.name, self._clock(), WINDOW_SECONDS, operators)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Raises BadInput for every one of them."""
@@ -63,7 +63,7 @@ class PrometheusPlant(Adapter):
         ]
 
     def close(self) -> None:
-        self._line.close()
+        self._client.close()
 
 
 def _job(target: Mapping[str, Any]) -> str:
@@ -75,8 +75,8 @@ def inspect(address: PlantAddress) -> FoundPlant:
     """Version, targets, metrics. Raises PlantSilent and PlantConfused."""
     plant = PrometheusPlant(address.client())
     try:
-        topology, version = plant.topology(), plant.client.version()
-        metrics = plant.client.metric_names()
+        topology, version = plant.topology(), plant.prometheus.version()
+        metrics = plant.prometheus.metric_names()
         up = sum(each.parallelism for each in topology.operators.values())
         found = found_of(f"Prometheus {version}", topology, [NEEDS])
         return FoundPlant(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from workers.plants.foreign.line import PlantClient
+from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 QUERY_SECONDS = "2s"  # the server itself gives up then
@@ -17,8 +17,8 @@ UNAVAILABLE = 503
 class PrometheusClient:
     """Of one server."""
 
-    def __init__(self, line: PlantClient, path: str = "") -> None:
-        self._line, self._path = line, f"{path.strip('/')}/" if path.strip("/") else ""
+    def __init__(self, client: PlantClient, path: str = "") -> None:
+        self._client, self._path = client, f"{path.strip('/')}/" if path.strip("/") else ""
 
     def value(self, query: str) -> float | None:
         """Of a scalar, or of the only series; None where there is none, or it is no number. Raises
@@ -27,18 +27,18 @@ class PrometheusClient:
         document = self._document("query", query=query, timeout=QUERY_SECONDS)
         if warnings := document.get("warnings"):  # such as of a store that is away: what it has is missing
             said = str(warnings[0] if isinstance(warnings, list) else warnings)[:300]
-            raise PlantConfused(f"{self._line.name} answers only in part: {said}")
+            raise PlantConfused(f"{self._client.name} answers only in part: {said}")
         data: Any = document.get("data")
         try:
             kind, result = data["resultType"], data["result"]
             if kind == "scalar":
                 return _number(result[1])
             if kind != "vector":
-                raise PlantConfused(f"{self._line.name}: {query[:80]} is a {kind}, not one number now.")
+                raise PlantConfused(f"{self._client.name}: {query[:80]} is a {kind}, not one number now.")
             if len(result) > 1:
                 raise PlantConfused(
-                    f"{self._line.name}: {query[:80]} gives {len(result)} series; sum() or max() makes one of"
-                    " them."
+                    f"{self._client.name}: {query[:80]} gives {len(result)} series; sum() or max() makes one"
+                    " of them."
                 )
             return _number(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -68,15 +68,15 @@ class PrometheusClient:
 
     def _document(self, endpoint: str, **query: Any) -> dict[str, Any]:
         """Of what succeeded."""
-        status, document = self._line.ask("GET", f"{self._path}api/v1/{endpoint}", **query)
+        status, document = self._client.ask("GET", f"{self._path}api/v1/{endpoint}", **query)
         if isinstance(document, dict) and document.get("status") == "success":
             return document
         said = document.get("error") if isinstance(document, dict) else None
-        message = f"{self._line.name} answers {status}: {str(said or 'it does not say why')[:300]}"
+        message = f"{self._client.name} answers {status}: {str(said or 'it does not say why')[:300]}"
         raise PlantSilent(message) if status == UNAVAILABLE else PlantConfused(message)
 
     def _confused(self, error: Exception) -> PlantConfused:
-        return PlantConfused(f"{self._line.name} answers what Prometheus does not ({error!r}).")
+        return PlantConfused(f"{self._client.name} answers what Prometheus does not ({error!r}).")
 
 
 def _number(text: Any) -> float | None:

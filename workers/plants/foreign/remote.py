@@ -11,17 +11,17 @@ from typing import Any
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.checks import is_number
 from queues.errors import BadInput
+from workers.plants.foreign.client import PlantClient, first_error
 from workers.plants.foreign.kind import Adapter, AdapterKind
-from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.holding import SECONDS, PlantHeld
 from workers.plants.plant import PlantConfused, PlantSilent
 
 
 class RemotePlant(Adapter):
-    """A client of one plant; `line` leads to its control API, as `https://weir.example/control/main/v1`."""
+    """A client of one plant; `client` leads to its control API, as `https://weir.example/control/main/v1`."""
 
-    def __init__(self, line: PlantClient) -> None:
-        self._line = line
+    def __init__(self, client: PlantClient) -> None:
+        self._client = client
 
     def topology(self) -> MeasuredTopology:
         """What the plant says of itself now. Raises PlantSilent and PlantConfused."""
@@ -29,7 +29,7 @@ class RemotePlant(Adapter):
         try:
             return MeasuredTopology.from_document(document)
         except BadInput as error:
-            raise PlantConfused(f"{self._line.name} answers what can't be understood ({error}).") from error
+            raise PlantConfused(f"{self._client.name} answers what can't be understood ({error}).") from error
 
     def hold(self, seconds: float) -> None:
         """Its own loops of parallelism stand still so long. Raises PlantHeld while another has it."""
@@ -45,17 +45,17 @@ class RemotePlant(Adapter):
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
             done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
             if done is not True:
-                raise PlantConfused(f"{self._line.name} answers what does not say that the tasks were set.")
+                raise PlantConfused(f"{self._client.name} answers what does not say that the tasks were set.")
 
     def close(self) -> None:
-        self._line.close()
+        self._client.close()
 
     def _ask(self, method: str, operation: str, **query: Any) -> Any:
         """The document of an answer that says yes."""
-        status, document = self._line.ask(method, operation, **query)
+        status, document = self._client.ask(method, operation, **query)
         if status == 200:
             return document
-        name, (field, message) = self._line.name, first_error(document)
+        name, (field, message) = self._client.name, first_error(document)
         if status == 409 and isinstance(document, dict) and isinstance(document.get("holder"), str):
             until = document.get("until")
             raise PlantHeld(name, document["holder"], float(until) if is_number(until) else 0.0)

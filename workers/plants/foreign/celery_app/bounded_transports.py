@@ -14,7 +14,7 @@ from kombu.transport import pyamqp, redis
 from redis.connection import Connection, SSLConnection
 
 from workers.plants.foreign.answer_limit import AnswerLimit
-from workers.plants.foreign.redis_line import Bounded
+from workers.plants.foreign.redis_client import Bounded
 
 MOST_BYTES = 8 * 2**20
 SECONDS = 2.0

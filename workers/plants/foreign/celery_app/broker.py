@@ -22,12 +22,12 @@ from kombu.exceptions import OperationalError
 from redis.connection import Connection, SSLConnection
 
 from workers.host import egress
-from workers.plants.foreign import redis_line
+from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.outside import count_of
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.line import PlantClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
@@ -153,7 +153,7 @@ class RedisBroker:
         self._separators = SEPARATORS[address.option("separator", ANY_SEPARATOR)]
         url, (user, password) = httpx.URL(address.url), login_of(address)
         is_tls, port = url.scheme in TLS, url.port or SCHEMES[url.scheme]
-        self._server = redis_line.client(
+        self._server = redis_client.client(
             SSLConnection if is_tls else Connection,
             host=host_of(url.host, port, is_tls),
             port=port,

@@ -26,7 +26,7 @@ from workers.host import egress
 from workers.host.environment import needed
 from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared import login
-from workers.plants.foreign.declared.lines import Lines
+from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.login import Login, read_login
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -95,14 +95,14 @@ class HttpCall:
     def _texts(self) -> tuple[str, str]:
         return self.url, orjson.dumps(self.body).decode()
 
-    def make(self, order: TaskOrder, lines: Lines) -> None:
+    def make(self, order: TaskOrder, clients: ServerClients) -> None:
         """Raises PlantSilent, PlantConfused, and BadInput for a secret that is not set."""
-        line, path = lines.to(order.put_in(self.url), self.login)
+        client, path = clients.to(order.put_in(self.url), self.login)
         content = None if self.body is None else orjson.dumps(order.filled(self.body))
-        status, answer = line.send(self.method, path, content, self.content_type)
+        status, answer = client.send(self.method, path, content, self.content_type)
         if not 200 <= status < 300:
             said = " ".join(answer[:SHOWN_CHARACTERS].decode(errors="replace").split())
-            raise PlantConfused(f"{line.name}: {self.method} {self.url} answers {status}: {said}")
+            raise PlantConfused(f"{client.name}: {self.method} {self.url} answers {status}: {said}")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class CommandCall:
         """As that of an HttpCall."""
         return any(map(COUNTED.search, self.arguments))
 
-    def make(self, order: TaskOrder, lines: Lines) -> None:
+    def make(self, order: TaskOrder, clients: ServerClients) -> None:
         """Raises Forbidden for what nobody has allowed, PlantSilent and PlantConfused."""
         arguments = self._filled(order)
         check_allowed(arguments, "command")

@@ -12,8 +12,8 @@ from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.documents.plants import ProofStatus, SensorStatus
 from workers.plants.foreign.declared.call import COMMAND_SECONDS, TaskOrder
+from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration
-from workers.plants.foreign.declared.lines import Lines
 from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN, tasks_of, topology_of
 from workers.plants.foreign.declared.sensor_reader import SensorReader, SensorReading
 from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, TaskOrders
@@ -48,9 +48,9 @@ class DeclaredPlant(Adapter):
         """orders: None for those of this process alone."""
         self.declaration, self._clock = declaration, clock
         self._ordered = orders or OwnTaskOrders(monotonic)
-        self._lines = Lines(declaration.name, environment, transport)
+        self._clients = ServerClients(declaration.name, environment, transport)
         self._readings = SensorReader(
-            declaration.sensors.values(), self._lines, declaration.window_seconds, monotonic
+            declaration.sensors.values(), self._clients, declaration.window_seconds, monotonic
         )
         self._read: Mapping[str, SensorReading] = {}
 
@@ -91,12 +91,12 @@ class DeclaredPlant(Adapter):
     def hold(self, seconds: float) -> None:
         """Calls `hold`, where the declaration has one."""
         if self.declaration.hold is not None:
-            self.declaration.hold.make(TaskOrder(seconds=math.ceil(seconds)), self._lines)
+            self.declaration.hold.make(TaskOrder(seconds=math.ceil(seconds)), self._clients)
 
     def release(self) -> None:
         """Calls `release`, where the declaration has one."""
         if self.declaration.release is not None:
-            self.declaration.release.make(TaskOrder(), self._lines)
+            self.declaration.release.make(TaskOrder(), self._clients)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """All of them, one operator after the other; where one refuses, those before it are called back to
@@ -114,7 +114,7 @@ class DeclaredPlant(Adapter):
 
     def close(self) -> None:
         self._readings.close()
-        self._lines.close()
+        self._clients.close()
 
     def _checked(self, name: str, count: int) -> DeclaredOperator:
         operators = self.declaration.operators
@@ -171,7 +171,7 @@ class DeclaredPlant(Adapter):
         for call, step in steps:
             self._keep_noted(counted, COMMAND_SECONDS)
             try:
-                call.make(step, self._lines)
+                call.make(step, self._clients)
             except WeirError as error:
                 stays = self._call_back(operator, TaskOrder(order.before, reached))
                 # A call of an absolute number is simply made again.
@@ -197,7 +197,7 @@ class DeclaredPlant(Adapter):
             return ""
         try:
             for call, step in operator.actuator.steps(TaskOrder(order.tasks, order.before)):
-                call.make(step, self._lines)
+                call.make(step, self._clients)
         except WeirError as error:
             return str(error)
         return ""

@@ -18,7 +18,7 @@ from typing import Any, cast
 import redis
 
 from queues.errors import BadInput
-from workers.plants.foreign import redis_line
+from workers.plants.foreign import redis_client
 from workers.plants.plant import PlantConfused, PlantSilent
 
 LONGEST_NUMBER = 100
@@ -56,13 +56,13 @@ def one_number(name: str, address: str, command: Sequence[str]) -> Any:
     it holds a password. Raises PlantSilent and PlantConfused.
     """
     # A connection for each look: sensors are few, and a server that moved is found again.
-    with redis_line.client_of(name, address) as server:
+    with redis_client.client_of(name, address) as server:
         try:
             return _answer(name, server, command)
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise PlantSilent(f"{name}: the server can't be asked ({redis_line.said(error)}).") from None
+            raise PlantSilent(f"{name}: the server can't be asked ({redis_client.said(error)}).") from None
         except redis.RedisError as error:
-            raise PlantConfused(f"{name}: {redis_line.said(error)}.") from None
+            raise PlantConfused(f"{name}: {redis_client.said(error)}.") from None
 
 
 def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:

@@ -20,7 +20,7 @@ import orjson
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.plants.foreign.declared import redis_value, sql
-from workers.plants.foreign.declared.lines import Lines
+from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.sensor import (
     DeclaredSensor,
     FileSource,
@@ -61,12 +61,12 @@ class SensorReader:
     def __init__(
         self,
         sensors: Iterable[DeclaredSensor],
-        lines: Lines,
+        clients: ServerClients,
         window_seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sensors = {each.name: each for each in sensors}
-        self._lines, self._window_seconds, self._monotonic = lines, window_seconds, monotonic
+        self._clients, self._window_seconds, self._monotonic = clients, window_seconds, monotonic
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sensor")
         self._counted: dict[str, deque[tuple[float, float]]] = {}
         self._kept: dict[str, tuple[float, SensorReading]] = {}
@@ -140,20 +140,20 @@ class SensorReader:
         """A number, or the document that it stands in."""
         source = sensor.source
         if isinstance(source, PromqlSource):
-            line, path = self._lines.to(source.server.url, source.server.login)
-            return PrometheusClient(line, path).value(source.query)
+            client, path = self._clients.to(source.server.url, source.server.login)
+            return PrometheusClient(client, path).value(source.query)
         if isinstance(source, SqlSource):
-            address = _address(source.database, "database", self._lines.environment)
+            address = _address(source.database, "database", self._clients.environment)
             return sql.one_value(source.database, address, source.query)
         if isinstance(source, RedisSource):
-            address = _address(source.server, "server", self._lines.environment)
+            address = _address(source.server, "server", self._clients.environment)
             return redis_value.one_number(source.server, address, source.command)
         if isinstance(source, FileSource):
             return _of_file(source)
-        line, path = self._lines.to(source.url, source.login)
-        status, document = line.ask("GET", path)
+        client, path = self._clients.to(source.url, source.login)
+        status, document = client.ask("GET", path)
         if status != 200:
-            raise PlantConfused(f"{line.name} answers {status} at /{path[:100]}")
+            raise PlantConfused(f"{client.name} answers {status} at /{path[:100]}")
         return document
 
 

@@ -21,9 +21,9 @@ from typing import Any
 from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import PlantSection
 from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.plants.foreign.client import PlantClient, first_error
 from workers.plants.foreign.flink import sections
 from workers.plants.foreign.kind import Adapter
-from workers.plants.foreign.line import PlantClient, first_error
 from workers.plants.plant import PlantConfused, PlantSilent
 
 WINDOW_SECONDS = 15.0
@@ -70,12 +70,12 @@ class FlinkPlant(Adapter):
 
     def __init__(
         self,
-        line: PlantClient,
+        client: PlantClient,
         job: str = "",
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._line, self._wanted, self._clock, self._monotonic = line, job, clock, monotonic
+        self._client, self._wanted, self._clock, self._monotonic = client, job, clock, monotonic
         self._recent: deque[FlinkSample] = deque()
         self._shape: tuple[Any, ...] = ()
         self._autoscaled: str | None = None
@@ -90,7 +90,7 @@ class FlinkPlant(Adapter):
             self._shape = job.shape
         sample = FlinkSample(self._monotonic(), {each.id: self._values(job, each) for each in job.vertices})
         if self._job().shape != job.shape:
-            raise PlantSilent(f"{self._line.name}: the job was rescaled during the observation.")
+            raise PlantSilent(f"{self._client.name}: the job was rescaled during the observation.")
         self._recent.append(sample)
         self._seen = job
         while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
@@ -112,35 +112,37 @@ class FlinkPlant(Adapter):
             },
         }
         if wanted != now:
-            status, answer = self._line.ask("PUT", path, wanted)
+            status, answer = self._client.ask("PUT", path, wanted)
             if status != 200:
                 message = first_error(answer)[1]
-                raise PlantConfused(f"{self._line.name} refuses to rescale ({status}): {message}")
+                raise PlantConfused(f"{self._client.name} refuses to rescale ({status}): {message}")
 
     def sections(self) -> Sequence[PlantSection]:
         """Back-pressure, rescales, checkpoints and exceptions of the job that `topology` saw."""
         if self._seen is None:
             return ()
         names = {vertex.id: name for name, vertex in named(self._seen.vertices).items()}
-        return sections.of(self._line, self._seen.id, names, self._rescaled)
+        return sections.of(self._client, self._seen.id, names, self._rescaled)
 
     def close(self) -> None:
-        self._line.close()
+        self._client.close()
 
     def _get(self, path: str, **query: Any) -> Any:
-        status, document = self._line.ask("GET", path, **query)
+        status, document = self._client.ask("GET", path, **query)
         if status != 200:
-            raise PlantConfused(f"{self._line.name} refuses us ({status}): {first_error(document)[1]}")
+            raise PlantConfused(f"{self._client.name} refuses us ({status}): {first_error(document)[1]}")
         return document
 
     def _job(self) -> FlinkJob:
         try:
             found = self._get(f"jobs/{self._id()}")
             if found["state"] != "RUNNING":
-                raise PlantSilent(f"{self._line.name}: the job is {found['state']}.")
+                raise PlantSilent(f"{self._client.name}: the job is {found['state']}.")
             return job_of(found)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(f"{self._line.name} answers what is no job of Flink ({error!r}).") from error
+            raise PlantConfused(
+                f"{self._client.name} answers what is no job of Flink ({error!r})."
+            ) from error
 
     def _id(self) -> str:
         jobs = self._get("jobs/overview")["jobs"]
@@ -150,13 +152,13 @@ class FlinkPlant(Adapter):
             return str(fitting[0]["jid"])
         wanted = f" named {self._wanted}" if self._wanted else ""
         names = ", ".join(str(each["name"]) for each in running) or "none"
-        raise PlantSilent(f"{self._line.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
+        raise PlantSilent(f"{self._client.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
 
     def _free_slots(self) -> int:
         """Those that no job has. And whether another controller sets tasks, as the cluster's configuration
         says.
         """
-        status, rows = self._line.ask("GET", "jobmanager/config")
+        status, rows = self._client.ask("GET", "jobmanager/config")
         found = rows if status == 200 and isinstance(rows, list) else []
         said = {str(row.get("key")): str(row.get("value")) for row in found if isinstance(row, dict)}
         is_on = any(said.get(key, "").lower() == "true" for key in AUTOSCALER)
@@ -165,7 +167,7 @@ class FlinkPlant(Adapter):
 
     def _requirements(self, job: FlinkJob) -> Mapping[str, Any]:
         """Of each vertex, by its id; none where the scheduler knows none."""
-        status, document = self._line.ask("GET", f"jobs/{job.id}/resource-requirements")
+        status, document = self._client.ask("GET", f"jobs/{job.id}/resource-requirements")
         return document if status == 200 and isinstance(document, dict) else {}
 
     def _values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
@@ -178,7 +180,7 @@ class FlinkPlant(Adapter):
                 rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
                 found |= {row["id"]: _number(row["value"]) for row in rows}
         except (KeyError, TypeError, ValueError) as error:
-            raise PlantConfused(f"{self._line.name} answers no metrics of Flink ({error!r}).") from error
+            raise PlantConfused(f"{self._client.name} answers no metrics of Flink ({error!r}).") from error
         return tuple(
             tuple(found.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
         )
@@ -200,7 +202,7 @@ class FlinkPlant(Adapter):
         links = tuple(
             Link(names[before], name) for name, vertex in vertices.items() for before in vertex.inputs
         )
-        return MeasuredTopology(self._line.name, self._clock(), window or WINDOW_SECONDS, operators, links)
+        return MeasuredTopology(self._client.name, self._clock(), window or WINDOW_SECONDS, operators, links)
 
     def _operator(self, name: str, vertex: Vertex, least: int, slots: int, window: float) -> MeasuredOperator:
         tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))

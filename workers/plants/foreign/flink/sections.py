@@ -13,7 +13,7 @@ import msgspec
 
 from queues.stored_document import BadDocument, StoredDocument, typed
 from workers.documents.plants import PlantSection
-from workers.plants.foreign.line import PlantClient
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.redaction import redacted
 from workers.plants.plant import PlantConfused
 

@@ -15,8 +15,8 @@ from queues import environment as variables
 from queues.errors import BadInput
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
+from workers.plants.foreign.client import JSON, PlantClient
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.line import JSON, PlantClient
 from workers.plants.plant import PlantConfused
 
 IN_CLUSTER = "kubernetes.default.svc"
@@ -31,7 +31,7 @@ class ApiServer:
         self.name, self._namespace = address.name, namespace
         self._address, self._account = address, account
         self._token = ""
-        self._line = self._connected()
+        self._client = self._connected()
 
     def _connected(self) -> PlantClient:
         address = self._address
@@ -43,12 +43,12 @@ class ApiServer:
         return PlantClient(address.name, address.url, self._token, transport=transport)
 
     def _ask(self, method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Any]:
-        answer = self._line.ask(method, path, body, content_type=content_type)
+        answer = self._client.ask(method, path, body, content_type=content_type)
         own = "" if self._address.secret else _token(self._address.url, self._account)
         if answer[0] == 401 and own not in ("", self._token):
-            self._line.close()
-            self._line = self._connected()
-            answer = self._line.ask(method, path, body, content_type=content_type)
+            self._client.close()
+            self._client = self._connected()
+            answer = self._client.ask(method, path, body, content_type=content_type)
         return answer
 
     def get(self, group: str, path: str) -> Any:
@@ -68,7 +68,7 @@ class ApiServer:
         return self._checked(status, document, f"patch {path}")
 
     def close(self) -> None:
-        self._line.close()
+        self._client.close()
 
     def _path(self, group: str, path: str) -> str:
         return f"apis/{group}/namespaces/{self._namespace}/{path}"

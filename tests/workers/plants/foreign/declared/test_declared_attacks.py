@@ -12,11 +12,11 @@ import pytest
 
 from queues.errors import BadInput, Forbidden
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
+from workers.plants.foreign.client import MOST_BYTES, PlantClient
 from workers.plants.foreign.declared import json_path, sql
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.json_path import JsonPath, read_path
-from workers.plants.foreign.line import MOST_BYTES, PlantClient
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
@@ -279,11 +279,11 @@ def test_a_prometheus_that_never_ends_is_left(wicked, settings, begin, part, pau
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     ended = threading.Event()
     wicked.parts = (each for source in ((begin,), endless(part, ended, pause)) for each in source)
-    line = PlantClient("prometheus", wicked.url, timeout_seconds=0.3 if pause else 20.0)
+    client = PlantClient("prometheus", wicked.url, timeout_seconds=0.3 if pause else 20.0)
     with pytest.raises(error, match=said):
-        PrometheusClient(line).value("up")
+        PrometheusClient(client).value("up")
     ended.set()
-    line.close()
+    client.close()
 
 
 def test_a_page_of_ten_megabytes_is_no_sensor():

@@ -332,7 +332,7 @@ def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
     def sent(url, secret=""):
         address = PlantAddress(name="shop", url=url, secret=secret)
         server = ApiServer(address, "shop", tmp_path)
-        found = server._line._client.headers.get("authorization")
+        found = server._client._client.headers.get("authorization")
         server.close()
         return found
 

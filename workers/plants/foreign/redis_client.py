@@ -1,4 +1,4 @@
-"""A line to somebody else's Redis or Valkey, whose answers are bounded: redis-py holds one in memory until
+"""A client of somebody else's Redis or Valkey, whose answers are bounded: redis-py holds one in memory until
 it is whole, takes as much as comes, and for as long as it comes.
 """
 

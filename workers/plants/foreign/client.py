@@ -1,4 +1,4 @@
-"""A line to somebody else's plant: HTTP that answers in time, whole and as JSON, or says why it did not.
+"""The client of somebody else's plant: HTTP that answers in time, whole and as JSON, or says why it did not.
 
 Redirects are not followed: a token goes only where it was meant to. An answer that comes drop by drop, or is
 too large, is none.

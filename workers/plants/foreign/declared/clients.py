@@ -1,4 +1,4 @@
-"""The lines of one declared plant to the servers that it names: one for each server and login."""
+"""The HTTP clients of one declared plant for the servers that it names: one for each server and login."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -7,12 +7,12 @@ import httpx
 
 from queues import environment as variables
 from workers.host import egress
+from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.login import Login
-from workers.plants.foreign.line import PlantClient
 
 
-class Lines:
-    """Opened when they are first needed, closed together. A secret is read when its line is opened."""
+class ServerClients:
+    """Opened when they are first needed, closed together. A secret is read when its client is opened."""
 
     def __init__(
         self,
@@ -24,20 +24,20 @@ class Lines:
         self._open: dict[tuple[str, Login], PlantClient] = {}
 
     def to(self, url: str, login: Login) -> tuple[PlantClient, str]:
-        """(line, path with its query) of an address. Raises BadInput when the secret is not set, or
+        """(client, path with its query) of an address. Raises BadInput when the secret is not set, or
         may not be used there.
         """
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}"
-        line = self._open.get((server, login))
-        if line is None:
+        client = self._open.get((server, login))
+        if client is None:
             egress.check_secret_host(login.environment, parts.hostname, environment=self.environment)
             headers = login.headers(self.environment)
             name = f"{self._plant} ({parts.netloc})"
-            line = PlantClient(name, server, headers=headers, transport=self._transport)
-            line = self._open.setdefault((server, login), line)
-        return line, parts.path.lstrip("/") + (f"?{parts.query}" if parts.query else "")
+            client = PlantClient(name, server, headers=headers, transport=self._transport)
+            client = self._open.setdefault((server, login), client)
+        return client, parts.path.lstrip("/") + (f"?{parts.query}" if parts.query else "")
 
     def close(self) -> None:
-        for line in self._open.values():
-            line.close()
+        for client in self._open.values():
+            client.close()
