@@ -35,7 +35,7 @@ class RecallEstimate(StoredDocument, frozen=True, kw_only=True, gc=False):
     matches: int = 0
 
 
-class RetainedKeys(StoredDocument, frozen=True, kw_only=True):
+class ControlKeys(StoredDocument, frozen=True, kw_only=True):
     """Of the keys of which nothing is shed: events/s by type, and what came of them."""
 
     types: dict[str, float] = {}
@@ -67,7 +67,7 @@ class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     shed_events: dict[str, int] = {}
     shed_per_second: dict[str, float] = {}
     shed_share: float = 0.0
-    spared: RetainedKeys = RetainedKeys()
+    spared: ControlKeys = ControlKeys()
     recall: RecallEstimate | None = None
 
 

@@ -14,9 +14,9 @@ from tests.workers.loops import PIPELINE, ensured
 from tests.workers.snapshots import snapshot_of
 from workers.control.engine import tick_law
 from workers.control.kinds import ladder
-from workers.control.parts.offered_work import OfferedWork
+from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import PatternYield
-from workers.documents.pipeline import PatternStatus, RetainedKeys
+from workers.documents.pipeline import ControlKeys, PatternStatus
 from workers.documents.queues import QueueStatus
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
@@ -67,9 +67,9 @@ class Plant:
         self.row["controls"]["shed"] = self.shed()
         return next(entry for entry in entries if entry.loop.target.get("queue", "telemetry") == "telemetry")
 
-    def offered(self) -> OfferedWork:
+    def offered(self) -> OperatorLoad:
         snapshot = snapshot_of(self.snapshot)
-        return OfferedWork(snapshot.pipeline.applications["performance"], snapshot)
+        return OperatorLoad(snapshot.pipeline.applications["performance"], snapshot)
 
     def shed(self) -> dict:
         return dict(
@@ -478,7 +478,7 @@ def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_spared():
     assert found.seconds == pytest.approx(0.002)
     assert found.correction("SEQ(high; B)") == 1.0
     again = PatternYield("p", found.counters())
-    spared = RetainedKeys(types={"A": 2.0, "B": 0.4}, out_per_second=0.2)
+    spared = ControlKeys(types={"A": 2.0, "B": 0.4}, out_per_second=0.2)
     left = changed(row, types={"A": 2.0, "B": 0.4}, seconds=0.02, shed_per_second={"A": 98.0})
     again.add(changed(left, out_per_second=0.2, spared=spared), 10.0)
     assert again.seconds == pytest.approx(0.002, rel=0.05), "little is left, and says little"

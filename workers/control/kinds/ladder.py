@@ -23,7 +23,7 @@ from controllers.shedding.ladder import LAW, allows, level
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts.budgets import budgets, observed
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
-from workers.control.parts.offered_work import OfferedWork
+from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.present import Present
 from workers.documents.loops import LoopStatus
 from workers.documents.parts import CONSUMERS, settling
@@ -84,7 +84,7 @@ def _over_http(queue: str, snapshot: Snapshot) -> float:
 
 def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     if row.kind == "pipeline":
-        used = [OfferedWork(each, snapshot).utilisation() for each in applications(name, snapshot)]
+        used = [OperatorLoad(each, snapshot).utilisation() for each in applications(name, snapshot)]
         return came * FULL / max([LEAST_UTILISATION, *used])
     out = row.out_per_second or 0.0
     if _late_seconds(row) > AT_CAPACITY_SECONDS:

@@ -2,7 +2,7 @@
 
 It may act by itself, since it does only where the ladder of every queue it reads has come to its last level.
 Seconds of work are given to the law as shares of what an operator can spend on its patterns
-(`OfferedWork.available`): a utilisation of 1 is all of it, whatever else it does.
+(`OperatorLoad.available`): a utilisation of 1 is all of it, whatever else it does.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from controllers.shedding.law import LAW
 from workers.control.parts.applications import application, measured, per_application
 from workers.control.parts.budgets import budgets, observed
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
-from workers.control.parts.offered_work import OfferedWork
+from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
 from workers.control.parts.present import Present
 from workers.documents.snapshot import Snapshot
@@ -36,7 +36,7 @@ def sensor(
     quality = measured(target, snapshot, now_seconds)
     if row is None:
         return Sensed({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
-    work = OfferedWork(row, snapshot)
+    work = OperatorLoad(row, snapshot)
     may_shed = ladder_level.may_shed(row.queues, snapshot)
     names = _measured_ones(work, may_shed is True)
     if not names and quality.invalid is None:
@@ -65,7 +65,7 @@ def sensor(
     return Sensed(observation, quality, {**counters, "at": now_seconds})
 
 
-def _measured_ones(work: OfferedWork, may_shed: bool) -> list[str]:
+def _measured_ones(work: OperatorLoad, may_shed: bool) -> list[str]:
     """The patterns that a table is made of: those that have worked lately. To end shedding nothing has to be
     measured: then, or when nothing comes at all, every one.
     """
@@ -74,7 +74,7 @@ def _measured_ones(work: OfferedWork, may_shed: bool) -> list[str]:
     return found or (every if work.is_idle or not may_shed else [])
 
 
-def _pattern(name: str, work: OfferedWork, found: PatternYield) -> dict[str, Any]:
+def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, Any]:
     row = work.row.patterns[name]
     operator, wanted = row.operator, work.wanted(name)
     rates = work.rates(operator)

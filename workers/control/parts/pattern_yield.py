@@ -12,7 +12,7 @@ from controllers.framework.sensed import Counters
 from controllers.patterns.needs import needs_of
 from controllers.patterns.selectivity import output_rate
 from queues.errors import BadInput
-from workers.documents.pipeline import PatternStatus, RetainedKeys
+from workers.documents.pipeline import ControlKeys, PatternStatus
 
 HALF_LIFE_SECONDS = 60.0
 # A pattern that has emitted nothing yet is taken to be about to.
@@ -38,7 +38,7 @@ class PatternYield:
         given = sum(row.types.values()) * seconds
         self._worked = self._worked * fade + given
         self._seconds = self._seconds * fade + given * (row.seconds or 0.0)
-        seen: PatternStatus | RetainedKeys = row.spared if any(row.shed_per_second.values()) else row
+        seen: PatternStatus | ControlKeys = row.spared if any(row.shed_per_second.values()) else row
         self._made = self._made * fade + seen.out_per_second * seconds
         for name in {*self._events, *seen.types}:
             self._events[name] = self._events.get(name, 0.0) * fade + seen.types.get(name, 0.0) * seconds

@@ -37,6 +37,7 @@ from queues.stored_document import changed
 from workers.documents.pipeline import (
     ApplicationStatus,
     CombinerStatus,
+    ControlKeys,
     EdgeStatus,
     Measures,
     MonitoredStatus,
@@ -45,7 +46,6 @@ from workers.documents.pipeline import (
     ReplicaStatus,
     RestartStatus,
     ResultQueueStatus,
-    RetainedKeys,
     RuleStatus,
 )
 from workers.pipeline.declaration.declaration import Application
@@ -426,10 +426,10 @@ class StatusBoard:
     def _by_type(self, types: dict[str, int], now: float) -> dict[str, float]:
         return {each: self._rate([number], now) for each, number in sorted(types.items())}
 
-    def _of_control_keys(self, count: PatternCount, now: float) -> RetainedKeys:
+    def _of_control_keys(self, count: PatternCount, now: float) -> ControlKeys:
         """What the control keys' events were, and made of them; empty while nothing is shed."""
         matches = self._rate(count.control_matches, now)
-        return RetainedKeys(types=self._by_type(bounded(count.control_types), now), out_per_second=matches)
+        return ControlKeys(types=self._by_type(bounded(count.control_types), now), out_per_second=matches)
 
 
 def _mean(values: list[float]) -> float | None:

@@ -15,7 +15,7 @@ DRAIN_SECONDS = 5.0
 LEAST_AVAILABLE = 0.05
 
 
-class OfferedWork:
+class OperatorLoad:
     """Of one application: `row`, its part of the snapshot."""
 
     def __init__(self, row: ApplicationStatus, snapshot: Snapshot) -> None:
