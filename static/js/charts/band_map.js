@@ -1,5 +1,5 @@
-// A map of boxes in columns with bands between them: width is rate, and a band has colour only where it arrives at a
-// box in trouble. The order is fixed, and everything is updated in place, so a map is smooth but still.
+// A map of boxes in columns with bands between them: width is rate, and a band has colour only where it arrives at an
+// overloaded box. The order is fixed, and everything is updated in place, so a map is smooth but still.
 import { UNKNOWN, formatted } from "../values/format.js";
 
 const SVG = "http://www.w3.org/2000/svg";

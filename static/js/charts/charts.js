@@ -16,7 +16,7 @@ const KEPT_SECONDS = 7200; // as long the live snapshots continue a line; a long
 const MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
-// Up to four areas are told apart by their labels and two greys; more by their hues.
+// Up to four areas are distinguished by their labels and two greys; more by their hues.
 const MOST_SHADES = 4;
 
 const charts = new Set();

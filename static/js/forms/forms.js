@@ -64,7 +64,7 @@ function expire(choice) {
   if (!field.disabled && !field.value) field.value = localTime(new Date(Date.now() + 3600e3));
 }
 
-const localTime = (moment) => new Date(moment - moment.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
+const localTime = (instant) => new Date(instant - instant.getTimezoneOffset() * 60e3).toISOString().slice(0, 16);
 const labelOf = (field) => words(field.dataset.name);
 
 function effect(form, different, verb) {

@@ -1,5 +1,5 @@
 // Forms that say beforehand what they would do: whenever one changes it is asked of the server, which changes nothing.
-import { moment } from "../values/format.js";
+import { timestamp } from "../values/format.js";
 
 const PAUSE_MILLISECONDS = 350;
 const asked = new WeakMap(); // form → the number of its newest question: an answer to an older one is outdated
@@ -64,7 +64,7 @@ function item({ title, url, at, note }) {
   name.textContent = title;
   if (url) Object.assign(name, { href: url, className: "link" });
   side.className = "push";
-  side.textContent = [at === undefined ? "" : moment(new Date(at * 1000), "date"), note].filter(Boolean).join(", ");
+  side.textContent = [at === undefined ? "" : timestamp(new Date(at * 1000), "date"), note].filter(Boolean).join(", ");
   row.append(name, side);
   return row;
 }

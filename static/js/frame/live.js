@@ -85,7 +85,7 @@ function closed(code = 0) {
   failures += 1;
   if (!polling) connect("down");
   if (failures >= FAILURES_BEFORE_POLLING) poll();
-  // Every page of a plant loses its socket at the same moment: a random part keeps them from returning as one.
+  // Every page of a plant loses its socket at the same instant: a random part keeps them from returning as one.
   const wait = Math.min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** failures) * (0.75 + Math.random() / 2);
   setTimeout(open, wait * 1000);
 }
@@ -138,7 +138,7 @@ function ageOfAny(at) {
   return apparent > 0 && apparent < 86400 ? apparent : 0;
 }
 
-/** The age of one that is sent the moment it is made: by how much it is later than the quickest of the last minute. This
+/** The age of one that is sent as soon as it is made: by how much it is later than the quickest of the last minute. This
  * browser's wall clock is not asked, so one that is wrong, or put right, makes nothing old. */
 function ageOfFresh(at) {
   if (store.snapshot && at < store.snapshot.at) delays.length = 0; // the plant's clock was put back

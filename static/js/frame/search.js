@@ -49,16 +49,16 @@ async function ask() {
   }
 }
 
-function show(results, total, trouble = "") {
+function show(results, total, error = "") {
   chosen = 0;
   const rows = results.map(item);
-  if (!rows.length) rows.push(saying(trouble || "Nothing is called that."));
+  if (!rows.length) rows.push(saying(error || "Nothing is called that."));
   else if (total > results.length) rows.push(saying(`${total - results.length} more; type another word.`));
   list.replaceChildren(...rows);
   list.hidden = false;
   field.setAttribute("aria-expanded", "true");
   choose();
-  document.getElementById("announcer").textContent = trouble || `${total} found`;
+  document.getElementById("announcer").textContent = error || `${total} found`;
 }
 
 function item({ kind, label, about, url }, index) {

@@ -3,7 +3,7 @@ import { STATE_WORDS, UNKNOWN, formatted } from "../values/format.js";
 import { folded } from "../values/fold.js";
 
 const MOST_PRODUCERS = 6, MOST_QUEUES = 9, MOST_NODES = 9, MOST_SINKS = 7;
-const TROUBLE = ["BUSY", "TOOBUSY"], RANKS = { OFFLINE: 3, TOOBUSY: 2, BUSY: 1 };
+const OVERLOADED = ["BUSY", "TOOBUSY"], RANKS = { OFFLINE: 3, TOOBUSY: 2, BUSY: 1 };
 const SEVERITIES = { critical: 3, warning: 2, notice: 1, unknown: 1 }; // a subject that is well has none
 
 /** {boxes: five columns, links}. `shown` is rate, waiting or latency: the second line of what has one. */
@@ -29,7 +29,7 @@ function addContainers(bands, snapshot, places, name, queue) {
   const old = queue.kind === "pipeline" && Boolean(snapshot.states?.["pipeline/main"]?.stale);
   for (const [node, container] of Object.entries(queue.containers ?? {})) {
     const state = snapshot.nodes[node]?.state, alone = places.node(node) !== "2:";
-    bands.add(places.queue(name), places.node(node), container.in_per_second, alone && TROUBLE.includes(state) ? state : null);
+    bands.add(places.queue(name), places.node(node), container.in_per_second, alone && OVERLOADED.includes(state) ? state : null);
     bands.add(places.node(node), `3:${queue.kind}`, container.out_per_second, null, old);
   }
 }

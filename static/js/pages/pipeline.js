@@ -18,7 +18,7 @@ function stateOf(row) {
   return row.in_per_second > 0 ? "NORMAL" : "IDLE";
 }
 
-const TROUBLE = ["BUSY", "TOOBUSY"];
+const OVERLOADED = ["BUSY", "TOOBUSY"];
 const shown = (value, format, unit = "") => (value == null ? UNKNOWN : `${formatted(value, format)}${unit ? ` ${unit}` : ""}`);
 
 function columns(levels) {
@@ -96,18 +96,18 @@ const emitting = (row, operator, type) => sum(Object.values(row.patterns).filter
 const toSink = (row, queue, operator) => sum(Object.entries(row.sinks).filter(([, queues]) => queues.includes(queue)).map(([type]) => emitting(row, operator, type)));
 
 function links(row, replicas, operators) {
-  const trouble = (each) => (TROUBLE.includes(stateOf(each)) ? stateOf(each) : null);
+  const overload = (each) => (OVERLOADED.includes(stateOf(each)) ? stateOf(each) : null);
   const inner = new Map();
   const made = [];
-  for (const queue of row.queues) for (const [id, each] of replicas) made.push({ from: `queue ${queue}`, to: `replica ${id}`, rate: each.in_per_second / row.queues.length, state: trouble(each) });
+  for (const queue of row.queues) for (const [id, each] of replicas) made.push({ from: `queue ${queue}`, to: `replica ${id}`, rate: each.in_per_second / row.queues.length, state: overload(each) });
   for (const [id, each] of replicas) made.push({ from: `replica ${id}`, to: "result", rate: each.kept_per_second });
   made.push({ from: "result", to: "combiner", rate: row.kept_per_second });
   for (const { source, target, type } of row.edges) {
     const rate = emitting(row, source, type), each = row.operators[target];
     inner.set(target, (inner.get(target) ?? 0) + rate);
-    made.push({ from: `operator ${source}`, to: `operator ${target}`, rate, state: trouble(each) });
+    made.push({ from: `operator ${source}`, to: `operator ${target}`, rate, state: overload(each) });
   }
-  for (const [id, each] of operators) made.push({ from: "combiner", to: `operator ${id}`, rate: Math.max(0, each.in_per_second - (inner.get(id) ?? 0)), state: trouble(each) });
+  for (const [id, each] of operators) made.push({ from: "combiner", to: `operator ${id}`, rate: Math.max(0, each.in_per_second - (inner.get(id) ?? 0)), state: overload(each) });
   const queues = [...new Set(Object.values(row.sinks).flat())];
   for (const [id] of operators) for (const queue of queues) made.push({ from: `operator ${id}`, to: `sink ${queue}`, rate: toSink(row, queue, id) });
   return made;

@@ -1,7 +1,7 @@
-// The timeline's hand: a crosshair that reads values, a cursor that sets the moment, a drag that zooms. Everything is
+// The timeline's hand: a crosshair that reads values, a cursor that sets the instant, a drag that zooms. Everything is
 // drawn by the server from the address, so each of them only changes the address and asks for the parts anew. Times are
 // the server's: this browser's clock is never asked.
-import { STATE_WORDS, formatted, moment } from "../values/format.js";
+import { STATE_WORDS, formatted, timestamp } from "../values/format.js";
 import { refreshAll } from "../values/refresh.js";
 import { write } from "../values/bind.js";
 
@@ -33,7 +33,7 @@ function start() {
 function arrive() {
   const text = document.getElementById("timeline-scrub")?.textContent;
   data = text ? JSON.parse(text) : null;
-  pinned = strips().dataset.moment ? shareOf(Date.parse(strips().dataset.moment) / 1000) : null;
+  pinned = strips().dataset.instant ? shareOf(Date.parse(strips().dataset.instant) / 1000) : null;
   if (focused) cursor()?.focus({ preventScroll: true });
 }
 
@@ -66,7 +66,7 @@ function move(event) {
   }
   if (event.pointerId !== drag.pointer) return;
   const share = shareUnder(event, true);
-  if (drag.touch) return read(share); // a finger reads as it moves, and sets the moment where it leaves
+  if (drag.touch) return read(share); // a finger reads as it moves, and sets the instant where it leaves
   if (Math.abs(event.clientX - drag.x) < DRAG_PIXELS) return;
   const band = document.querySelector("[data-select]"), [left, right] = [drag.from, share].sort((one, other) => one - other);
   band.hidden = false;
@@ -122,15 +122,15 @@ function go(query, kept = false) {
   refreshAll();
 }
 
-// --- what stands at a moment ---------------------------------------------------------------------------------
+// --- what stands at an instant --------------------------------------------------------------------------------
 
 function read(share) {
   const line = cursor(), seconds = secondsAt(share);
   line.classList.remove("at-end");
   line.style.left = `${100 * share}%`;
-  write(line.querySelector("[data-flag]"), moment(new Date(seconds * 1000), "clock"));
+  write(line.querySelector("[data-flag]"), timestamp(new Date(seconds * 1000), "clock"));
   line.setAttribute("aria-valuenow", String(Math.round(1000 * share)));
-  line.setAttribute("aria-valuetext", moment(new Date(seconds * 1000), "date"));
+  line.setAttribute("aria-valuetext", timestamp(new Date(seconds * 1000), "date"));
   const place = newest(seconds);
   for (const element of document.querySelectorAll("[data-value]")) {
     write(element, formatted(place === null ? null : data.columns[element.dataset.value]?.[place], element.dataset.format));
@@ -138,7 +138,7 @@ function read(share) {
   for (const strip of document.querySelectorAll(".track.node")) showState(strip, share);
 }
 
-/** The newest row that is not after a moment, unless it is too old to speak of it. */
+/** The newest row that is not after an instant, unless it is too old to speak of it. */
 function newest(seconds) {
   const { times, reach } = data;
   let low = 0, high = times.length;
@@ -161,7 +161,7 @@ function showState(strip, share) {
   write(mark.querySelector(".word"), STATE_WORDS[band?.dataset.state] ?? "—");
 }
 
-/** The pointer has left: what is shown is the moment that was set, or the end. */
+/** The pointer has left: what is shown is the instant that was set, or the end. */
 function restore() {
   const line = cursor();
   if (drag || !line || !data) return;
@@ -175,7 +175,7 @@ function restore() {
 function fill({ target }) {
   const form = target.closest("form[data-mark], form[data-share]");
   if (!form || !data) return;
-  if (target.matches("[data-from-moment]")) {
+  if (target.matches("[data-from-instant]")) {
     form.elements.at.value = iso(secondsAt(pinned ?? 1));
     if (form.elements.until) form.elements.until.value = "";
   } else if (target.matches("[data-from-range]")) {

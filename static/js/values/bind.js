@@ -1,5 +1,5 @@
 // Elements that declare data-bind follow the snapshot; only what changed is written.
-import { FORMATS, STATE_WORDS, VERDICT_WORDS, formatted, moment, utc } from "./format.js";
+import { FORMATS, STATE_WORDS, VERDICT_WORDS, formatted, timestamp, utc } from "./format.js";
 import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
@@ -65,7 +65,7 @@ export function update(snapshot, root = document) {
 export function localise(root = document) {
   for (const element of root.querySelectorAll("time[data-time]")) {
     const date = new Date(element.dateTime);
-    write(element, moment(date, element.dataset.time));
+    write(element, timestamp(date, element.dataset.time));
     element.title = utc(date);
   }
 }

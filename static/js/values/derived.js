@@ -191,7 +191,7 @@ const alertOf = (alerts, element) => alerts.find((alert) => alert.id === Number(
 
 const planOf = (plans, element) => plans.find((plan) => plan.id === Number(element.dataset.plan));
 
-/** A node's part of a split bar; only a node in trouble gives it a colour. */
+/** A node's part of a split bar; only an overloaded node gives it a colour. */
 function part(name, points, state) {
   const element = document.createElement("i");
   Object.assign(element.dataset, { node: name, state });

@@ -6,7 +6,7 @@ const kept = new Map(); // kind → { names, at }
 
 /**
  * {single, rest} of [name, row] pairs, both in their order. `badness(row)` is 0 for what is well; up to `most` stand alone.
- * The choice holds for 30 s, unless something gets into trouble that is not among them.
+ * The choice holds for 30 s, unless something is overloaded that is not among them.
  */
 export function folded(kind, rows, most, badness, now = performance.now()) {
   if (rows.length <= most + 1) return { single: rows, rest: [] };

@@ -64,11 +64,11 @@ export function countdown(value) {
   return `${hours}:${two_digits(minutes)}:${two_digits(seconds % 60)}`;
 }
 
-const MOMENTS = { clock: clockFormat, minute: minuteFormat, day: dayFormat, date: dateFormat };
+const TIMESTAMP_FORMATS = { clock: clockFormat, minute: minuteFormat, day: dayFormat, date: dateFormat };
 
-/** A moment in the reader's own zone: name is clock, minute, day or date. */
-export function moment(date, name = "clock") {
-  return MOMENTS[name].format(date);
+/** An instant in the reader's own zone: name is clock, minute, day or date. */
+export function timestamp(date, name = "clock") {
+  return TIMESTAMP_FORMATS[name].format(date);
 }
 
 /** UTC, for the hover. */

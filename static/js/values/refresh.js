@@ -29,11 +29,11 @@ const SIGNATURES = {
   node: (snapshot, name) => ["drained", "cordoned", "points", "state"].map((field) => String(snapshot.nodes[name]?.[field])).join(),
   split: (snapshot, queue) => JSON.stringify(Object.entries(snapshot.queues[queue]?.containers ?? {}).map(([node, row]) => [node, row.points]))
     + Object.values(snapshot.nodes).map((node) => [node.state === "OFFLINE", node.drained, node.cordoned]).join(),
-  alerts: (snapshot) => (snapshot.alerts ?? []).map(standing).join(),
-  alert: (snapshot, id) => (snapshot.alerts ?? []).filter((alert) => alert.id === Number(id) || alert.under === Number(id)).map(standing).join(),
+  alerts: (snapshot) => (snapshot.alerts ?? []).map(alertSignature).join(),
+  alert: (snapshot, id) => (snapshot.alerts ?? []).filter((alert) => alert.id === Number(id) || alert.under === Number(id)).map(alertSignature).join(),
   tried: (snapshot, id) => SIGNATURES.alert(snapshot, id) + acted(snapshot).join(),
   receivers: (snapshot) => String(Math.floor(snapshot.at / RECEIVERS_SECONDS)),
-  standing: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.hands(snapshot) + SIGNATURES.alerts(snapshot),
+  overrides_and_alerts: (snapshot) => SIGNATURES.overrides(snapshot) + SIGNATURES.hands(snapshot) + SIGNATURES.alerts(snapshot),
   plans: (snapshot) => (snapshot.plans ?? []).map((plan) => `${plan.id}${plan.state}`).join(),
   plan: (snapshot, id) => JSON.stringify((snapshot.plans ?? []).find((plan) => plan.id === Number(id)) ?? null),
   runs: (snapshot) => Object.entries(snapshot.runs ?? {}).map(([id, { state }]) => id + state).join(),
@@ -49,7 +49,7 @@ const SIGNATURES = {
 const acted = (snapshot) => Object.values(snapshot.loops ?? {})
   .filter((loop) => loop.verdict && loop.verdict !== "no action").map((loop) => `${loop.entry}${loop.verdict}`);
 
-const standing = (alert) => [alert.id, alert.severity, alert.state, alert.quiet, alert.quiet_until, alert.under, alert.round, alert.step].join(" ");
+const alertSignature = (alert) => [alert.id, alert.severity, alert.state, alert.quiet, alert.quiet_until, alert.under, alert.round, alert.step].join(" ");
 
 export function start() {
   // A page that was written before the first snapshot shows nothing of it: whatever comes is a change.

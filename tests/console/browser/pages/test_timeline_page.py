@@ -116,7 +116,7 @@ def test_keys_move_the_cursor_and_it_keeps_the_focus(open_page, observer, measur
     page.keyboard.press("ArrowLeft")
     expect(cursor).to_have_attribute("aria-valuenow", "945")
     expect(page).to_have_url(re.compile("at="))
-    expect(page.locator("#moment")).to_contain_text("The plant as of")
+    expect(page.locator("#instant")).to_contain_text("The plant as of")
     expect(page.get_by_role("slider")).to_be_focused()
 
 
@@ -127,8 +127,8 @@ def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observe
     page = open_page("/timeline/?minutes=10", before=yesterday, timezone_id="Asia/Kathmandu")
     page.mouse.click(*at_share(page, 0.5))
     expect(page).to_have_url(re.compile("at="))
-    expect(page.locator("#strips")).to_have_attribute("data-moment", re.compile("."))
-    at = datetime.fromisoformat(page.locator("#strips").get_attribute("data-moment"))
+    expect(page.locator("#strips")).to_have_attribute("data-instant", re.compile("."))
+    at = datetime.fromisoformat(page.locator("#strips").get_attribute("data-instant"))
     assert abs(datetime.now(UTC) - timedelta(minutes=5) - at) < timedelta(minutes=2)
 
 
