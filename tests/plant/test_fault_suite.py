@@ -30,7 +30,7 @@ def test_a_seed_always_breaks_the_same_things_and_each_before_any_twice():
     assert set(counts) == {kind.name for kind in KINDS} and set(counts.values()) == {2, 3}
 
 
-def test_recovery_is_told_by_kind_and_what_never_came_back_counts():
+def test_recovery_is_reported_by_kind_and_what_never_came_back_counts():
     seconds = [float(place) for place in range(1, 21)]
     struck = [Struck(1, "kill web", 8.0, each) for each in seconds] + [Struck(1, "disk full", 10.0, None)]
     disk, web = recovery(struck)

@@ -98,7 +98,7 @@ def test_a_whole_number_is_compared_exactly_however_large():
     assert not checks.is_number(10**400, 0, 1e300)
 
 
-def test_a_moment_without_a_zone_is_utc():
+def test_a_timestamp_without_a_zone_is_utc():
     assert checks.TIMESTAMP.read("2026-11-20T06:00:00") == "2026-11-20T06:00:00+00:00"
     assert checks.TIMESTAMP.read("2026-11-20T06:00:00+02:00") == "2026-11-20T04:00:00+00:00"
 

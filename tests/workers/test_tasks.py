@@ -134,7 +134,7 @@ def test_a_worker_whose_report_nobody_takes_ends_all_the_same(
     tasks.consume("alert", "n1", "w1")
 
 
-def test_trouble_is_gone_once_a_worker_ends_well(
+def test_the_last_error_is_gone_once_a_worker_ends_well(
     control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
 ) -> None:
     broken = replace(plant_topology.queues["alert"], handler="webhook")

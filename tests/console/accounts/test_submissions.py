@@ -126,7 +126,7 @@ def test_keys_are_kept_a_day(operator, loop):
     assert [each.key for each in Submission.objects.all()] == ["another-key"]
 
 
-def test_while_the_first_is_at_work_the_second_is_told_so(operator, loop, monkeypatch):
+def test_while_the_first_is_at_work_the_second_is_answered_so(operator, loop, monkeypatch):
     """The first is stopped in the middle; the second comes before it goes on."""
     real, seen = loops.override, []
 

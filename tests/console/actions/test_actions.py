@@ -205,7 +205,7 @@ def test_an_empty_field_of_what_is_not_set_changes_nothing(operator, flow_loop):
     assert in_force(flow_loop) == {"setpoint": 500_000_000}
 
 
-def test_a_plain_form_is_led_on_and_told(operator, loop, control):
+def test_a_plain_form_is_led_on_with_a_message(operator, loop, control):
     answer = operator.post(f"/loops/{loop.pk}/override", GOOD, follow=True)
     assert answer.redirect_chain == [(f"/loops/{loop.pk}/", 302)]
     assert "Upper limit is 500" in answer.content.decode()
@@ -218,7 +218,7 @@ def test_a_plain_form_gets_its_page_again_with_the_error(operator, loop, control
     assert answer.context["submitted"]["reason"] == "a test"
 
 
-def test_a_viewer_is_told_which_role_it_takes(browsers, loop):
+def test_the_answer_to_a_viewer_names_the_role_it_takes(browsers, loop):
     answer = fetch(browsers["viewer"], f"/loops/{loop.pk}/override", GOOD)
     assert (answer.status_code, "operator" in answer.json()["errors"]["role"][0]) == (403, True)
     assert not Override.objects.exists()
@@ -383,7 +383,7 @@ def test_the_form_of_thresholds_says_what_it_was_filled_with(operator, seeded, s
     assert fetch(operator, "/nodes/n1/thresholds", {**form, "reason": "x"}).status_code == 422
 
 
-def test_thresholds_are_not_changed_while_the_agents_can_not_be_told(operator, seeded, settings):
+def test_thresholds_are_not_changed_while_the_agents_can_not_be_notified(operator, seeded, settings):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     assert fetch(operator, "/nodes/n1/thresholds", THRESHOLDS).status_code == 503
     assert not Override.objects.exists() and audited() == []

@@ -180,7 +180,7 @@ def test_a_throttled_queue_says_when_to_come_again(producer, nodes, control: red
     assert producer(lines({"type": "a"}), queue="process").status_code == 202
 
 
-def test_without_any_node_the_sender_is_told_to_come_again(producer, nodes):
+def test_without_any_node_the_sender_is_asked_to_come_again(producer, nodes):
     for server in nodes.values():
         server.kill()
     answer = producer(lines({"type": "a"}))

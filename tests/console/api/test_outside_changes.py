@@ -136,7 +136,7 @@ def test_a_pipeline_that_runs_wild_fills_no_table(secrets, monkeypatch):
     assert answers == [201, 201, 429] and Mark.objects.count() == 2
 
 
-def test_who_may_only_look_reports_nothing(secrets):
+def test_who_may_only_read_reports_nothing(secrets):
     for role in ("viewer", "producer", "no-such"):
         assert send(secrets.get(role, role), EVENT).status_code in (401, 403)
     assert Mark.objects.count() == 0

@@ -136,7 +136,7 @@ def test_a_map_names_each_operator_once():
         tasks_of("a:1;a:2")
 
 
-def test_a_second_controller_is_told_who_holds_the_plant(call, people, control):
+def test_the_answer_to_a_second_controller_names_who_holds_the_plant(call, people, control):
     ends = timezone.now() + timezone.timedelta(days=1)
     other = create_token(people["operator"], "weir-3", "operator", ends)[1]
     assert call("setoperatorparallelism", "post", operator=HOSTS, parallelism=4)[0] == 200
@@ -193,7 +193,7 @@ def test_what_the_plant_refuses_leaves_held_what_was_before(call, control, held,
     assert held == ([60.0, 600.0] if before else [600.0, "release"])
 
 
-def test_two_controllers_of_one_token_are_told_apart(call):
+def test_two_controllers_of_one_token_are_distinguished(call):
     assert call("hold", "post", controller="east", seconds=30)[1]["holder"] == "token:of-operator/east"
     assert call("hold", "post", controller="west")[0] == 409
     assert call("hold", "post", controller="east")[0] == 200

@@ -132,7 +132,7 @@ def test_a_page_can_be_used_by_everybody_and_fits(path, seen, walk, observer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_can_be_used_by_everybody_on_a_desk_and_on_a_phone(path, walk, observer):
+def test_a_page_can_be_used_by_everybody_on_a_wide_screen_and_on_a_phone(path, walk, observer):
     used_by_everybody(walk, path, *VISITS.values())
 
 

@@ -63,7 +63,7 @@ def wrong(page: Page, observer: Observer) -> list[Any]:
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("path", ["/", "/nodes/", "/queues/", "/pipeline/"])
-def test_whatever_the_trouble_a_page_says_what_was_evaluated(path, open_page, observer):
+def test_whatever_is_wrong_a_page_says_what_was_evaluated(path, open_page, observer):
     page = open_page(path)
     live(page, observer)
     for trouble in TROUBLES:

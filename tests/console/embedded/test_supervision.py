@@ -271,7 +271,7 @@ def test_without_a_supervisor_it_is_said_so(monkeypatch):
         ("3 events, n1 OFFLINE", "3 events, n1 OFFLINE"),
     ],
 )
-def test_what_is_secret_or_looks_like_it_is_left_out(text, shown):
+def test_what_is_secret_or_resembles_it_is_left_out(text, shown):
     named = {"WEIR_SECRET_SHOP": "long-secret-word", "WEIR_EAST_TOKEN": "plain-old-word"}
     said = without_secrets(text, named)
     assert said == shown or ("hunter22" not in said and "abc.def" not in said)

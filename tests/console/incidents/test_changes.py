@@ -293,7 +293,7 @@ def test_of_an_incident_that_came_back_what_changed_since_is_found_too(people, l
     assert [row.kind for row in changes.search_changes(alert, tmp_path)] == ["override upper_limit"]
 
 
-def test_the_keeper_looks_soon_again_while_young_and_at_the_end(tmp_path: Path):
+def test_the_keeper_checks_soon_again_while_young_and_at_the_end(tmp_path: Path):
     keeper, alert = ChangeKeeper(tmp_path), an_alert()
     an_alert(labels={"queue": "b"}, under=alert)  # explained: no incident
     assert [keeper.step(NOW), keeper.step(NOW + timedelta(seconds=9))] == [1, 0]

@@ -264,7 +264,7 @@ def test_a_follow_up_is_kept_done_and_opened_again(browsers, night, stored_snaps
     assert post(browsers["operator"], address, text="x", due_on="soon").status_code == 422
 
 
-def test_who_may_only_look_changes_nothing(browsers, night, stored_snapshot):
+def test_who_may_only_read_changes_nothing(browsers, night, stored_snapshot):
     page = browsers["viewer"].get(f"/alerts/{night.pk}/incident/").content.decode()
     assert "Mitigated now" not in page and "## Timeline" in page
     assert post(browsers["viewer"], f"/alerts/{night.pk}/incident/change", mitigated="1").status_code == 403

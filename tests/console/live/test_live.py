@@ -167,7 +167,7 @@ async def test_a_token_opens_the_socket_without_an_origin(application, control, 
         assert "snapshot" in await socket.receive()
 
 
-async def test_a_producers_token_may_not_look(application, control, secrets, stored_snapshot):
+async def test_a_producers_token_may_not_read(application, control, secrets, stored_snapshot):
     async with opened(application, (b"authorization", f"Bearer {secrets['producer']}".encode())) as socket:
         assert await socket.closing_code() == 4403
 
@@ -264,7 +264,7 @@ async def next_of(listener: Listener) -> dict[str, Any]:
     return orjson.loads(await asyncio.wait_for(listener.next(), 5))
 
 
-async def test_an_old_snapshot_is_told_as_old_each_second(control, control_server, snapshot):
+async def test_an_old_snapshot_is_sent_as_old_each_second(control, control_server, snapshot):
     control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
     fanout = Fanout(control_server.url, clock=lambda: snapshot["at"] + 14.0)
     listener = await fanout.join()
@@ -304,7 +304,7 @@ async def test_the_fanout_follows_again_after_the_control_server_was_killed(
     await fanout.leave(listener)
 
 
-async def test_a_fanout_without_a_control_server_tells_silence_instead_of_failing(unused_tcp_port):
+async def test_a_fanout_without_a_control_server_sends_silence_instead_of_failing(unused_tcp_port):
     fanout = Fanout(f"redis://127.0.0.1:{unused_tcp_port}/0")
     listener = await fanout.join()
     assert (await next_of(listener))["at"] is None

@@ -88,7 +88,7 @@ def test_a_page_gets_all_that_it_shows(browsers, poisoned, stored_snapshot):
     assert missed(browsers["administrator"], sample_snapshot()) == {}
 
 
-def test_also_in_trouble(browsers, poisoned, control):
+def test_also_of_a_lost_node_and_a_queue_that_waits(browsers, poisoned, control):
     """What only a lost node, a queue that waits and a loop without measurement have."""
     snapshot = {**sample_snapshot(), "at": time.time()}
     lost = {"state": "OFFLINE", "stale": True, "in_per_second": None, "age_seconds": 61.0}

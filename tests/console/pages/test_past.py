@@ -73,7 +73,7 @@ def test_nothing_can_be_changed_from_the_past(page, browsers, past):
     assert b"you need the role" not in then.content
 
 
-def test_the_rail_stays_at_the_moment_where_pages_can_show_it(viewer, past):
+def test_the_rail_stays_at_the_instant_where_pages_can_show_it(viewer, past):
     rail = {item.name: item.url for item in viewer.get("/", {"at": AT}).context["frame"].rail}
     assert rail["nodes"] == "/nodes/?at=2026-11-20T03%3A12%3A00Z"
     assert rail["ledger"] == "/ledger/?at=2026-11-20T03%3A12%3A00Z"
@@ -115,7 +115,7 @@ def test_an_operator_of_the_past_shows_no_declaration_of_the_present(viewer, pas
     assert not any(each.declared for each in then.context["operator"].patterns)
 
 
-def test_the_latest_decisions_are_those_of_the_moment(viewer, past):
+def test_the_latest_decisions_are_those_of_the_instant(viewer, past):
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate")
     fields = {"loop": loop, "mode": "auto", "parameters": {}, "reason": "busy", "action": {"start": 1}}
     before = LedgerEntry.objects.create(at=THEN - timedelta(minutes=1), **fields)
@@ -125,7 +125,7 @@ def test_the_latest_decisions_are_those_of_the_moment(viewer, past):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_where_nothing_was_kept_the_nearest_moment_is_offered(page, viewer, past):
+def test_where_nothing_was_retained_the_nearest_instant_is_offered(page, viewer, past):
     answer = viewer.get(page, {"at": "2026-11-20T05:00:00Z"})
     assert answer.context["snapshot"] is None
     text = answer.content.decode()
@@ -142,7 +142,7 @@ def test_what_is_no_time_is_said(at, viewer, past):
     assert "<script>alert" not in answer.content.decode()
 
 
-def test_the_api_gives_the_snapshot_of_a_moment(viewer, past):
+def test_the_api_gives_the_snapshot_of_an_instant(viewer, past):
     assert viewer.get("/api/v1/snapshot", {"at": AT}).json() == past
     assert viewer.get("/api/v1/snapshot", {"at": "2026-11-20T05:00:00Z"}).status_code == 404
     assert viewer.get("/api/v1/snapshot", {"at": "2026-11-20T03:12:00"}).json()["errors"]["at"]

@@ -246,7 +246,7 @@ def test_the_text_as_shipped_can_be_seen_and_run_again(client_of, at_work, contr
     assert "value &gt; 85" in page.content.decode()
 
 
-def test_an_active_version_that_the_control_server_has_forgotten_is_told_again(client_of, at_work, control):
+def test_an_active_version_that_the_control_server_has_forgotten_is_sent_again(client_of, at_work, control):
     declare(client_of("operator"), DECLARATION)
     control.delete("weir:pipeline:wanted")
     assert reconcile(control) == ["performance"]

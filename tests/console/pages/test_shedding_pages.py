@@ -97,7 +97,7 @@ def test_a_bound_or_weight_that_is_none_is_refused_by_name_and_the_page_is_whole
     assert "Nothing was changed." in page and "hosts binds" in page
 
 
-def test_a_queue_is_told_never_to_shed_on_its_page_and_then_it_does_not(browsers, plant):
+def test_a_queue_is_set_never_to_shed_on_its_page_and_then_it_does_not(browsers, plant):
     url, posted = "/queues/telemetry/cap", {"cap": "throttle", "reason": "orders must not be lost"}
     assert "enabled" in browsers["operator"].get("/queues/telemetry/").content.decode()
     assert browsers["viewer"].post(url, posted).status_code == 403
@@ -168,7 +168,7 @@ def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
     assert "No table is in force." in page
 
 
-def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_rung_is_named(browsers, plant):
+def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_level_is_named(browsers, plant):
     def post(**body):
         return browsers["operator"].post(
             "/api/v1/queues/telemetry/cap", body, content_type="application/json"

@@ -48,7 +48,7 @@ def test_a_window_is_live_until_its_address_says_when():
     assert window.share(window.at) == pytest.approx(22 / 50)
 
 
-def test_a_moment_alone_stands_in_the_middle_of_its_window_but_never_beyond_now():
+def test_an_instant_alone_stands_in_the_middle_of_its_window_but_never_beyond_now():
     assert window_of({"at": "2026-11-20T02:00:00Z"}, NOW).share(datetime(2026, 11, 20, 2, tzinfo=UTC)) == 0.5
     assert window_of({"at": "2026-11-20T03:39:00Z"}, NOW).until == NOW
 
@@ -392,7 +392,7 @@ def past(control: redis.Redis, settings, tmp_path, snapshot) -> None:
 RANGE = {"from": "2026-11-20T03:30:00Z", "to": "2026-11-20T03:40:00Z", "at": "2026-11-20T03:35:00Z"}
 
 
-def test_the_page_shows_the_strips_and_the_plant_at_the_moment(viewer, past):
+def test_the_page_shows_the_strips_and_the_plant_at_the_instant(viewer, past):
     context = viewer.get("/timeline/", RANGE).context
     assert context["shown"].figures.values["totals.in_per_second"] == pytest.approx(97, abs=0.1)
     assert context["plant"].snapshot.at == NOW.timestamp() - 300
@@ -430,7 +430,7 @@ def test_every_preset_leads_to_a_live_window(viewer, past):
         assert viewer.get("/timeline/", {"minutes": minutes}).context["window"].live
 
 
-def test_ticks_stand_in_the_zone_that_the_browser_told(viewer, past):
+def test_ticks_stand_in_the_zone_that_the_browser_sent(viewer, past):
     viewer.cookies["weir-zone"] = "Asia/Kathmandu"
     day = {"from": "2026-11-18T00:00:00Z", "to": "2026-11-20T03:00:00Z"}
     ticks = viewer.get("/timeline/", day).context["shown"].ticks

@@ -147,7 +147,7 @@ def test_every_table_comes_back_row_by_row(control, nodes, data, django_user_mod
     assert Checker(data).step().sound
 
 
-def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_moment(data):
+def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant(data):
     for inside in (
         "archive/queue=alert/a.parquet",
         CHECKPOINT,

@@ -79,7 +79,7 @@ def test_a_server_whose_memory_is_full_is_an_error_and_one_that_fills_a_warning(
         assert [each.severity for each in doctor._memory("n1", about)] == severities
 
 
-def test_a_server_whose_snapshot_fails_is_named_before_anybody_looks_at_its_log(bare, tmp_path) -> None:
+def test_a_server_whose_snapshot_fails_is_named_before_anybody_reads_its_log(bare, tmp_path) -> None:
     client = bare.client()
     client.config_set("save", "3600 1")
     client.set("weir:x", "y")

@@ -211,7 +211,7 @@ def test_a_model_that_no_number_can_say_is_refused(u_unit, y_unit):
         ("u", np.arange(40.0), 2 * np.arange(40.0)),
     ],
 )
-def test_series_that_tell_nothing_are_refused(field, u, y):
+def test_series_that_show_nothing_are_refused(field, u, y):
     with pytest.raises(BadInput) as refused:
         identify(np.array(u, dtype=float), np.array(y, dtype=float))
     assert refused.value.field == field

@@ -84,7 +84,7 @@ def test_networks_of_two_classes_of_the_textbooks(name):
                 close(per_pass, expected["RV"][at][k], case["tol"])
 
 
-def test_several_servers_room_for_few_and_the_machine_repairman():
+def test_several_servers_room_for_few_and_the_repairman_model():
     case = reference("mm2-eth")
     one = {"name": "a", "servers": 2, "service_seconds": 1 / 5}
     found = answer({"stations": [one], "arrivals_per_second": 9})["stations"]["a"]

@@ -109,7 +109,7 @@ def test_a_value_rises_and_falls_by_at_most_the_slew():
     assert applied(pass_through(9, 1, 1, slew_down=3)) == [9, 6, 3]
 
 
-def test_a_value_goes_one_way_only_when_it_is_told_to_and_the_range_still_holds():
+def test_a_value_goes_one_way_only_when_it_is_set_to_and_the_range_still_holds():
     assert applied(pass_through(3, 5, 4, 6, direction="up only")) == [3, 5, 5, 6]
     assert applied(pass_through(5, 7, 3, 4, direction="down only")) == [5, 5, 3, 3]
     assert applied(pass_through(5, 4, direction="up only", maximum=4)) == [4, 4]

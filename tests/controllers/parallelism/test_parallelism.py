@@ -86,7 +86,7 @@ def fewest_by_trying(found, path):
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
-def test_one_path_gets_the_optimum(count):
+def test_one_path_gets_the_best_plan(count):
     for seed in range(count):
         chance = np.random.default_rng(seed)
         names = [f"o{at}" for at in range(int(chance.integers(1, 4)))]
@@ -117,7 +117,7 @@ def fewest_by_program(found, paths, most):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.slow)])
-def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_optimum(count):
+def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_best(count):
     ours = best_solution = 0
     for seed in range(count):
         chance = np.random.default_rng(seed)

@@ -46,7 +46,7 @@ def decide(document, state=None, **given):
 
 
 @given(st.floats(1e-4, 1), st.floats(0, 0.2), st.integers(1, 30), st.integers(31, 90), st.integers(1, 90))
-def test_two_points_far_apart_tell_what_any_number_of_tasks_passes(service, contention, few, many, asked):
+def test_two_points_far_apart_say_what_any_number_of_tasks_passes(service, contention, few, many, asked):
     def true(tasks):
         return service * (1 + contention * (tasks - 1))
 
@@ -171,7 +171,7 @@ def test_while_much_waits_at_least_as_much_comes_as_now():
 # -- the law
 
 
-def test_what_is_foreseen_is_met_before_it_comes():
+def test_what_is_forecast_is_met_before_it_comes():
     rows = operators({"a": 5, "b": 5}, 350.0)
     _, decision = decide(observation(rows, 350.0, [700.0, 700.0, 700.0]))
     assert all(count >= 700 * SERVICE / 0.8 for count in decision.action["tasks"].values())

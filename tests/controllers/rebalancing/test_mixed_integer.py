@@ -100,13 +100,13 @@ def compare(count, filled=0.8, holders=2, seed=11):
 
 
 @pytest.mark.thorough
-def test_on_random_plants_the_law_is_near_the_optimum():
+def test_on_random_plants_the_law_is_near_the_best():
     points, moves = compare(8)
     assert points <= 1.15 and moves <= 1.1
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_on_two_hundred_random_plants_the_law_is_near_the_optimum():
+def test_on_two_hundred_random_plants_the_law_is_near_the_best():
     points, moves = compare(200)
     assert points <= 1.15 and moves <= 1.1

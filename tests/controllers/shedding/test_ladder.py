@@ -37,12 +37,12 @@ def seen(demand, capacity, backlog=0.0, *saturated):
 OVER, ALL_BELOW = seen(2000, 1000), ("rebalance", "workers", "nodes", "throttle")
 
 
-def test_rungs_engage_one_after_the_other_as_each_is_exhausted():
+def test_levels_engage_one_after_the_other_as_each_is_exhausted():
     steps = [seen(2000, 1000, 0.0, *LEVELS[:count]) for count in range(5)]
     assert run(steps)[0] == [1, 2, 3, 4, 5]
 
 
-def test_rungs_that_can_do_nothing_are_passed_at_once_and_the_reason_names_them():
+def test_levels_that_can_do_nothing_are_passed_at_once_and_the_reason_names_them():
     rungs, decisions = run([seen(2000, 1000, 0.0, "rebalance", "workers")])
     assert rungs == [3]
     assert decisions[0].reason == (
@@ -51,7 +51,7 @@ def test_rungs_that_can_do_nothing_are_passed_at_once_and_the_reason_names_them(
     )
 
 
-def test_a_rung_without_effect_is_left_after_its_settling_time_and_one_that_helps_is_not():
+def test_a_level_without_effect_is_left_after_its_settling_time_and_one_that_helps_is_not():
     assert run([OVER] * 4, settling_decisions=3)[0] == [1, 1, 1, 2]
     helping = [seen(2000, 1000 + 150 * step) for step in range(6)]
     assert run(helping, settling_decisions=3)[0] == [1] * 6
@@ -124,7 +124,7 @@ def test_neither_throttling_nor_shedding_engages_while_the_demand_is_met_however
     )
 
 
-def test_too_little_unmet_demand_to_be_told_from_the_error_of_measured_rates_is_none():
+def test_unmet_demand_within_the_error_of_measured_rates_is_none():
     assert run([seen(1004, 1000, 600.0, *ALL_BELOW)])[0] == [3]
     assert run([seen(1006, 1000, 600.0, *ALL_BELOW)])[0] == [5]
 
@@ -177,7 +177,7 @@ def test_shedding_that_an_error_budget_ends_leaves_no_level_above_a_lowered_cap(
     ),
     st.sampled_from(LEVELS),
 )
-def test_no_rung_engages_above_the_cap_or_over_one_that_can_still_do_something(steps, cap):
+def test_no_level_engages_above_the_cap_or_over_one_that_can_still_do_something(steps, cap):
     before = 0
     rungs, _ = run([seen(d, c, 0.0, *s) for d, c, s in steps], cap=cap, settling_decisions=1_000)
     for rung, (_, _, saturated) in zip(rungs, steps, strict=True):
@@ -187,13 +187,13 @@ def test_no_rung_engages_above_the_cap_or_over_one_that_can_still_do_something(s
         before = rung
 
 
-def test_an_unknown_rung_is_refused_by_name():
+def test_an_unknown_level_is_refused_by_name():
     with pytest.raises(BadInput) as refused:
         run([seen(1, 1, 0.0, "pray")])
     assert refused.value.field == "observation.saturated.pray"
 
 
-def test_a_rung_allows_all_below_it():
+def test_a_level_allows_all_below_it():
     assert allows(3, "nodes") and allows(3, "rebalance") and not allows(3, "throttle")
 
 
@@ -201,7 +201,7 @@ def metrics(law="ladder", **settings):
     return SCENARIO.run(law, SCENARIO.read_settings(settings), 1, None).metrics
 
 
-def test_at_three_times_the_load_nothing_is_shed_before_the_lower_rungs_are_exhausted():
+def test_at_three_times_the_load_nothing_is_shed_before_the_lower_levels_are_exhausted():
     found = metrics(overload_percent=300)
     assert found["rungs"] == 5 and found["lost_events"] > 0
     assert found["shed_too_early"] == 0 and found["lost_orders"] == 0
@@ -214,7 +214,7 @@ def test_a_queue_that_never_sheds_loses_nothing():
 
 
 @pytest.mark.parametrize(("percent", "rung"), [(80, 0), (120, 2), (160, 4)])
-def test_a_smaller_overload_stops_at_a_lower_rung_and_loses_nothing(percent, rung):
+def test_a_smaller_overload_stops_at_a_lower_level_and_loses_nothing(percent, rung):
     found = metrics(overload_percent=percent)
     assert found["rungs"] == rung and found["lost_events"] == 0
 

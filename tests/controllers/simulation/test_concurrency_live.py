@@ -52,7 +52,7 @@ def test_with_seven_milliseconds_of_delay_tcc_settles_where_the_paper_did():
 
 
 @pytest.mark.slow
-def test_two_engines_relieve_the_machine_that_they_share():
+def test_two_engines_relieve_the_host_that_they_share():
     found = metrics("tcc", servers=2, delay_ms=0)
     assert found["utilisation"] < 0.99
     assert 0.3 < found["share"] < 0.6

@@ -144,7 +144,7 @@ def test_a_load_that_trebles_is_taken_in_two_changes_without_turning_back():
     assert sum(each.reversals for each in runs) == 0
 
 
-def test_other_rules_end_further_from_the_optimum_or_take_more_changes():
+def test_other_rules_end_further_from_the_best_or_take_more_changes():
     for law in LAWS.keys() - {"joint"}:
         runs = [taken(law, seed) for seed in range(6)]
         too_few = np.mean([each.instances for each in runs]) < 0.9

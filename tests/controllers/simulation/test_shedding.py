@@ -46,7 +46,7 @@ def test_the_local_program_keeps_what_the_sinks_can_not_use(load):
 
 
 @pytest.mark.thorough
-def test_with_something_scarce_downstream_foresight_keeps_the_recall():
+def test_with_something_scarce_downstream_a_forecast_keeps_the_recall():
     ours, local = short("global", load_percent=200), short("local", load_percent=200)
     assert ours["recall"] > 0.83 and local["recall"] < 0.36
     assert ours["realised_share"] > 0.97
@@ -95,14 +95,14 @@ def test_a_trace_shapes_the_arrivals():
     assert quiet.metrics["utilisation"] < 0.8
 
 
-def test_a_sequence_takes_the_most_advanced_machine_and_each_event_once():
+def test_a_sequence_takes_the_most_advanced_automaton_and_each_event_once():
     matcher = SequenceMatcher(10.0)
     found = [matcher.take(kind, float(at)) for at, kind in enumerate([0, 0, 0, 1, 1, 0, 1])]
     # 0 0 make a pair, the third opens a machine, the first 1 completes the pair, the second finds none.
     assert found == [False, False, False, True, False, False, True]
 
 
-def test_machines_older_than_the_window_are_discarded():
+def test_automata_older_than_the_window_are_discarded():
     matcher = SequenceMatcher(1.0)
     assert not any([matcher.take(0, 0.0), matcher.take(0, 0.1), matcher.take(1, 1.2)])
     pairs = SetMatcher((0, 1), 1.0)

@@ -164,7 +164,7 @@ def saturated(intervals, **values):
     return most
 
 
-def test_a_saturated_pool_is_not_buried_under_submissions():
+def test_a_saturated_pool_is_not_flooded_with_submissions():
     assert saturated(200) <= 30
 
 

@@ -139,7 +139,7 @@ def test_an_empty_file_is_no_event():
     assert read("id,value\n")[0] == []
 
 
-def test_the_name_of_a_file_tells_its_format():
+def test_the_name_of_a_file_says_its_format():
     assert format_of("a.csv.gz") == format_of("b.csv") == "csv"
     assert format_of("a.jsonl") == format_of("b.ndjson.gz") == "jsonl"
     assert format_of("-") is None

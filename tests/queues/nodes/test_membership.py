@@ -26,7 +26,7 @@ def test_two_missed_beats_are_stale_and_three_are_offline():
     assert [membership.is_offline("n1", 1.0 + age) for age in (2.0, 2.5, 3.0)] == [False, False, True]
 
 
-def test_a_look_that_comes_a_little_early_still_sees_the_missed_beat():
+def test_a_check_that_comes_a_little_early_still_sees_the_missed_beat():
     assert watched([(0.0, 1), (1.0, 2)]).is_offline("n1", 3.95)
 
 
@@ -46,7 +46,7 @@ def test_an_agent_that_starts_again_with_a_smaller_seq_is_heard():
 
 
 @given(st.lists(st.floats(0.9, 1.1), min_size=1, max_size=50))
-def test_a_node_that_changes_its_seq_at_each_look_is_never_stale(gaps):
+def test_a_node_that_changes_its_seq_at_each_check_is_never_stale(gaps):
     membership, now = Membership(), 0.0
     for seq, gap in enumerate(gaps):
         now += gap

@@ -210,7 +210,7 @@ def test_trimming_counts_exactly_what_it_removes(segment):
     assert len(list(segment.read("0-0", "+"))) == 500
 
 
-def test_measuring_tells_lengths_and_the_oldest_age(segment):
+def test_measuring_gives_lengths_and_the_oldest_age(segment):
     segment.publish(blocks_of(8))
     segment.claim("w1", 4, MINUTE)
     measured = segment.measure()

@@ -121,7 +121,7 @@ def test_a_table_has_so_many_bytes_and_rows_at_most(tmp_path):
         read_reference(path, "key", ("name",), "table")
 
 
-def test_a_table_that_becomes_a_link_is_not_followed_and_its_trouble_quotes_nothing(tmp_path):
+def test_a_table_that_becomes_a_link_is_not_followed_and_its_error_quotes_nothing(tmp_path):
     path = tmp_path / "owners.csv"
     path.write_text("id,owner\ne0,ann\n")
     table = ReferenceTable.open(path, "id", ("owner",), "rules[0].enrich.table")

@@ -140,7 +140,7 @@ def handshake(caller: str, browsers: dict[str, Client], secrets: dict[str, str])
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_websocket_opens_to_who_may_look(
+async def test_a_websocket_opens_to_who_may_read(
     application, browsers, secrets, control_server, stored_snapshot
 ):
     for caller in (*EVERYBODY, *(f"token:{role}" for role in secrets)):

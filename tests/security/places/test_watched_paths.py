@@ -64,7 +64,7 @@ def test_however_many_ask_readiness_is_found_once_a_second():
     assert len(found) == 2
 
 
-async def test_no_token_is_looked_up_for_an_assistant_that_finds_no_place(monkeypatch):
+async def test_no_token_is_searched_for_an_assistant_that_finds_no_place(monkeypatch):
     looked_up = []
     monkeypatch.setattr(token_failures, "actor_of", lambda *said: looked_up.append(said))
     application = Admission(AssistantEndpoint(None), at_once=0)

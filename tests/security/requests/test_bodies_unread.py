@@ -143,7 +143,7 @@ async def test_a_form_of_somebody_who_is_logged_in_is_taken_up_to_1_mib(limit, b
     assert (await Sent("/lab/begin", 5 * MIB, cookie=cookie).to(limit)).status == 200
 
 
-def test_a_token_over_its_quota_is_told_so_before_its_body_is_read(limit, secrets, control):
+def test_a_token_over_its_quota_is_answered_so_before_its_body_is_read(limit, secrets, control):
 
     token = ApiToken.objects.get(name="of-producer")
     quota_of(Actor("token:of-producer", "producer", token=token)).charge(10**8, 0)

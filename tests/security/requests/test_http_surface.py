@@ -46,7 +46,7 @@ def test_strangers_hear_names_and_states_of_parts_and_no_errors_of_servers(setti
     assert not re.search(r"127\.0\.0\.1|secret|refused|connect", answer.content.decode())
 
 
-def test_who_may_look_at_the_plant_reads_why_it_is_not_ready(settings, browsers, secrets):
+def test_who_may_read_the_plant_reads_why_it_is_not_ready(settings, browsers, secrets):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     assert "does not answer" in browsers["viewer"].get("/readyz").json()["parts"]["control"]["message"]
     token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
@@ -56,7 +56,7 @@ def test_who_may_look_at_the_plant_reads_why_it_is_not_ready(settings, browsers,
         assert "message" not in stranger.json()["parts"]["control"]
 
 
-def test_metrics_take_a_token_on_this_machine_too_where_the_setting_says_so(settings, secrets, control):
+def test_metrics_take_a_token_on_this_host_too_where_the_setting_says_so(settings, secrets, control):
     settings.WEIR_METRICS_LOOPBACK = False
     assert Client().get("/metrics").status_code == 401
     token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}

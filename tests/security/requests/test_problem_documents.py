@@ -73,7 +73,7 @@ def test_a_page_that_a_person_asks_is_a_page(browsers, control):
     assert browsers["operator"].get("/nodes/nowhere/")["Content-Type"].startswith("text/html")
 
 
-def test_a_forged_post_is_told_so(people, control):
+def test_a_forged_post_is_answered_so(people, control):
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(people["operator"], backend="django.contrib.auth.backends.ModelBackend")
     for address in ("/plans/rebalance", "/api/v1/plans"):

@@ -56,7 +56,7 @@ def test_a_network_that_is_none_is_refused():
         networks_of("10.0.3.0/24 everybody")
 
 
-def test_the_served_console_believes_no_header_of_a_peer_on_its_own_machine(served):
+def test_the_served_console_believes_no_header_of_a_peer_on_its_own_host(served):
     """uvicorn would believe 127.0.0.1 by itself: metrics are for this machine, and say whom they see."""
     with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)) as connection:
         headers = {"X-Forwarded-For": "203.0.113.5", "Authorization": "Bearer weir_none"}

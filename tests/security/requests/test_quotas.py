@@ -36,7 +36,7 @@ def pass_seconds(control, subject: str, seconds: float) -> None:
     control.hincrbyfloat(keys.QUOTA.of(subject), "at", -seconds)
 
 
-def test_a_token_over_its_events_is_refused_and_told_when_to_send_again(producer, control):
+def test_a_token_over_its_events_is_refused_with_when_to_send_again(producer, control):
     token = limit(events=10)
     assert producer(EVENTS * (10 * BURST_SECONDS + 500)).status_code == 202
     refused = producer(EVENTS)

@@ -133,7 +133,7 @@ def alone(_control_server: Server, _node_servers: dict[str, Server], tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_a_person_has_20_sockets_and_the_21st_is_told_so(alone, control):
+async def test_a_person_has_20_sockets_and_the_21st_is_answered_so(alone, control):
     control.set(keys.SNAPSHOT, orjson.dumps(sample_snapshot()))
     options = options_of(alone)
     async with AsyncExitStack() as stack:
@@ -153,7 +153,7 @@ async def test_a_person_has_20_sockets_and_the_21st_is_told_so(alone, control):
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_person_has_so_many_sockets_and_the_next_is_told_so(
+async def test_a_person_has_so_many_sockets_and_the_next_is_answered_so(
     application, control, browsers, people: dict[str, User], stored_snapshot, settings
 ):
     assert settings.WEIR_LIVE_SOCKETS_PER_PERSON == PER_PERSON
@@ -171,7 +171,7 @@ async def test_a_person_has_so_many_sockets_and_the_next_is_told_so(
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_process_has_so_many_sockets_and_the_next_is_told_so(
+async def test_a_process_has_so_many_sockets_and_the_next_is_answered_so(
     application, control, browsers, people: dict[str, User], stored_snapshot, settings
 ):
     settings.WEIR_LIVE_SOCKETS = 3

@@ -29,7 +29,7 @@ def publish(control, snapshot: dict, seq: int) -> None:
     control.set(keys.SNAPSHOT, orjson.dumps({**snapshot, "seq": seq, "at": time.time()}))
 
 
-def test_of_two_alerters_one_looks_and_the_other_takes_over(control):
+def test_of_two_alerters_one_checks_and_the_other_takes_over(control):
     rule()
     first, second = Alerter(control), Alerter(control)
     publish(control, lost(), 1)
@@ -41,7 +41,7 @@ def test_of_two_alerters_one_looks_and_the_other_takes_over(control):
     assert Delivery.objects.count() == 1
 
 
-def test_an_alerter_that_was_paused_writes_nothing_when_it_wakes(control):
+def test_an_alerter_that_was_paused_writes_nothing_when_it_goes_on(control):
     rule()
     paused = Alerter(control)
     publish(control, plant(), 1)
@@ -101,7 +101,7 @@ def test_an_observer_that_falls_silent_is_an_alert_and_the_others_stay(control):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_runs_until_it_is_told_to_stop(control):
+def test_it_runs_until_it_is_asked_to_stop(control):
     stop = threading.Event()
     running = threading.Thread(target=Alerter(control).run, args=(stop,))
     running.start()
@@ -153,7 +153,7 @@ rules.define("node-lost", {{"escalation": tell, "group_by": ["node"]}}, timezone
 
 @pytest.mark.slow
 @pytest.mark.faults
-def test_killed_at_any_instant_it_tells_each_alert_once(control_server, control, tmp_path):
+def test_killed_at_any_instant_it_notifies_of_each_alert_once(control_server, control, tmp_path):
     """kill -9 at eight random instants, while twelve nodes are lost one after the other: each is told, by one
     message (a repetition has the same key).
     """

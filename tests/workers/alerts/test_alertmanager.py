@@ -144,7 +144,7 @@ def test_its_token_is_named_and_comes_from_the_environment(looks, monkeypatch):
     assert orjson.loads(sent[0].content)[0]["labels"]["alertname"] == "WeirTest"
 
 
-def test_ends_are_always_told_to_it_and_its_address_is_checked():
+def test_ends_are_always_sent_to_it_and_its_address_is_checked():
     with pytest.raises(BadInput, match="tells_resolved"):
         receivers.define("am", "alertmanager", {"url": "http://x:9093"}, tells_resolved=False)
     with pytest.raises(BadInput, match="url"):

@@ -63,7 +63,7 @@ def test_it_ends_only_after_it_has_been_clear_for_long_enough():
 
 
 @pytest.mark.parametrize("signal", ["on", "between"])
-def test_a_moment_of_trouble_begins_the_clear_time_anew(signal):
+def test_a_single_signal_begins_the_clear_time_anew(signal):
     course = Course()
     course.fire()
     course.looks("off", 18)
@@ -102,7 +102,7 @@ def test_an_acknowledgement_runs_out_and_it_fires_again_in_a_new_round():
     assert (after.round, due) == (2, [0])
 
 
-def test_what_is_about_to_end_wakes_nobody_when_its_acknowledgement_runs_out():
+def test_what_is_about_to_end_notifies_nobody_when_its_acknowledgement_runs_out():
     course = Course(replace(TERMS, keep_seconds=60.0))
     course.fire()
     course.episode = automaton.acknowledged(course.episode, TERMS, course.now)
@@ -159,7 +159,7 @@ def test_what_comes_back_soon_is_the_same_and_nobody_has_it_any_more():
     assert due_steps(again, False, [0.0], course.now + 100)[1] == [0]
 
 
-def test_what_flaps_tells_somebody_only_after_a_calm_time():
+def test_what_flaps_notifies_somebody_only_after_a_calm_time():
     episode = Episode(automaton.RESOLVED, 0.0, 0.0, resolved_at=10.0, came_back=2, round=1, next_step=1)
     again = returned(episode, 20.0)
     assert due_steps(again, False, [0.0], 21.0)[1] == []
@@ -189,7 +189,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_whatever_happens_and_however_the_clock_jumps_it_is_told_and_then_it_ends(course):
+def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_ends(course):
     """After any history: an alert that holds fires and is told within a bounded time, and one that is clear
     ends within one.
     """

@@ -56,7 +56,7 @@ def webhook_rule(posts: WorkReporter) -> Receiver:
     return made
 
 
-def test_a_mail_says_what_is_wrong_what_it_means_and_where_to_look(looks, mails, settings):
+def test_a_mail_says_what_is_wrong_what_it_means_and_what_to_open(looks, mails, settings):
     settings.WEIR_PUBLIC_URL = "https://weir.example"
     rule(runbook="https://wiki/nodes")
     fire(looks)
@@ -160,7 +160,7 @@ def test_what_a_webhook_answers_decides_whether_it_is_tried_again(status, state,
     assert message.state == state and f"answered {status}" in message.error
 
 
-def test_a_courier_that_dies_after_sending_sends_the_same_message_again(looks, posts, monkeypatch):
+def test_a_dispatcher_that_dies_after_sending_sends_the_same_message_again(looks, posts, monkeypatch):
     webhook_rule(posts)
     fire(looks)
 
@@ -234,7 +234,7 @@ def test_a_receiver_hears_of_the_end_only_when_it_wants_to(looks, posts):
     assert deliver(looks) == 0
 
 
-def test_what_is_switched_off_is_told_nothing(looks, posts):
+def test_what_is_switched_off_is_notified_of_nothing(looks, posts):
     made = webhook_rule(posts)
     Receiver.objects.filter(pk=made.pk).update(enabled=False)
     fire(looks)

@@ -40,7 +40,7 @@ def person(django_user_model):
     return django_user_model.objects.create_user("desk-2")
 
 
-def test_a_lost_node_fires_is_told_once_and_ends(looks):
+def test_a_lost_node_fires_notifies_once_and_ends(looks):
     rule()
     looks.snapshot = lost()
     looks.look()
@@ -119,7 +119,7 @@ def test_what_comes_back_soon_is_the_same_alert(looks):
     assert [each.round for each in Delivery.objects.filter(kind="firing")] == [1, 2]
 
 
-def test_what_flaps_is_not_told_each_time(looks):
+def test_what_flaps_does_not_notify_each_time(looks):
     rule()
     for _ in range(8):
         looks.snapshot = lost()
@@ -167,7 +167,7 @@ def test_a_warning_never_explains_what_is_critical(looks):
     assert the_alert(labels__queue="alert").under is None
 
 
-def test_a_silence_keeps_it_quiet_until_it_ends_and_then_it_is_told(looks, person):
+def test_a_silence_suppresses_it_until_it_ends_and_then_it_notifies(looks, person):
     rule()
     silence = Silence.objects.create(
         matchers=[{"label": "node", "is": "~", "value": "n*"}],
@@ -210,7 +210,7 @@ def test_an_evaluator_that_was_overtaken_writes_nothing(looks):
     assert not Alert.objects.exists()
 
 
-def test_a_look_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all(looks, monkeypatch):
+def test_a_check_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all(looks, monkeypatch):
     rule()
     looks.snapshot = lost()
 
@@ -237,7 +237,7 @@ def test_another_evaluator_goes_on_where_one_ended(looks):
     assert the_alert().state == "firing"
 
 
-def test_the_telling_of_failed_telling_does_not_go_the_failed_way(looks):
+def test_the_notice_of_failed_notifying_does_not_go_the_failed_way(looks):
     rule(
         "delivery-failing",
         condition="delivery_failing",
@@ -475,7 +475,7 @@ def test_a_plant_starts_with_a_rule_of_each_condition_that_says_so():
     assert {rule["condition"] for rule in FIRST_RULES.values()} == ruled
 
 
-def test_alerts_of_a_group_are_told_in_one_message_and_each_once(looks):
+def test_alerts_of_a_group_are_sent_in_one_message_and_each_once(looks):
     rule(group_by=["rule"])
     looks.snapshot = plant(nodes={"n1": node("OFFLINE", 14), "n2": node("OFFLINE", 14)})
     looks.look()
@@ -489,7 +489,7 @@ def test_alerts_of_a_group_are_told_in_one_message_and_each_once(looks):
     assert [kinds(each).count("told") for each in Alert.objects.all()] == [1, 1]
 
 
-def test_what_was_over_before_anybody_was_told_is_not_told(looks):
+def test_what_was_over_before_anybody_was_notified_is_not_notified(looks):
     rule(keep_seconds=0)
     looks.snapshot = lost()
     looks.look()
@@ -556,7 +556,7 @@ def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reac
     assert kinds(Alert.objects.get()).count("told") == 1
 
 
-def test_many_alerts_are_told_in_one_message_and_then_cost_no_query_each(
+def test_many_alerts_are_sent_in_one_message_and_then_cost_no_query_each(
     looks, django_assert_max_num_queries
 ):
     rule("queue-behind", condition="queue_wait", title="{queue} behind", threshold=30, clear_threshold=15)
@@ -571,7 +571,7 @@ def test_many_alerts_are_told_in_one_message_and_then_cost_no_query_each(
     assert "and 299 more" in message.content["title"]
 
 
-def test_a_pool_that_refuses_to_grow_is_told_with_what_it_says_until_it_grows(looks):
+def test_a_pool_that_refuses_to_grow_is_reported_with_what_it_says_until_it_grows(looks):
     rule("pool", condition="pool_refuses", title="Pool of {host}", threshold=1, clear_threshold=1)
     hosts = {"jobs@a": {"trouble": "BlockingIOError: no process"}, "jobs@b": {"trouble": ""}}
     looks.snapshot["hosts"] = hosts

@@ -137,7 +137,7 @@ parties = st.lists(
 
 @settings(max_examples=60)
 @given(parties)
-def test_somebody_is_always_told(found):
+def test_somebody_is_always_notified(found):
     """Whatever is open: of all open alerts that have a cause, the cause has none; and it is as grave."""
     grave = {"notice": 0, "warning": 1, "critical": 2}
     by_id = {party.id: party for party in found}

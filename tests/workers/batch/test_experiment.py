@@ -95,7 +95,7 @@ class LosesItsSeat:
             raise BadInput("seat", "is another's.")
 
 
-def test_who_loses_the_seat_ends_the_simulation(where, monkeypatch):
+def test_who_loses_the_chunk_lease_ends_the_simulation(where, monkeypatch):
     started: list[subprocess.Popen[str]] = []
 
     class Noted(subprocess.Popen):

@@ -34,7 +34,7 @@ def lay(
     return path
 
 
-def test_unsound_files_are_told_apart_and_named_with_what_is_wrong(tmp_path: Path) -> None:
+def test_unsound_files_are_distinguished_and_named_with_what_is_wrong(tmp_path: Path) -> None:
     sound = lay(tmp_path, "a")
     lay(tmp_path, "b", pa.table({"id": ["x"], "time": ["yesterday"]}))
     lay(tmp_path, "c").write_bytes(b"PAR1 nothing of the kind")

@@ -50,7 +50,7 @@ def loop(law, mode, target=TARGET):
     return {"law": law, "mode": mode, "target": target}
 
 
-def test_the_joint_law_is_told_what_is_foreseen_as_many_times_as_its_operators_get_of_it():
+def test_the_joint_law_is_given_the_forecast_as_many_times_as_its_operators_get_of_it():
     sensed = joint(TARGET, seen(), None, NOW)
     observed = catalog.read_observation(catalog.law("parallelism_joint"), sensed.observation)
     # 30 a second come to the queue, fewer to the first operator.
@@ -75,7 +75,7 @@ def shop(kind):
     return plain(plants=plants, forecasts={"plant:shop": foreseen(), "shop": foreseen((1.0, 1.0))})
 
 
-def test_the_joint_law_is_told_what_is_foreseen_of_a_plant_of_others_where_it_plans_so_far():
+def test_the_joint_law_is_given_the_forecast_of_a_plant_of_others_where_it_plans_so_far():
     for kind, means in (("flink", [60.0, 90.0]), ("celery", [])):
         sensed = joint({"plant": "shop"}, shop(kind), None, NOW)
         observed = catalog.read_observation(catalog.law("parallelism_joint"), sensed.observation)
@@ -88,7 +88,7 @@ def test_without_a_forecast_it_goes_by_what_comes_now():
         assert not joint(TARGET, seen(nothing), None, NOW).observation["forecast_per_second"]
 
 
-def test_the_forecast_law_is_told_what_one_operator_would_miss_with_each_number_of_tasks():
+def test_the_forecast_law_is_given_what_one_operator_would_miss_with_each_number_of_tasks():
     busy = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
     sensed = forecast(HOSTS, busy, None, NOW)
     law = catalog.law("parallelism_forecast")

@@ -203,7 +203,7 @@ def test_shares_are_held_while_a_difference_says_nothing(plant, change, why):
     assert plant.control.get(keys.PIPELINE_CONTROLS.of("performance")) is None
 
 
-def test_a_plant_whose_least_load_is_set_lower_is_spared_chance_and_silent_replicas_there_too(plant):
+def test_a_plant_whose_least_load_is_set_lower_ignores_chance_and_silent_replicas_there_too(plant):
     Loop.objects.filter(law="balance").update(parameters={"least_events_per_second": 100.0})
     plant.row["in_per_second"] = 300.0
     plant.row["replicas"]["iap1"]["response_seconds"] = 1.2
@@ -321,7 +321,7 @@ def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batc
         assert max(shares) <= 0.55
 
 
-def test_a_quiet_plant_gives_no_cause_for_any_alert(plant):
+def test_an_idle_plant_gives_no_cause_for_any_alert(plant):
     noise = random.Random(3)
     plant.row["admitted_events"] = 1_000_000
     for row in plant.row["replicas"].values():

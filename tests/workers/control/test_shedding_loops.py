@@ -292,7 +292,7 @@ def test_while_nobody_is_asked_to_wait_what_comes_is_all_that_is_offered(plant, 
     assert plant.tick("ladder").observation["demand_per_second"] == 60.0
 
 
-def test_who_publishes_over_http_is_told_to_wait_for_the_share_that_is_too_much(control, plant):
+def test_who_publishes_over_http_is_asked_to_wait_for_the_share_that_is_too_much(control, plant):
     plant.snapshot["producers"]["api"] = {"in_per_second": 60.0, "queues": {"telemetry": 60.0}}
     plant.load(2.0)
     assert plant.tick("ladder").action["rung"] == 4
@@ -345,7 +345,7 @@ def test_what_producers_hold_back_is_no_capacity_of_a_queue_of_jobs_that_keeps_u
     assert (observed["demand_per_second"], observed["capacity_per_second"]) == (60.0, 30.0)
 
 
-def test_a_rung_whose_loops_still_act_is_not_passed(plant):
+def test_a_level_whose_loops_still_act_is_not_passed(plant):
     plant.load(2.0)
     acting = {"law": "rebalancing", "mode": "auto", "actuator": 120.0, "verdict": "checking", "target": {}}
     plant.snapshot["loops"] = {"rebalancing": acting}
@@ -406,7 +406,7 @@ def test_a_table_that_could_not_be_put_in_force_is_tried_again(plant, monkeypatc
     assert plant.tick("shedding").applied and plant.shed() != {}
 
 
-def test_a_table_stands_as_long_as_its_loop_looks_and_lapses_where_nobody_does(plant):
+def test_a_table_stands_as_long_as_its_loop_checks_and_lapses_where_nobody_does(plant):
     shedding_now(plant)
     for _ in range(3):
         assert plant.tick("shedding").action is None and dropped_at(plant, 0.1) != {}
@@ -467,7 +467,7 @@ def test_what_waits_counts_as_offered_so_that_it_is_worked_off(plant):
     assert plant.offered().scale == pytest.approx(1 + (waiting - on_its_way) / 150)
 
 
-def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_spared():
+def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_control_keys():
     found = PatternYield("p", None)
     row = PatternStatus(types={"A": 100.0, "B": 20.0}, out_per_second=10.0, seconds=0.002)
     for _ in range(60):

@@ -48,7 +48,7 @@ def days_before(count, now=NOON):
     return [today - timedelta(days=each) for each in range(count, 0, -1)]
 
 
-def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control):
+def test_what_comes_by_day_is_forecast_an_hour_before_it_comes(tmp_path, control):
     for day in days_before(6):
         write_day(tmp_path, day)
     foresight = LoadForecasts.of(control, tmp_path)
@@ -62,7 +62,7 @@ def test_what_comes_by_day_is_foreseen_an_hour_before_it_comes(tmp_path, control
     assert np.abs(np.asarray(row.mean_per_second) - rate(ahead)).max() < 25
 
 
-def test_what_comes_to_a_plant_of_others_is_foreseen_from_what_was_measured_there(tmp_path, control):
+def test_what_comes_to_a_plant_of_others_is_forecast_from_what_was_measured_there(tmp_path, control):
     write_day(tmp_path, days_before(1)[0], queue="shop")  # of a queue that has the plant's name
     measure(control, NOON - 600, [40.0] * 600, series="plants.shop.in_per_second")
     foresight = LoadForecasts.of(control, tmp_path)
@@ -121,7 +121,7 @@ def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
     assert "RuntimeError" in foresight.rows({"shop": ORDERS}, NOON)["shop"].refused
 
 
-def test_a_minute_has_to_pass_before_it_is_foreseen_anew():
+def test_a_minute_has_to_pass_before_it_is_forecast_anew():
     asked = []
 
     def past(source, now):

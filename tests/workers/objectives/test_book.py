@@ -169,7 +169,7 @@ def test_what_a_killed_process_had_of_its_minute_counts_neither_way():
 
 
 @pytest.mark.django_db
-def test_what_is_unknown_and_when_nobody_looks_counts_neither_way():
+def test_what_is_unknown_and_when_nobody_measures_counts_neither_way():
     define("late", LATENCY, None, NOW)
     book = ObjectiveBook()
     watched(book, 10)

@@ -80,7 +80,7 @@ def steadily(url: str) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("what", ["worker_daemon", "python_streaming_source_runner"])
-def test_workers_that_hang_are_told_of_and_a_new_start_loses_nothing(
+def test_workers_that_hang_are_reported_and_a_new_start_loses_nothing(
     what, running, control_server, control, nodes
 ):
     running.start()

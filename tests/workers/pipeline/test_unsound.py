@@ -69,7 +69,7 @@ def letters(nodes) -> dict[str, str]:
     return {row["id"]: each.error for letters in found for each in letters for row in each.batch.to_pylist()}
 
 
-def test_what_can_not_be_worked_is_told_and_what_is_late_is_kept_while_the_others_go_on(
+def test_what_can_not_be_worked_is_reported_and_what_is_late_is_kept_while_the_others_go_on(
     running, publish, control, nodes
 ):
     publish("first", value=9)

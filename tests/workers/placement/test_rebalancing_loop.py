@@ -171,7 +171,7 @@ def test_advice_that_no_longer_fits_is_an_error_of_its_entry_and_not_of_the_tick
     assert not Plan.objects.exists()
 
 
-def test_a_quiet_plant_is_left_alone_and_the_ledger_says_so(plant):
+def test_an_idle_plant_is_left_alone_and_the_ledger_says_so(plant):
     plant.pass_seconds(5)
     entry = plant.tick()
     assert (entry.action, entry.applied) == (None, False)

@@ -257,7 +257,7 @@ def rig(request):
     return RemoteRig(control, request.getfixturevalue("secret"))
 
 
-def test_a_topology_is_one_document_of_one_moment(rig):
+def test_a_topology_is_one_document_of_one_instant(rig):
     topology = rig.plant.topology()
     document = json.loads(json.dumps(topology.to_document(), allow_nan=False))
     assert MeasuredTopology.from_document(document).to_document() == document
@@ -403,7 +403,7 @@ def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
     assert next(clock) < 100
 
 
-def test_the_second_controller_of_a_plant_is_told_who_holds_it_and_until_when(
+def test_the_answer_to_a_second_controller_of_a_plant_says_who_holds_it_and_until_when(
     control, plant_topology, secret
 ):
     rig = RemoteRig(control, secret)

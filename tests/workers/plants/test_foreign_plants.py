@@ -29,7 +29,7 @@ def job(flink):
     return FlinkPlant(client, "hashes", lambda: 1_790_000_000.0, lambda: float(next(seconds)))
 
 
-def test_a_job_of_flink_is_measured_from_look_to_look(flink, job):
+def test_a_job_of_flink_is_measured_from_observation_to_observation(flink, job):
     first = job.topology()
     assert first.paths == {"path1": ("Source: came[1]", "Calc[2]", "gone[3]: Writer")}
     assert first.operators["Calc[2]"].measure("executions") is None  # one look counts nothing
@@ -116,7 +116,7 @@ def test_a_cluster_that_has_no_such_job_or_answers_wrongly_is_no_topology(flink,
         job.topology()
 
 
-def test_a_job_that_is_rescaled_while_it_is_looked_at_counts_for_nothing(flink, job):
+def test_a_job_that_is_rescaled_during_the_observation_counts_for_nothing(flink, job):
     measured = flink.metrics
 
     def rescaled(wanted):

@@ -9,7 +9,7 @@ from workers.plants.holding import PlantHeld, hold, holder_of, release
 NOW = 1_790_000_000.0
 
 
-def test_a_second_controller_is_told_who_holds_the_plant_and_until_when(control):
+def test_the_answer_to_a_second_controller_says_who_holds_the_plant_and_until_when(control):
     assert hold(control, "main", "weir-2", NOW, 30.0) == NOW + 30.0
     with pytest.raises(PlantHeld) as held:
         hold(control, "main", "weir-3", NOW + 1.0)

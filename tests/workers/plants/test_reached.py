@@ -138,7 +138,7 @@ def test_a_proof_that_shows_nothing_is_no_zero():
     assert followed(unseen, order, 4, START + 12).state == REACHED
 
 
-def test_what_differs_for_a_moment_is_not_doubted_and_what_comes_late_is_trusted_again():
+def test_what_differs_for_an_instant_is_not_doubted_and_what_comes_late_is_trusted_again():
     order = GivenOrder(4, START, "loop x")
     status = followed(None, order, 2, START + 1)
     status = followed(status, order, 2, START + PATIENCE_SECONDS + 1)

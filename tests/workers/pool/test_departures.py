@@ -152,7 +152,7 @@ def test_it_does_not_matter_how_often_it_is_settled(pauses):
     assert often.settled(START + 60) == once.settled(START + 60)
 
 
-def test_what_workers_tell_their_host_is_read_back(control):
+def test_what_workers_report_to_their_host_is_read_back(control):
     times = iter([10.0, 11.5, 12.0])
     line = CompletionReporter("jobs@here", 77, lambda: next(times))
     line.began(control)
@@ -167,7 +167,7 @@ def test_what_workers_tell_their_host_is_read_back(control):
     assert departures.to_json()["full_seconds"] == pytest.approx(2.0 - WARM_UP_SECONDS)
 
 
-def test_a_worker_that_no_host_runs_tells_nobody(control):
+def test_a_worker_that_no_host_runs_reports_to_nobody(control):
     line = CompletionReporter.of(None)
     line.began(control)
     line.completed(control, [(1.0, 1)])

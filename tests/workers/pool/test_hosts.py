@@ -65,7 +65,7 @@ def reported(host, now=5.0):
     return report(host.hostname, Pool(host), Departures(3, 0.0), now)
 
 
-def test_the_role_is_what_stands_before_the_machine():
+def test_the_role_is_what_stands_before_the_host_name():
     assert role_of("spark@node-7") == "spark"
 
 
@@ -154,7 +154,7 @@ def test_a_host_reports_each_second_and_leaves_the_list_when_it_stops(host, cont
     assert control.hlen("weir:hosts") == 0
 
 
-def test_a_control_server_that_is_away_is_told_once_and_stops_nobody(
+def test_a_control_server_that_is_away_is_reported_once_and_stops_nobody(
     host, control_server: Server, caplog: pytest.LogCaptureFixture
 ):
     step = HostReport(host)

@@ -85,7 +85,7 @@ def test_what_was_asked_for_is_kept_while_the_loop_is_alive_and_lapses_in_advise
         assert (control.ttl(key) > 5) is kept
 
 
-def test_a_pool_that_refuses_to_grow_is_told_with_its_reason_and_taken_for_its_limit(control):
+def test_a_pool_that_refuses_to_grow_is_reported_with_its_reason_and_taken_for_its_limit(control):
     plant = Plant(control, most=3)
     plant.work(station(20))
     plant.tick()

@@ -62,7 +62,7 @@ def test_that_a_regulator_set_its_actuator_is_no_news():
     assert sentence(health=BUSY, deeds=[deed("flow", "set admit 20,343", 999.0)]) == ""
 
 
-def test_trouble_that_no_loop_acts_on_is_said():
+def test_an_overload_that_no_loop_acts_on_is_said():
     old = [deed("rebalancing", "moved 120 points", 0.0)]
     busy, behind = {"n2": {"state": "BUSY"}}, {"alert": {"wait_seconds": 90.0, "waiting_events": 9}}
     for trouble in ({"nodes": busy}, {"queues": behind}):
@@ -93,7 +93,7 @@ def test_a_plan_under_way_speaks_for_the_points_it_moves():
     assert told.endswith("Plan 12 moves 120 points, 35 % done; worker rate started 3 workers just now.")
 
 
-def test_a_proposal_and_a_held_loop_are_told_also_while_all_is_well():
+def test_a_proposal_and_a_held_loop_are_shown_also_while_all_is_well():
     plan = {"id": 12, "state": "proposed", "points": 120, "progress_share": 0.0}
     loops = {"worker_rate/alert/n1": {"mode": "hold"}}
     told = sentence(plans=[plan], loops=loops)
@@ -109,7 +109,7 @@ def test_a_proposal_and_a_held_loop_are_told_also_while_all_is_well():
         (None, ""),
     ],
 )
-def test_the_backlogs_trend_is_told_where_it_is_known(trend, words):
+def test_the_backlogs_trend_is_shown_where_it_is_known(trend, words):
     totals = {"backlog_events": 1_000, "backlog_trend": trend, "backlog_seconds": 30.0}
     told = sentence(health=BUSY, totals=totals)
     assert told.lower() == (f"{words}." if words else "")

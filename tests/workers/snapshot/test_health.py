@@ -101,7 +101,7 @@ def test_of_queues_that_are_as_late_the_headline_is_the_one_that_explains_the_ot
     assert [each.subject for each in found.findings] == ["queue/rollup", "queue/report", "queue/alert"]
 
 
-def test_nine_loops_of_one_trouble_are_one_finding():
+def test_nine_loops_of_one_cause_are_one_finding():
     loop = {"law": "rebalancing", "at": 100.0, "interval_seconds": 5.0}
     found = health(plant(at=200.0, loops={f"rebalancing/{number}": loop for number in range(9)}))
     assert [each.sentence for each in found.findings] == ["9 loops have stopped."]

@@ -211,7 +211,7 @@ class OthersSeen:
         return {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
 
 
-def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_foreseen_beside_applications(
+def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applications(
     control: redis.Redis, plant_topology: Topology
 ) -> None:
     past = OfferedLoad(NOW - np.arange(600.0)[::-1], np.full(600, 5.0), None, None)
@@ -233,7 +233,7 @@ def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, pla
 # Counts and rates
 
 
-def test_rates_are_what_was_counted_between_looks(
+def test_rates_are_what_was_counted_between_observations(
     control: redis.Redis, plant: LocalPlant, times: Times
 ) -> None:
     beat_all(control, 1, inserted_events=100, removed_events=40)
@@ -354,7 +354,7 @@ def test_what_lay_there_when_the_watch_began_is_not_taken_for_fresh(
     assert plain(plant.observe())["nodes"]["n1"]["stale"] is True
 
 
-def test_a_mark_is_as_old_as_it_says_at_first_sight_and_by_the_watchers_clock_afterwards() -> None:
+def test_a_mark_is_as_old_as_it_says_when_first_seen_and_by_the_watchers_clock_afterwards() -> None:
     freshness = Freshness()
     assert freshness.age_seconds("a", 1, 100.0, lag_seconds=40.0) == 40.0
     assert freshness.age_seconds("a", 2, 101.0, lag_seconds=4000.0) == 1.0
@@ -470,7 +470,7 @@ def test_all_well_is_said_in_one_sentence(control: redis.Redis, plant: LocalPlan
     }
 
 
-def test_dead_letters_and_troubled_workers_are_told(
+def test_dead_letters_and_failing_workers_are_reported(
     control: redis.Redis, plant: LocalPlant, times: Times
 ) -> None:
     host(control)
@@ -527,7 +527,7 @@ def test_workers_for_what_is_not_there_are_refused(
     assert not control.keys("weir:submitted:*")
 
 
-def test_ticks_look_at_what_the_observer_published(control: redis.Redis, plant: LocalPlant) -> None:
+def test_ticks_read_what_the_observer_published(control: redis.Redis, plant: LocalPlant) -> None:
     published = PublishedPlant(control, lambda: NOW)
     with pytest.raises(NotObserved, match="observer"):
         published.observe()

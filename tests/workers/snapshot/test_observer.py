@@ -207,7 +207,7 @@ def iter_clock(stop: threading.Event, server: Server) -> Any:
 
 @hypothesis_settings(deadline=None)
 @given(st.floats(0, 4e9))
-def test_the_next_look_is_at_a_fifth_of_a_second_whatever_the_clock_says(now: float) -> None:
+def test_the_next_observation_is_at_a_fifth_of_a_second_whatever_the_clock_says(now: float) -> None:
     wait_seconds = until_next_observation_seconds(now)
     assert 0 < wait_seconds <= 1.0
     fraction = (now + wait_seconds) % 1.0
@@ -272,7 +272,7 @@ def test_history_is_read_in_full_over_several_reads(
 
 
 @pytest.mark.slow
-def test_the_command_publishes_until_it_is_told_to_stop(
+def test_the_command_publishes_until_it_is_asked_to_stop(
     control: redis.Redis, control_server: Server, tmp_path: Path
 ) -> None:
     environment = {**os.environ, "REDIS_URL": control_server.url, "WEIR_DATA": str(tmp_path)}

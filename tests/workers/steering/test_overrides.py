@@ -216,7 +216,7 @@ def test_thresholds_stay_in_order_when_one_of_two_overrides_expires_first(put, n
     assert 0.89 < held["busy"] < held["toobusy"]
 
 
-def test_agents_are_told_of_thresholds_set_ended_and_expired(put, node, owner, control):
+def test_agents_are_notified_of_thresholds_set_ended_and_expired(put, node, owner, control):
     def told():
         return json.loads(control.get("weir:topology"))["nodes"]["n1"]["busy"]
 
@@ -230,7 +230,7 @@ def test_agents_are_told_of_thresholds_set_ended_and_expired(put, node, owner, c
     assert told() == 0.7
 
 
-def test_thresholds_do_not_change_when_the_agents_cannot_be_told(put, node):
+def test_thresholds_do_not_change_when_the_agents_cannot_be_notified(put, node):
     nobody = redis.Redis(host="127.0.0.1", port=1, socket_connect_timeout=0.2)
     with pytest.raises(NodeUnavailable):
         put("busy_threshold", 0.5, loop=None, node=node, control=nobody)

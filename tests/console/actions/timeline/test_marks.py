@@ -21,7 +21,7 @@ OPERATOR = Actor("desk-2", "operator")
 MINUTE = timedelta(minutes=1)
 
 
-def test_a_mark_is_a_moment_or_a_range_and_audited():
+def test_a_mark_is_an_instant_or_a_range_and_audited():
     mark = marks.add(OPERATOR, title=" agent 0.9.3 ", kind="deploy", now=NOW)
     assert (mark.title, mark.at, mark.until, mark.author) == ("agent 0.9.3", NOW, None, "desk-2")
     entry = AuditEntry.objects.get()

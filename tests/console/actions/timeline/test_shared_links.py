@@ -100,7 +100,7 @@ NAMING = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_strangers_are_told_what_is_unwell_and_not_why(case, settings, tmp_path, control, monkeypatch):
+def test_strangers_are_shown_what_is_unwell_and_not_why(case, settings, tmp_path, control, monkeypatch):
     settings.WEIR_DATA = tmp_path
     subject, sentence, title = TOLD[case]
     was = deepcopy(sample_snapshot())

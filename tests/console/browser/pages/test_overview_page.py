@@ -11,7 +11,7 @@ pytestmark = BROWSER
 
 
 @pytest.mark.thorough
-def test_the_map_colours_only_what_arrives_at_a_node_in_trouble(open_page, observer):
+def test_the_map_colours_only_what_arrives_at_an_overloaded_node(open_page, observer):
     def arrive(snapshot: Snapshot) -> None:
         for queue in snapshot["queues"].values():
             row = queue["containers"]["n1"]
@@ -60,7 +60,7 @@ def test_of_a_large_plant_the_map_shows_the_worst_alone_and_the_rest_as_one(open
 
 
 @pytest.mark.thorough
-def test_who_gets_into_trouble_comes_out_of_the_crowd_and_nobody_else_moves(open_page, observer):
+def test_who_is_overloaded_comes_out_of_the_crowd_and_nobody_else_moves(open_page, observer):
     page = open_page("/")
     live(page, observer)
     observer.publish(large)

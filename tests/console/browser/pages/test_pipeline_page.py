@@ -90,7 +90,7 @@ def test_operator_and_declaration_can_be_used_by_everybody_on_a_phone(path, sche
 
 
 @pytest.mark.thorough
-def test_a_wrong_declaration_is_told_with_its_line_and_keeps_what_was_typed(open_page, at_work):
+def test_a_wrong_declaration_is_shown_with_its_line_and_keeps_what_was_typed(open_page, at_work):
     page = open_page("/pipeline/performance/declaration/")
     area = page.get_by_label("Declaration in YAML")
     area.fill(DECLARATION.replace("SEQ(busy; load)", "SEQ(busy"))

@@ -57,7 +57,7 @@ def at_share(page: Page, share: float) -> tuple[float, float]:
     return box["x"] + share * box["width"], box["y"] + box["height"] - 40
 
 
-def test_the_pointer_reads_values_and_a_click_sets_the_moment(open_page, observer, measured):
+def test_the_pointer_reads_values_and_a_click_sets_the_instant(open_page, observer, measured):
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
     page.mouse.move(*at_share(page, 0.5))
@@ -94,7 +94,7 @@ def test_a_drag_zooms_and_pauses_and_one_click_goes_live_again(open_page, observ
     expect(page.locator("#strips")).to_have_attribute("data-live", re.compile("."))
 
 
-def test_a_finger_that_scrolls_over_the_strips_sets_no_moment(open_page, observer, measured):
+def test_a_finger_that_scrolls_over_the_strips_sets_no_instant(open_page, observer, measured):
     """The browser takes the pointer to scroll with; the next tap, anywhere, is another."""
     page = open_page("/timeline/?minutes=10", viewport=PHONE, has_touch=True)
     live(page, observer)

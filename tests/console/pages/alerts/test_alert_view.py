@@ -41,7 +41,7 @@ def test_an_alert_that_never_fired_has_no_page(operator, alert):
     assert operator.get(f"/alerts/{alert.pk}/").status_code == 404
 
 
-def test_who_acknowledges_has_it_and_nobody_else_is_told(operator, alert):
+def test_who_acknowledges_has_it_and_nobody_else_is_notified(operator, alert):
     answer = fetch(operator, f"/alerts/{alert.pk}/acknowledge", {"note": "the host restarts"})
     assert answer.status_code == 200 and "Acknowledged until" in answer.json()["message"]
     alert.refresh_from_db()
@@ -70,7 +70,7 @@ def test_an_acknowledgement_that_runs_out_calls_again(operator, alert):
     assert Delivery.objects.filter(kind="firing").count() == 2
 
 
-def test_snoozed_it_tells_nobody_until_then(operator, alert):
+def test_snoozed_it_notifies_nobody_until_then(operator, alert):
     assert fetch(operator, f"/alerts/{alert.pk}/snooze", {"minutes": "15"}).status_code == 200
     alert.refresh_from_db()
     assert alert.snoozed_until is not None and alert.state == "firing"
@@ -84,7 +84,7 @@ def test_a_snooze_without_an_end_is_refused(minutes, operator, alert):
     assert audited() == []
 
 
-def test_escalating_tells_the_next_step_and_says_when_nobody_is_left(operator, alert):
+def test_escalating_notifies_the_next_step_and_says_when_nobody_is_left(operator, alert):
     Receiver.objects.create(name="second", channel="browser")
     steps = [{"after_minutes": 0, "receivers": ["desk"]}, {"after_minutes": 60, "receivers": ["second"]}]
     AlertRule.objects.update(escalation=steps)
@@ -170,7 +170,7 @@ def test_what_an_incident_explains_is_folded_below_it(operator, alert):
     assert "explains 1 more alert" in page.content.decode()
 
 
-def test_when_nobody_looks_after_alerts_the_page_says_so(operator, alert):
+def test_when_nobody_checks_alerts_the_page_says_so(operator, alert):
     assert "Alerts are not evaluated" not in operator.get("/alerts/").content.decode()
     look(-60)
     assert "Alerts are not evaluated since" in operator.get("/alerts/").content.decode()

@@ -84,7 +84,7 @@ def text_of(answer: Any) -> str:
     return html.unescape(" ".join(answer.content.decode().split()))
 
 
-def test_who_promises_nothing_is_told_what_an_objective_is(operator):
+def test_who_promises_nothing_reads_what_an_objective_is(operator):
     assert "No objective yet." in text_of(operator.get("/service-levels/"))
 
 

@@ -259,5 +259,5 @@ def test_metrics_from_elsewhere_take_a_token_or_a_login(browsers, secrets, store
         assert Client().get("/metrics", **ELSEWHERE, **token).status_code == status
 
 
-def test_a_proxy_on_this_machine_does_not_open_metrics_to_others(stored_snapshot):
+def test_a_proxy_on_this_host_does_not_open_metrics_to_others(stored_snapshot):
     assert Client().get("/metrics", HTTP_X_FORWARDED_FOR="192.0.2.7").status_code == 401

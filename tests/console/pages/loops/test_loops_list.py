@@ -14,7 +14,7 @@ from workers.models import Loop
 AT = 1_800_000_000.0
 
 
-def test_no_two_loops_of_a_plant_with_one_of_everything_look_alike():
+def test_no_two_loops_of_a_plant_with_one_of_everything_are_alike():
     titles = [loop_title(name) for kind in KINDS.values() for name in starts_of(kind)]
     assert len(set(titles)) == len(titles) >= len(KINDS)
 

@@ -53,7 +53,7 @@ def quiet_by_silence(looks: Looks, person) -> None:
 
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("how", ["flap", "silence"])
-def test_the_end_of_what_came_back_unheard_is_not_told_and_the_next_one_is(looks, how, django_user_model):
+def test_the_end_of_what_came_back_unheard_is_not_notified_and_the_next_one_is(looks, how, django_user_model):
     rule(keep_seconds=4)
     assert fires(looks) == ["firing"] and ends(looks) == ["resolved"]
     if how == "flap":
@@ -65,7 +65,7 @@ def test_the_end_of_what_came_back_unheard_is_not_told_and_the_next_one_is(looks
     assert told == ["firing"] and ends(looks) == ["resolved"]
 
 
-def test_what_comes_back_after_its_end_was_told_is_told_though_it_had_been_acknowledged(looks):
+def test_what_comes_back_after_a_notified_end_notifies_again_though_it_had_been_acknowledged(looks):
     rule(keep_seconds=4)
     fires(looks)
     alert = the_alert()
@@ -75,7 +75,7 @@ def test_what_comes_back_after_its_end_was_told_is_told_though_it_had_been_ackno
     assert fires(looks) == ["firing"] and ends(looks) == ["resolved"]
 
 
-def test_an_end_is_not_told_again_after_a_beginning_that_was_dropped(looks):
+def test_an_end_is_not_notified_again_after_a_beginning_that_was_dropped(looks):
     rule(keep_seconds=0)
     assert fires(looks) == ["firing"] and ends(looks) == ["resolved"]
     looks.snapshot = lost()
@@ -87,7 +87,7 @@ def test_an_end_is_not_told_again_after_a_beginning_that_was_dropped(looks):
     ]
 
 
-def test_what_waits_of_an_earlier_end_is_told_once(looks):
+def test_what_waits_of_an_earlier_end_is_sent_once(looks):
     rule(keep_seconds=0)
     fires(looks)
     for snapshot in (plant(), lost(), plant()):
@@ -98,7 +98,7 @@ def test_what_waits_of_an_earlier_end_is_told_once(looks):
     assert heard(looks) == []
 
 
-def test_an_end_that_waits_is_not_told_once_the_alert_fires_again(looks):
+def test_an_end_that_waits_is_not_sent_once_the_alert_fires_again(looks):
     rule(keep_seconds=0)
     looks.snapshot = lost()
     looks.pass_seconds(8)
@@ -112,7 +112,7 @@ def test_an_end_that_waits_is_not_told_once_the_alert_fires_again(looks):
     assert ends(looks, 8) == ["resolved"]
 
 
-def test_that_messages_to_who_is_on_call_fail_is_told_to_somebody_else(looks):
+def test_that_messages_to_who_is_on_call_fail_notifies_somebody_else(looks):
     for name in ("anna", "boss"):
         receivers.define(name, "email", {"addresses": [f"{name}@x.example"]})
     named = {"secret_environment": "WEIR_SECRET_ROTA", "otherwise": "boss"}

@@ -143,7 +143,7 @@ def test_operators_that_read_one_another_in_a_circle_are_refused_by_name(tmp_pat
     assert refused.value.field == "operators"
 
 
-def test_what_is_wrong_is_told_with_its_line(tmp_path):
+def test_what_is_wrong_is_shown_with_its_line(tmp_path):
     text = "name: app\nqueues: [telemetry]\nsink: alert\nrules:\n  - name: one\n    keep: 3\npatterns: []\n"
     with pytest.raises(BadInput, match=r"rules\[0\]\.keep: .*line 6"):
         application_of_text(text, tmp_path)

@@ -55,7 +55,7 @@ def test_a_small_batch_is_worked_by_one_task():
     assert len(on_tasks(*filled([10, 20, 5]), 8)) == 1
 
 
-def test_a_portion_is_the_same_when_it_has_travelled():
+def test_a_batch_assignment_is_the_same_when_it_has_travelled():
     tasks = on_tasks(*filled([200, 200]), 2)
     portion = BatchAssignment(
         7, "3f", tasks, 60_000_000, True, Shedder({"abc": {"A": 0.5}}, 0.01, "key"), {"slow": 2.5}
@@ -63,6 +63,6 @@ def test_a_portion_is_the_same_when_it_has_travelled():
     assert BatchAssignment.from_text(portion.to_text()) == portion
 
 
-def test_outside_of_a_job_there_is_no_portion():
+def test_outside_of_a_job_there_is_no_batch_assignment():
     with pytest.raises(RuntimeError, match="no batch assignment is attached"):
         BatchAssignment.of_this_job()

@@ -172,7 +172,7 @@ def test_a_few_events_are_gathered_and_many_are_not(dispatcher, publish, times):
     assert dispatcher.step() == 5_000
 
 
-def test_it_looks_often_while_much_comes_and_seldom_else(dispatcher, publish, times):
+def test_it_checks_often_while_much_comes_and_seldom_else(dispatcher, publish, times):
     calm = dispatcher.pause_seconds
     publish(100)
     dispatcher.step()
@@ -238,7 +238,7 @@ def test_the_limit_that_holds_everything_back_is_named(controls, reason, dispatc
     assert dispatcher.stall_reason is None
 
 
-def test_a_full_result_queue_and_pieces_without_results_are_told(dispatcher, publish, control):
+def test_a_full_result_queue_and_pieces_without_results_are_reported(dispatcher, publish, control):
     steer(control, admit_events_per_batch=4_096)
     publish(30_000)
     for _ in range(3):
@@ -250,7 +250,7 @@ def test_a_full_result_queue_and_pieces_without_results_are_told(dispatcher, pub
     assert dispatcher.stall_reason.startswith("2 of 1 MiB of the result queue are used")
 
 
-def test_a_node_that_can_not_be_read_is_told_and_the_others_go_on(dispatcher, publish, nodes):
+def test_a_node_that_can_not_be_read_is_reported_and_the_others_go_on(dispatcher, publish, nodes):
     publish(3_000)
     nodes["n2"].kill()
     assert 0 < dispatcher.step() < 3_000

@@ -106,7 +106,7 @@ def expected(pattern, events: list[tuple]) -> set[tuple]:
 @pytest.mark.thorough
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVENTS, st.randoms(use_true_random=False))
-def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matches_of_one_look(
+def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matches_of_one_pass(
     control, events, chance
 ):
     control.flushall()

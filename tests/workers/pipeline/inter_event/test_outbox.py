@@ -37,7 +37,7 @@ def store(control):
     return store
 
 
-def test_what_is_being_published_is_not_published_again_by_who_looks_after_it(store):
+def test_what_is_being_published_is_not_published_again_by_who_checks_it(store):
     client = Publisher(lambda: outbox.retry())
     outbox = Outbox(store, client)
     assert outbox.publish() == 3

@@ -20,7 +20,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.integers(0, 50))
-def test_a_complex_event_tells_its_contributing_events_as_they_were(events, suppression_us):
+def test_a_complex_event_lists_its_contributing_events_as_they_were(events, suppression_us):
     pattern = pattern_of("SEQ(A; B)", within_us=2**50, suppression_us=suppression_us, emits="ab")
     matches = match_all(pattern, rows_of(events))
     made = complex_events(pattern, matches, "ab:run.1:0").to_pylist()

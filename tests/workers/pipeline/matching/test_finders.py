@@ -168,7 +168,7 @@ def test_what_time_has_closed_leaves_no_state_and_it_says_when_that_is(text, con
     assert matcher.save() == matcher.timers() == {}
 
 
-def test_the_quiet_time_and_the_event_before_are_let_go_in_time():
+def test_the_suppression_interval_and_the_event_before_are_let_go_in_time():
     matcher = Matcher(pattern_of("up", {"up": "value > prev(value)"}, suppression_us=5))
     matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 1, "x")]))
     x = ord("x") % GROUPS
@@ -185,7 +185,7 @@ def test_long_times_and_many_keys_do_not_mix_up_what_has_expired():
     assert match_all(pattern_of("SEQ(A; B)"), rows_of(events)).ids() == [["e0001", "e0002"]]
 
 
-def test_a_match_that_is_found_when_its_time_is_over_is_still_within_the_quiet_time():
+def test_a_match_that_is_found_when_its_time_is_over_is_still_suppressed():
     pattern = pattern_of("SEQ(A; B*)", within_us=12, suppression_us=5)
     rows = rows_of([(0, "A", 0, "x"), (1, "A", 0, "x"), (13, "A", 0, "x")])
     matcher = Matcher(pattern)
@@ -198,7 +198,7 @@ def test_a_match_that_is_found_when_its_time_is_over_is_still_within_the_quiet_t
     assert [[event[0] for event in events] for _, events in joined(found).emitted()] == [[0], [13]]
 
 
-def test_matches_in_the_quiet_time_after_one_are_marked_and_the_first_after_it_is_not():
+def test_matches_in_the_suppression_interval_are_marked_and_the_first_after_it_is_not():
     pattern = pattern_of("SEQ(A)", suppression_us=10)
     matches = match_all(pattern, rows_of([(time, "A", 0, "x") for time in (0, 5, 9, 10, 15)]))
     assert matches.suppressed.tolist() == [False, True, True, False, True]

@@ -112,7 +112,7 @@ def test_strict_contiguity_takes_no_event_in_between(pattern, events, expected):
     assert words(ask(pattern, events, **STRICT_ROWS)) == expected
 
 
-def test_strict_and_once_close_every_machine_that_does_not_take_the_next_event():
+def test_strict_and_once_close_every_automaton_that_does_not_take_the_next_event():
     assert words(ask("SEQ(A; B)", "AAB", contiguity="strict")) == "A1B2"
     assert words(ask("SEQ(A; A; B)", "AAAB", contiguity="strict")) == ""
 

@@ -169,6 +169,6 @@ def _begins(words: list[str], beginning: str) -> bool:
 @pytest.mark.parametrize("text", WORDS)
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from("ABCX")), max_size=30))
-def test_under_once_each_event_goes_to_the_most_advanced_machine_that_can_take_it(text, events):
+def test_under_once_each_event_goes_to_the_most_advanced_automaton_that_can_take_it(text, events):
     rows = rows_of([(time, kind, 0, "x") for time, kind in sorted(events, key=lambda event: event[0])])
     assert found(pattern_of(text, within_us=12), rows) == once_by_words(WORDS[text], rows, 12)

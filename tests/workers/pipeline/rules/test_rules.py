@@ -189,7 +189,7 @@ def test_cleansing_replaces_values_and_lets_go_of_events_without_a_clean_one(spa
     assert [(row["id"], row["value"]) for row in rows] == [("a", 3.0)]
 
 
-def test_a_criterion_stands_for_its_value_of_the_moment_but_not_within_a_text(spark):
+def test_a_criterion_stands_for_its_current_value_but_not_within_a_text(spark):
     rule = Filter("f", "value > :slow and id != ':slow'")
     events = spark.sql("select * from values ('a', 5.0D), ('b', 1.0D) as t(id, value)")
     for slow, kept in ((2.0, ["a"]), (0.5, ["a", "b"])):

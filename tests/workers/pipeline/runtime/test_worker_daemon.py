@@ -20,7 +20,7 @@ print(sum(isinstance(importer, zipimporter) for importer in sys.path_importer_ca
 """
 
 
-def test_pyspark_is_imported_as_it_is_installed_and_no_archive_is_looked_through():
+def test_pyspark_is_imported_as_it_is_installed_and_no_archive_is_searched():
     path = os.pathsep.join([*map(str, ARCHIVES), str(Path.cwd())])
     environment = {**os.environ, "PYTHONPATH": path}
     command = [sys.executable, "-c", SAID]

@@ -76,7 +76,7 @@ def worked(control, events: list[tuple], shedder: Shedder, cuts: list[int]) -> T
     st.sets(st.integers(1, 59)),
     st.sampled_from(UNITS),
 )
-def test_an_event_meets_the_same_fate_however_it_comes_and_is_counted_once(
+def test_an_event_gets_the_same_shed_decision_however_it_comes_and_is_counted_once(
     control, events, shares, control_share, cuts, unit
 ):
     events = sorted(events, key=lambda event: event[0])
@@ -111,7 +111,7 @@ def test_an_event_that_a_not_waits_for_is_never_dropped_and_a_strict_pattern_dro
     assert kept_of(strict, rows, everything).equals(rows)
 
 
-def test_spared_keys_lose_nothing_and_all_others_their_share():
+def test_control_keys_lose_nothing_and_all_others_their_share():
     rows = rows_of([(place, "A", 1.0, chr(0x4E00 + place % 997)) for place in range(20_000)])
     fates = ShedDecisions(Shedder({"ab": {"A": 0.4}}, 0.1), rows, rows.column("match_key"))
     dropped = fates.dropped(AB, np.ones(rows.num_rows, np.int64))
@@ -179,6 +179,6 @@ def test_the_interval_holds_the_true_recall_nearly_always(recall, clump):
     assert abs(sum(each.estimate for each in found) / len(found) - recall) < 0.06
 
 
-def test_without_matches_of_spared_keys_nothing_is_estimated():
+def test_without_matches_of_control_keys_nothing_is_estimated():
     assert recall_of([0] * CONTROL_GROUPS, [9] * CONTROL_GROUPS, 40, 900) is None
     assert recall_of([0] * CONTROL_GROUPS, [0] * CONTROL_GROUPS, 40, 900) is None

@@ -104,7 +104,7 @@ def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
     assert document["replicas"]["iap2"]["response_seconds"] is None
 
 
-def test_how_soon_a_replica_answers_is_told_once_it_is_warm_and_only_of_the_window(control):
+def test_how_soon_a_replica_answers_is_reported_once_it_is_warm_and_only_of_the_window(control):
     at = [0.0]
     shown = board(control, lambda: at[0])
 
@@ -171,7 +171,7 @@ def shedding(at: float) -> InterEventBatch:
     return InterEventBatch(at, 8, combined, {"hosts": hosts}, (hosts,), 0.5)
 
 
-def test_what_is_shed_is_told_by_type_with_what_it_costs_and_counts_on_over_a_restart(control):
+def test_what_is_shed_is_reported_by_type_with_what_it_costs_and_counts_on_over_a_restart(control):
     statuses = Statuses(control)
     now = time.monotonic()
     statuses.board(APPLICATION).inter_event(shedding(now))
@@ -202,7 +202,7 @@ def test_the_worst_application_is_the_state_of_the_pipeline(control):
     assert (said["state"], said["error"]) == ("failed", "a node is away")
 
 
-def test_a_replica_that_finishes_nothing_is_told_in_place_of_running(control):
+def test_a_replica_that_finishes_nothing_is_reported_in_place_of_running(control):
     times = Times()
     shown = board(control, times, times)
     shown.enter_state("running")
@@ -226,7 +226,7 @@ def test_a_replica_that_finishes_nothing_is_told_in_place_of_running(control):
     assert (said["state"], said["hindrance"], shown.stuck_seconds) == ("running", None, 0.0)
 
 
-def test_events_that_nobody_dispatches_are_told_with_what_holds_them_back(control):
+def test_events_that_nobody_dispatches_are_reported_with_what_holds_them_back(control):
     times = Times()
     shown = board(control, times, times)
     shown.enter_state("running")
@@ -252,7 +252,7 @@ def test_who_may_find_nothing_more_does_not_stall(control):
     assert (said["state"], said["hindrance"], said["outbox_full"]) == ("running", None, True)
 
 
-def test_a_combiner_that_takes_no_results_is_told(control):
+def test_a_combiner_that_takes_no_results_is_reported(control):
     times = Times()
     shown = board(control, times, times)
     shown.enter_state("running")
@@ -266,7 +266,7 @@ def test_a_combiner_that_takes_no_results_is_told(control):
     assert plain(shown.document({}))["hindrance"] == "the combiner has not finished its batch for 16 s"
 
 
-def test_what_ended_the_run_before_is_told_until_something_is_worked_again(control):
+def test_what_ended_the_run_before_is_shown_until_something_is_worked_again(control):
     shown = board(control)
     shown.enter_state("failed", "a node is away")
     shown.enter_state("running")

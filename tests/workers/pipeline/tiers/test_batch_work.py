@@ -28,11 +28,11 @@ def test_the_cause_is_found_in_the_pages_of_spark(cause, said):
     assert sentence(RuntimeError(PAGES.format(cause=cause))) == said
 
 
-def test_an_error_without_a_word_is_told_by_its_name():
+def test_an_error_without_a_word_is_called_by_its_name():
     assert sentence(RuntimeError()) == "RuntimeError"
 
 
-def test_spark_is_told_a_sentence_and_what_failed_is_kept_as_it_was():
+def test_spark_is_given_a_sentence_and_what_failed_is_kept_as_it_was():
     class Work(BatchWork):
         def work(self, events, batch):
             raise BadInput("field", "is wrong")

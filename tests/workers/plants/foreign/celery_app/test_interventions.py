@@ -398,7 +398,7 @@ def test_a_worker_that_was_started_anew_takes_from_the_queues_that_its_owner_gav
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
 
 
-def test_a_worker_that_does_not_follow_is_told_again_but_not_at_each_look(far, control, begin):
+def test_a_worker_that_does_not_follow_is_ordered_again_but_not_at_each_check(far, control, begin):
     begin(PAUSE, "celery")
     undo(far, control, PAUSE, "celery")
     observer, told = far.plant(), far.asked

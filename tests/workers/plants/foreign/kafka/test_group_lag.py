@@ -183,7 +183,7 @@ def test_a_partition_whose_leader_is_away_is_not_called_gone():
     assert lags.history(ORDERS).begins_at == 0.0
 
 
-def test_only_what_histories_can_not_tell_is_asked_of_the_broker():
+def test_only_what_histories_can_not_give_is_asked_of_the_broker():
     lags = GroupLags()
     lags.follow(reading(0.0, 100, 40))
     [question] = lags.questions(0.05, 1.0)

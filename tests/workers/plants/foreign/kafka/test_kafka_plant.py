@@ -54,7 +54,7 @@ def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broke
         plant.set_parallelism({"nobody": 3})
 
 
-def test_how_old_waiting_events_are_is_known_from_the_first_look(broker, topic):
+def test_how_old_waiting_events_are_is_known_from_the_first_observation(broker, topic):
     broker.publish(topic, 15)
     broker.commit(f"{topic}-a", topic, 7)
     appended = time.time()

@@ -20,7 +20,7 @@ def test_events_between_two_samples_are_taken_to_have_come_evenly():
     assert (appended.after, appended.before) == (0.0, 10.0)
 
 
-def test_an_event_after_a_quiet_hour_came_when_the_end_moved_and_not_an_hour_before():
+def test_an_event_after_an_idle_hour_came_when_the_end_moved_and_not_an_hour_before():
     quiet = [(float(at), 7) for at in range(0, 3600, 2)]
     appended = history(*quiet, (3600.0, 8)).appended(7)
     assert 3598.0 <= appended.at <= 3600.0
