@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def desk(plant: RunningPlant, browser: Browser) -> Page:
+def shared_page(plant: RunningPlant, browser: Browser) -> Page:
     """A page that stays open over all tests, signed in as the administrator."""
     page = browser.new_page()
     sign_in(page, plant)

@@ -1,4 +1,4 @@
-"""The page opened in test_desk.py, two minutes later: the override has ended by itself."""
+"""The page opened in test_day_shift.py, two minutes later: the override has ended by itself."""
 
 from contextlib import closing
 from typing import Any
@@ -29,9 +29,11 @@ def give_points(plant: RunningPlant) -> None:
         ask(f"plans/{plan['id']}/approve", hash=plan["hash"])
 
 
-def test_the_override_expires_on_the_open_page_and_in_the_loop(plant: RunningPlant, desk: Page) -> None:
-    expect(desk.locator("#strip-overrides")).to_contain_text("No overrides", timeout=150_000)
-    expect(desk.locator("[data-override]")).to_have_count(0)
+def test_the_override_expires_on_the_open_page_and_in_the_loop(
+    plant: RunningPlant, shared_page: Page
+) -> None:
+    expect(shared_page.locator("#strip-overrides")).to_contain_text("No overrides", timeout=150_000)
+    expect(shared_page.locator("[data-override]")).to_have_count(0)
     if LOOP not in (plant.snapshot() or {"loops": ()})["loops"]:
         give_points(plant)
     plant.until(lambda s: s["loops"].get(LOOP, {}).get("setpoint") == 1000, 60, "the loop is back at 1000")

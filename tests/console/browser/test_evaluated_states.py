@@ -1,4 +1,4 @@
-"""In trouble a page says of each subject what it was evaluated to be, or marks what it shows as old."""
+"""Whatever is wrong, a page says what each subject was evaluated to be, or marks what it shows as old."""
 
 import re
 from collections.abc import Callable

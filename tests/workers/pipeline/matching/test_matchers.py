@@ -1,4 +1,4 @@
-"""The quick finders against the contract read plainly, and against the one that goes event by event; however
+"""The quick matchers against the contract read plainly, and against the one that goes event by event; however
 the events are cut into batches, and the state is put away in between.
 """
 
