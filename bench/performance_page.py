@@ -116,7 +116,7 @@ def page(documents: Iterable[Mapping[str, Any]]) -> str:
     known = [bench["machine"] for bench in benches.values()]
     if not known:
         raise ValueError("there is no bench in it")
-    lines = [HEAD.format(machine=_machine(known))]
+    lines = [HEAD.format(machine=_host(known))]
     for title, rows in SECTIONS.items():
         if found := [_line(row, benches[row.bench]) for row in rows if _has(row, benches)]:
             lines += [f"## {title}\n", "| What | Measured | Target | Beside it | |", "|---|---|---|---|---|"]
@@ -128,7 +128,7 @@ def _has(row: Row, benches: Mapping[str, Mapping[str, Any]]) -> bool:
     return row.figure in benches.get(row.bench, {}).get("figures", {})
 
 
-def _machine(known: list[Mapping[str, Any]]) -> str:
+def _host(known: list[Mapping[str, Any]]) -> str:
     loads = [each["load1"] for each in known]
     memory = known[0]["memory_bytes"] / 2**30
     first, load = known[0], f"load {min(loads):.1f} to {max(loads):.1f}"

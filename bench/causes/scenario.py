@@ -14,7 +14,7 @@ FIRST = 3  # rows that somebody reads
 LASTING_SECONDS = 60.0  # of a cause; as long is compared with the time before it
 MOST_SECONDS = 150.0  # until somebody is notified
 SETTLE_SECONDS = 20.0  # the archive has what happened, and changes are searched again
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class AlertWatch:
         self.since = since
         self.rows: dict[int, dict[str, Any]] = {}
 
-    def look(self, snapshot: dict[str, Any] | None) -> None:
+    def check(self, snapshot: dict[str, Any] | None) -> None:
         for row in (snapshot or {"alerts": []})["alerts"]:
             if row["severity"] != "notice":
                 self.rows[row["id"]] = row
@@ -78,7 +78,7 @@ def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
             stack.enter_context(KINDS[kind](shop, queue, chance))
             for kind, queue in zip(kinds, queues, strict=True)
         ]
-        notified = _look_on(shop, watch)
+        notified = _check_until_notified(shop, watch)
     shop.producers.calm()
     changes, differences, found = _said(shop, watch, named)
     shop.work_off()
@@ -94,14 +94,14 @@ def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
     )
 
 
-def _look_on(shop: Shop, watch: AlertWatch) -> float | None:
+def _check_until_notified(shop: Shop, watch: AlertWatch) -> float | None:
     """While the cause lasts, and until the first call; the seconds to that, None when there was none."""
     while (passed := time.time() - watch.since) < MOST_SECONDS:
-        watch.look(shop.snapshot())
+        watch.check(shop.snapshot())
         called = shop.calls.first_after(watch.since)
         if passed >= LASTING_SECONDS and called is not None:
             break
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     called = shop.calls.first_after(watch.since)
     return None if called is None else called[0] - watch.since
 
@@ -114,8 +114,8 @@ def _said(
     """
     until = time.time() + SETTLE_SECONDS
     while time.time() < until:
-        watch.look(shop.snapshot())
-        time.sleep(LOOK_SECONDS)
+        watch.check(shop.snapshot())
+        time.sleep(CHECK_SECONDS)
     incidents = watch.incidents()
     changes = [row for each in incidents for row in _changes(shop, each["id"])]
     differences = _differences(shop, watch.since)
@@ -144,7 +144,7 @@ def _until_over(shop: Shop, watch: AlertWatch) -> None:
     """Whatever fires until then belongs to the scenario."""
 
     def is_over(snapshot: dict[str, Any]) -> bool:
-        watch.look(snapshot)
+        watch.check(snapshot)
         return shop.is_calm(snapshot)
 
     shop.until(is_over, CALM_SECONDS, "all is over")

@@ -90,7 +90,7 @@ class _Hook(BaseHTTPRequestHandler):
 class Shop(RunningPlant):
     """Use as a context, then `open` it."""
 
-    desk: httpx.Client
+    api: httpx.Client
     producers: Producers
 
     def __enter__(self) -> Self:
@@ -104,7 +104,7 @@ class Shop(RunningPlant):
     def __exit__(self, *raised: object) -> None:
         with suppress(AttributeError):  # it was never opened
             self.producers.close()
-            self.desk.close()
+            self.api.close()
         self.hook.shutdown()
         self.hook.server_close()
         super().__exit__(*raised)
@@ -137,21 +137,21 @@ class Shop(RunningPlant):
     def sign_in(self) -> None:
         """Anew: acts of consequence take a login of the last ten minutes."""
         with suppress(AttributeError):
-            self.desk.close()
-        self.desk = self.signed_in()
+            self.api.close()
+        self.api = self.signed_in()
 
     def ask(self, path: str, **body: Any) -> Any:
         """POST to the API as its administrator."""
-        headers = {"X-CSRFToken": self.desk.cookies["csrftoken"], "Referer": self.url}
+        headers = {"X-CSRFToken": self.api.cookies["csrftoken"], "Referer": self.url}
         content = {"reason": "A scenario.", **body}
-        answer = self.desk.post(f"/api/v1/{path}", json=content, headers=headers)
+        answer = self.api.post(f"/api/v1/{path}", json=content, headers=headers)
         if answer.is_error:
             raise httpx.HTTPStatusError(f"{path}: {answer.text}", request=answer.request, response=answer)
         return answer.json()
 
     def answer(self, path: str, **asked: Any) -> Any:
         """GET of the API."""
-        return self.desk.get(f"/api/v1/{path}", params=asked).raise_for_status().json()
+        return self.api.get(f"/api/v1/{path}", params=asked).raise_for_status().json()
 
     def declare(self, discard: str) -> None:
         """The application, with what its rule discards."""

@@ -35,21 +35,21 @@ SETTLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Told:
+class Received:
     """A message's number (None: it tells of silence), and whether it is a snapshot."""
 
     seq: int | None
     whole: bool
 
 
-def told_by(document: dict[str, Any]) -> Told:
-    return Told(document.get("seq"), "snapshot" in document)
+def received(document: dict[str, Any]) -> Received:
+    return Received(document.get("seq"), "snapshot" in document)
 
 
 @lru_cache(maxsize=32)
-def opened(message: bytes) -> Told:
+def opened(message: bytes) -> Received:
     """All clients get the same bytes: they are unpacked once here, so that the clients cost little."""
-    return told_by(orjson.loads(zlib.decompress(message)))
+    return received(orjson.loads(zlib.decompress(message)))
 
 
 @dataclass
@@ -67,9 +67,9 @@ class Client:
         while True:
             message = await self.connection.recv()
             now = time.perf_counter()
-            told = opened(message) if isinstance(message, bytes) else told_by(orjson.loads(message))
-            if told.seq is not None:
-                await self.take(told.seq, told.whole, now)
+            received_one = opened(message) if isinstance(message, bytes) else received(orjson.loads(message))
+            if received_one.seq is not None:
+                await self.take(received_one.seq, received_one.whole, now)
 
     async def take(self, seq: int, whole: bool, now: float) -> None:
         """As live.js does: a snapshot is taken, a delta only after the one before it, else it asks."""

@@ -211,22 +211,22 @@ def kill_in_transfer(node: str) -> Kind:
 
     @contextmanager
     def strike(plant: BrokenPlant, chance: Random) -> Iterator[None]:
-        with closing(plant.signed_in()) as desk:
-            plan = _asked(desk, f"nodes/{node}/use", use="drain")["plan"]
-            _carried_out(plant, desk, plan, chance)
-            _carried_out(plant, desk, _asked(desk, f"plans/{plan['id']}/roll-back"), chance)
+        with closing(plant.signed_in()) as client:
+            plan = _asked(client, f"nodes/{node}/use", use="drain")["plan"]
+            _carried_out(plant, client, plan, chance)
+            _carried_out(plant, client, _asked(client, f"plans/{plan['id']}/roll-back"), chance)
         yield
 
     return Kind(f"kill worker-control in a transfer from {node}", strike)
 
 
-def _carried_out(plant: BrokenPlant, desk: httpx.Client, plan: dict[str, Any], chance: Random) -> None:
+def _carried_out(plant: BrokenPlant, client: httpx.Client, plan: dict[str, Any], chance: Random) -> None:
     """Raises TimeoutError."""
-    _asked(desk, f"plans/{plan['id']}/approve", hash=plan["hash"])
+    _asked(client, f"plans/{plan['id']}/approve", hash=plan["hash"])
     time.sleep(chance.uniform(0.0, SHORT_SECONDS))
     plant.named("worker-control").send_signal(signal.SIGKILL)
     deadline = time.monotonic() + PLAN_SECONDS
-    while (state := desk.get(f"/api/v1/plans/{plan['id']}").json())["state"] != "done":
+    while (state := client.get(f"/api/v1/plans/{plan['id']}").json())["state"] != "done":
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"plan {plan['id']} is {state['state']} after {PLAN_SECONDS:g} s: {state['note']}"
@@ -234,10 +234,10 @@ def _carried_out(plant: BrokenPlant, desk: httpx.Client, plan: dict[str, Any], c
         time.sleep(1.0)
 
 
-def _asked(desk: httpx.Client, path: str, **body: str) -> Any:
-    headers = {"X-CSRFToken": desk.cookies["csrftoken"], "Referer": str(desk.base_url)}
+def _asked(client: httpx.Client, path: str, **body: str) -> Any:
+    headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": str(client.base_url)}
     content = {**body, "reason": "A fault comes in its middle."}
-    return desk.post(f"/api/v1/{path}", json=content, headers=headers).raise_for_status().json()
+    return client.post(f"/api/v1/{path}", json=content, headers=headers).raise_for_status().json()
 
 
 def kinds_for(plant: BrokenPlant) -> tuple[list[Kind], dict[str, str]]:

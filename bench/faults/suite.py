@@ -18,13 +18,13 @@ from bench.faults.account import Account, account
 from bench.faults.broken_plant import BrokenPlant
 from bench.faults.kinds import Kind, kinds_for
 from bench.faults.load import Load
-from bench.faults.whole import Moment, missing, moment
+from bench.faults.whole import Evidence, evidence, missing
 from queues.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
 FIRST_SECONDS = 600.0  # a plant may take to be whole for the first time
 MOST_SECONDS = 120.0  # after a fault; then it counts as not recovered
-LOOK_SECONDS = 0.25
+CHECK_SECONDS = 0.25
 PAUSE_SECONDS = 2.0, 6.0  # between two faults
 
 
@@ -143,7 +143,7 @@ def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, 
     servers answer.
     """
     began = time.monotonic()
-    since: Moment | None = None
+    since: Evidence | None = None
     found = ["the servers do not answer"]
     waited_for: dict[str, float] = {}
     while (elapsed := time.monotonic() - began) < most_seconds:
@@ -151,13 +151,13 @@ def until_whole(plant: BrokenPlant, most_seconds: float) -> tuple[float | None, 
         since = since or _now(plant)
         if since is not None and not (found := missing(plant, since)):
             return elapsed, [], waited_for
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     return None, found, waited_for
 
 
-def _now(plant: BrokenPlant) -> Moment | None:
+def _now(plant: BrokenPlant) -> Evidence | None:
     try:
-        return moment(plant)
+        return evidence(plant)
     except (redis.RedisError, WeirError, OSError, sqlite3.Error):
         return None
 

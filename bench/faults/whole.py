@@ -1,4 +1,4 @@
-"""Whether a plant is whole: everything runs, and has moved on since a moment. By direct evidence, not by what
+"""Whether a plant is whole: everything runs, and has moved on since a time. By direct evidence, not by what
 the plant says of itself alone.
 """
 
@@ -20,7 +20,7 @@ STARTED_SECONDS = 5.0  # the page answers, or it does not
 
 
 @dataclass(frozen=True)
-class Moment:
+class Evidence:
     """How far everything was. seq: of the snapshot. entries: of the ledger. stored, handled: events of the
     load's queue. read: of the pipeline's. modes: of the loops.
     """
@@ -33,14 +33,14 @@ class Moment:
     modes: dict[str, str]
 
 
-def moment(plant: BrokenPlant) -> Moment:
+def evidence(plant: BrokenPlant) -> Evidence:
     """Raises redis' errors, WeirError, SQLite's and OSError while something does not answer."""
     counters = {queue: _counters(plant, queue) for queue in (QUEUE, PIPELINE_QUEUE)}
     snapshot = plant.snapshot() or {}
     with closing(sqlite3.connect(f"file:{plant.data / 'weir.sqlite3'}?mode=ro", uri=True)) as database:
         modes = dict(database.execute("SELECT name, mode FROM workers_loop"))
         (entries,) = database.execute("SELECT coalesce(max(id), 0) FROM workers_ledgerentry").fetchone()
-    return Moment(
+    return Evidence(
         snapshot.get("seq", 0),
         entries,
         counters[QUEUE][0],
@@ -60,11 +60,11 @@ def _counters(plant: BrokenPlant, queue: str) -> tuple[int, int]:
     return inserted, removed
 
 
-def missing(plant: BrokenPlant, since: Moment) -> list[str]:
+def missing(plant: BrokenPlant, since: Evidence) -> list[str]:
     """What does not run, or has not moved on since; empty when the plant is whole."""
     try:
         found = [f"{name} is {row['statename']}" for name, row in plant.rows().items() if row["state"] != 20]
-        now, snapshot = moment(plant), plant.snapshot() or {}
+        now, snapshot = evidence(plant), plant.snapshot() or {}
     except (redis.RedisError, WeirError, OSError, sqlite3.Error) as error:
         return [f"it does not answer: {error}"]
     checks = {

@@ -23,7 +23,7 @@ import pyarrow.parquet as parquet
 from pyspark.sql import SparkSession
 
 from bench.pipeline.events import telemetry, typed
-from bench.pipeline.plant import BATCH_EVENTS, NODES, moment, pace, plant, wait_for
+from bench.pipeline.plant import BATCH_EVENTS, NODES, pace, plant, reading, wait_for
 from queues.events.block import Block, decode, from_columns
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import Application, application_of_text, read_application
@@ -77,17 +77,17 @@ def _figures(spark: SparkSession, folder: Path, rows: int) -> tuple[dict[str, fl
     shipped = replace(read_application(SHIPPED), name="shipped")
     sequence = application_of_text(SEQUENCE, folder)
     table = telemetry(2 * rows)
-    figures |= _told(drained("stateless", spark, folder / "1", shipped, table, (INTRA,)))
+    figures |= _printed(drained("stateless", spark, folder / "1", shipped, table, (INTRA,)))
     limit = _spark_rate(spark, table, shipped, folder / "events.parquet")
     for keys in (200, 10_000):
         name, place = f"matcher_{keys}_keys", folder / str(keys)
-        figures |= _told(matched(name, spark, place, sequence, typed(2 * rows, keys)))
-    figures |= _told(drained("both_tiers", spark, folder / "2", sequence, typed(2 * rows, 200), TIERS))
-    figures |= _told(paced(spark, folder / "3", replace_lateness(sequence, 0.2)))
+        figures |= _printed(matched(name, spark, place, sequence, typed(2 * rows, keys)))
+    figures |= _printed(drained("both_tiers", spark, folder / "2", sequence, typed(2 * rows, 200), TIERS))
+    figures |= _printed(paced(spark, folder / "3", replace_lateness(sequence, 0.2)))
     return figures, limit
 
 
-def _told(figures: dict[str, float]) -> dict[str, float]:
+def _printed(figures: dict[str, float]) -> dict[str, float]:
     """The same, said while the rest is still to come."""
     load = os.getloadavg()[0]
     for name, value in figures.items():
@@ -120,10 +120,10 @@ def drained(
         wait_for(running, count, half)
         own.close()
         own.publish_last(events.slice(half))
-        begin = moment(count())
+        begin = reading(count())
         own.steer()
         wait_for(running, count, events.num_rows)
-        return pace(name, begin, moment(count()))
+        return pace(name, begin, reading(count()))
 
 
 def matched(
@@ -138,10 +138,10 @@ def matched(
             wait_for(running, lambda: recorder.worked, events.num_rows + 1)
         with own.running(spark, folder, (INTER,)) as (recorder, running):
             wait_for(running, lambda: recorder.matched, events.num_rows // 2)
-            begin = moment(recorder.matched)
+            begin = reading(recorder.matched)
             wait_for(running, lambda: recorder.matched, events.num_rows)
             return {
-                **pace(name, begin, moment(recorder.matched)),
+                **pace(name, begin, reading(recorder.matched)),
                 f"{name}_late_events": float(recorder.late),
             }
 

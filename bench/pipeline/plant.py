@@ -79,7 +79,7 @@ class Recorder:
 
 
 @dataclass(frozen=True)
-class Moment:
+class Reading:
     """cpu_seconds: by kind of process, since each began."""
 
     events: int
@@ -170,11 +170,11 @@ def wait_for(running: Running, count: Callable[[], int], events: int) -> None:
             raise TimeoutError(f"the pipeline stands still at {reached} of {events} events")
 
 
-def moment(events: int) -> Moment:
-    return Moment(events, time.perf_counter(), cpu_seconds())
+def reading(events: int) -> Reading:
+    return Reading(events, time.perf_counter(), cpu_seconds())
 
 
-def pace(name: str, begin: Moment, end: Moment) -> dict[str, float]:
+def pace(name: str, begin: Reading, end: Reading) -> dict[str, float]:
     """Figures of what was worked between two moments."""
     events = end.events - begin.events
     spent = {kind: used - begin.cpu_seconds.get(kind, 0.0) for kind, used in end.cpu_seconds.items()}

@@ -36,7 +36,7 @@ from queues.topology import Topology
 QUEUE = "alert"
 EVENTS = 200_000
 LIMITS = {"pool_share": 0.9, "runs_to_minimum": 1.1, "others_lag_seconds": 5.0}
-LOOK_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 DRAIN_SECONDS = 240.0
 CALM_SECONDS, QUIET_SECONDS = 15.0, 5.0
 SLOW_HANDLER = "emulate"
@@ -101,7 +101,7 @@ class Watch:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.note_lags()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
         return self.lags_seconds
 
 
@@ -195,7 +195,7 @@ def _followed(watch: Watch, started_before: int) -> tuple[float, float, int]:
         if began is not None and max(waiting) < watch.events_per_worker:
             return began, now, sum(waiting)
         watch.note_lags()
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     raise AssertionError(f"{watch.waiting_events():,} events still wait after {DRAIN_SECONDS:.0f} s")
 
 
@@ -206,7 +206,7 @@ def _emptied(watch: Watch) -> float:
         if watch.waiting_events() == 0:
             return time.monotonic()
         watch.note_lags()
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     raise AssertionError(f"{watch.waiting_events():,} events still wait after {DRAIN_SECONDS:.0f} s")
 
 
@@ -219,7 +219,7 @@ def _settled(watch: Watch, started_before: int) -> dict[str, int]:
             started, quiet_since = watch.work("started"), time.monotonic()
         elif time.monotonic() - quiet_since > QUIET_SECONDS:
             break
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     return {name: watch.work(name) for name in ("started", "busy_ms", "events")}
 
 

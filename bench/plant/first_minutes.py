@@ -20,7 +20,7 @@ from typing import Any
 from bench.plant.running_plant import RunningPlant
 
 LOAD = 8
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 LIMITS = {
     "calm_live_seconds": 40.0,
     "calm_alerts": 0,
@@ -40,7 +40,7 @@ class Seen:
     open_incidents: int = 0
     ladder_level: int = 0
 
-    def look(self, snapshot: dict[str, Any]) -> None:
+    def check(self, snapshot: dict[str, Any]) -> None:
         firing = [each for each in snapshot["alerts"] if each.get("state", "firing") == "firing"]
         self.alerts |= {each["id"]: each.get("sentence") or each["title"] for each in firing}
         self.open_incidents = max(self.open_incidents, sum(each.get("under") is None for each in firing))
@@ -65,10 +65,10 @@ def watch(plant: RunningPlant, seen: Seen, until: float) -> float | None:
     live = None
     while time.monotonic() < until:
         if snapshot := plant.snapshot():
-            seen.look(snapshot)
+            seen.check(snapshot)
             if live is None and (snapshot["pipeline"] or {}).get("state") == "running":
                 live = time.monotonic()
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)
     return live
 
 

@@ -42,7 +42,7 @@ START_SECONDS = 300.0
 # They start a worker for events that wait: on an idle plant, those of its own telemetry.
 WORKING_LAWS = ("worker_rate",)
 KEEPING = ("Keep ", "Would keep ")
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 MEMORY_SECONDS = 30.0
 ROWS = 200
 
@@ -133,12 +133,12 @@ def run(seconds: float) -> dict[str, Any]:
         held, measured_at = list[float](), -MEMORY_SECONDS
         while (passed := time.monotonic() - began) < seconds:
             if snapshot := plant.snapshot():
-                seen.look(snapshot)
+                seen.check(snapshot)
                 imbalance = max(imbalance, imbalance_points(snapshot))
             if passed - measured_at >= MEMORY_SECONDS:
                 held.append(memory_bytes(plant))
                 measured_at = passed
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
         passed = time.monotonic() - began
         cores = cores_by_kind(before, busy_seconds(plant), passed)
         processes = 1 + len(plant.processes())
