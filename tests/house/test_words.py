@@ -1,15 +1,16 @@
 """One term for one thing: no text that people read, and no public name, uses a retired term.
 
 `docs/glossary.md` says which term is used instead. Texts are what templates show, the sentences of static/js
-and of Python, its docstrings and comments, and the documentation. Public names are those of modules, classes,
-functions and what classes hold. A stored name in `backquotes` is no word.
+and of Python, its docstrings and comments, and the documentation. Names are those of modules, classes,
+functions and what classes hold, of tests and benches too; helpers of tests are free. A stored name in
+`backquotes` is no word.
 """
 
 import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tests.house import sources
@@ -47,6 +48,8 @@ RETIRED_IN_NAMES = {
     *("misfit", "unfit", "machine", "machines", "way", "ways", "turn", "turns", "finder", "finders", "rung"),
     *("rungs",),
 }
+# Words of plain English that private names and names of tests may use beside their retired meaning.
+ORDINARY_IN_NAMES = {"kept", "way", "ways", "turn", "turns"}
 # What stays, and what replaces the retired.
 TERMS = (
     *(
@@ -186,7 +189,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Public functions, classes, constants, and what classes hold."""
+    """Functions, classes, constants, and what classes hold."""
 
     def of(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
         for node in body:
@@ -199,7 +202,7 @@ def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
             if isinstance(node, ast.ClassDef):
                 yield from of(node.body)
 
-    yield from ((line, name) for line, name in of(tree.body) if not name.startswith("_"))
+    yield from of(tree.body)
 
 
 def test_no_text_uses_a_retired_term():
@@ -225,8 +228,8 @@ def test_no_docstring_or_comment_uses_a_retired_term():
     assert not found, "\n".join(found)
 
 
-def is_retired(name: str) -> bool:
-    return bool(RETIRED_IN_NAMES & set(words_of(name))) and name not in ALLOWED_NAMES
+def is_retired(name: str, ordinary: Collection[str] = ()) -> bool:
+    return bool(RETIRED_IN_NAMES.difference(ordinary) & set(words_of(name))) and name not in ALLOWED_NAMES
 
 
 def test_no_file_or_folder_is_named_by_a_retired_term():
@@ -239,9 +242,33 @@ def test_no_public_name_uses_a_retired_term():
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in modules()
         for line, name in names(sources.tree(path))
-        if is_retired(name)
+        if not name.startswith("_")
+        and is_retired(name)
         # Fields of answers keep the names that programs read them by.
         and not (path.is_relative_to(ROOT / "console/api/schemas") and name.islower())
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_private_name_uses_a_retired_term():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in modules()
+        for line, name in names(sources.tree(path))
+        if name.startswith("_") and is_retired(name, ORDINARY_IN_NAMES)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_test_and_no_bench_is_named_by_a_retired_term():
+    paths = [path for root in ("tests", "bench") for path in (ROOT / root).rglob("*.py")]
+    found = [str(path.relative_to(ROOT)) for path in paths if is_retired(path.stem, ORDINARY_IN_NAMES)]
+    found += [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in paths
+        for line, name in names(sources.tree(path))
+        if is_retired(name, ORDINARY_IN_NAMES)
+        and (name.startswith("test_") or path.is_relative_to(ROOT / "bench"))
     ]
     assert not found, "\n".join(found)
 
