@@ -269,14 +269,14 @@ def at(where: str, name: object) -> str:
 
 
 def refuse_unknown(
-    given: Iterable[object],
+    names: Iterable[object],
     known: Collection[str],
     where: str,
     kind: type[BadInput] = BadInput,
     message: str = "is not known; known: {known}",
 ) -> None:
     """Raises `kind` naming the first name that isn't known, and those that are."""
-    for name in given:
+    for name in names:
         if name not in known:
             raise kind(at(where, name), message.format(known=", ".join(known) or "none"))
 

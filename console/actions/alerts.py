@@ -78,13 +78,13 @@ def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: date
 
 
 @transaction.atomic
-def end_silence(actor: Actor, found: Silence, *, now: datetime) -> bool:
+def end_silence(actor: Actor, silence: Silence, *, now: datetime) -> bool:
     """End it now; False when it was over already, and then nothing is noted."""
-    demand(actor, "silence.end", queues_of_matchers(found.matchers))
-    ended = silences.end(found, actor.user, now)
+    demand(actor, "silence.end", queues_of_matchers(silence.matchers))
+    ended = silences.end(silence, actor.user, now)
     if ended:
-        before = {"matchers": in_words(found.matchers), "expires_at": found.expires_at.isoformat()}
-        audit_log.record(actor, "silence.end", f"silence {found.pk}", before=before)
+        before = {"matchers": in_words(silence.matchers), "expires_at": silence.expires_at.isoformat()}
+        audit_log.record(actor, "silence.end", f"silence {silence.pk}", before=before)
     return ended
 
 
@@ -128,10 +128,10 @@ def define_receiver(
     *,
     reason: str,
     digest: str = "",
-    **given: bool | None,
+    **switches: bool | None,
 ) -> Receiver:
-    """Make or change who is notified. given: `tells_resolved`, `gets_reports`, `enabled`; what is None stays
-    as it is. digest: of the receiver as it was shown.
+    """Make or change who is notified. switches: `tells_resolved`, `gets_reports`, `enabled`; what is None
+    stays as it is. digest: of the receiver as it was shown.
     """
     demand(actor, "receiver.change")
     text = _reason(reason)
@@ -139,8 +139,8 @@ def define_receiver(
     before = described(known) if known else None
     if before is not None:
         demand_unchanged(str(name), before, digest)
-    more = {flag: before[flag] for flag in given if before is not None}
-    more |= {flag: value for flag, value in given.items() if value is not None}
+    more = {flag: before[flag] for flag in switches if before is not None}
+    more |= {flag: value for flag, value in switches.items() if value is not None}
     with audit_log.noting_refused(actor, "receiver.change", str(name), ("url", "secret_environment")):
         made = receivers.define(name, channel, settings, **more)
     audit_log.record(actor, "receiver.change", made.name, reason=text, before=before, after=described(made))
@@ -148,25 +148,25 @@ def define_receiver(
 
 
 @transaction.atomic
-def delete_receiver(actor: Actor, found: Receiver, *, reason: str) -> None:
+def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
     """Only one that no rule names; its messages go with it."""
     demand(actor, "receiver.change")
     text = _reason(reason)
-    if named := [*receivers.used_by(found), *receivers.schedules_of(found)]:
+    if named := [*receivers.used_by(receiver), *receivers.schedules_of(receiver)]:
         raise BadInput("receiver", f"is named by {', '.join(named[:5])}; take it out there first.")
-    before = described(found)
-    found.delete()
-    audit_log.record(actor, "receiver.change", found.name, reason=text, before=before)
+    before = described(receiver)
+    receiver.delete()
+    audit_log.record(actor, "receiver.change", receiver.name, reason=text, before=before)
 
 
 @transaction.atomic
-def test_receiver(actor: Actor, found: Receiver, *, now: datetime) -> Message:
+def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message:
     """Send it a message that says nothing but that messages arrive."""
     demand(actor, "receiver.test")
-    if not found.enabled:
+    if not receiver.enabled:
         raise BadInput("receiver", "is switched off; switch it on first.")
-    made = outbox.test_message(found, actor.name, now)
-    audit_log.record(actor, "receiver.test", found.name, after={"message": made.key})
+    made = outbox.test_message(receiver, actor.name, now)
+    audit_log.record(actor, "receiver.test", receiver.name, after={"message": made.key})
     return made
 
 

@@ -72,12 +72,12 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
 
 
 def all_matching(
-    actor: Actor, wanted: DeadLetterFilter, through: datetime, digest: str, count: int
+    actor: Actor, criteria: DeadLetterFilter, through: datetime, digest: str, count: int
 ) -> list[Name]:
     """The dead letters that a filter showed the actor, up to an instant. Raises BadInput when they are not
     the same any more: what is done must be what was counted.
     """
-    found = dead_letters.search(wanted, actor)
+    found = dead_letters.search(criteria, actor)
     if found.unreachable:
         raise BadInput(
             "letter", f"{', '.join(found.unreachable)} does not answer; choose dead letters one by one."

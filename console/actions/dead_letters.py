@@ -247,14 +247,14 @@ def may_open(actor: Actor, queue: str) -> bool:
     return actor.may("queue.peek") and actor.reaches([queue])
 
 
-def search(wanted: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
+def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
     """All dead letters that match, of the first MOST_SCANNED, as the actor may see them. A node that does not
     answer is named.
     """
     letters: list[NamedDeadLetter] = []
     unreachable: set[str] = set()
     left = MOST_SCANNED
-    for queue, node, place in _places(wanted.queue):
+    for queue, node, place in _places(criteria.queue):
         if node in unreachable:  # it is waited for once, and not for each queue
             continue
         sealed = not may_open(actor, queue)
@@ -262,7 +262,7 @@ def search(wanted: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
             for letter in _every(queue, node, place, left):
                 left -= 1
                 letter = replace(letter, sealed=sealed)
-                if wanted.fits(letter):
+                if criteria.fits(letter):
                     letters.append(letter)
         except NodeUnavailable:
             unreachable.add(node)

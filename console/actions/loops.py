@@ -53,7 +53,7 @@ def override(
 def override_thresholds(
     actor: Actor,
     node: Node,
-    wanted: Mapping[str, Any],
+    thresholds: Mapping[str, Any],
     *,
     reason: str,
     now: datetime,
@@ -63,7 +63,7 @@ def override_thresholds(
     """Put `busy`, `toobusy` or both in force for a node; errors name the one that is wrong."""
     demand(actor, "node.thresholds")
     held = overrides.node_thresholds(now)[node.name]
-    changed = {key: value for key, value in wanted.items() if value != held[key]}
+    changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
         raise BadInput("busy", "is the one in force already; change busy or toobusy.")
     # Upwards the upper one goes first and downwards the lower one, so that they are in order in between.

@@ -35,7 +35,7 @@ def agreement(
     action: str,
     name: str,
     job: str,
-    given: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     before: Mapping[str, Any] | None,
     now: datetime,
 ) -> dict[str, int]:
@@ -44,10 +44,10 @@ def agreement(
     before: the values that are in force, which are not asked about again. Raises BadInput naming the value,
     and notes the proposal; to be called outside of the change's transaction, or the note is rolled back.
     """
-    short = shortened(job, given, before or {})
+    short = shortened(job, parameters, before or {})
     if not short:
         return {}
-    mark = _mark(action, name, given)
+    mark = _mark(action, name, parameters)
     for entry in _proposals(name, mark, now):
         if entry.after["person"] != person(actor) and not _is_used(entry):
             return {USED: entry.sequence}
@@ -63,13 +63,13 @@ def agreement(
     )
 
 
-def shortened(job: str, given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
+def shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
     """The values under the floor that are lower than what is in force."""
     if job != JOB:
         return {}
     found = {}
     for parameter in retention.PARAMETERS:
-        value = _whole(parameter, given.get(parameter.name, parameter.default))
+        value = _whole(parameter, parameters.get(parameter.name, parameter.default))
         known = _whole(parameter, before.get(parameter.name, parameter.default))
         floor, _ = floor_of(parameter.name)
         was_short = bool(before) and is_short(known, floor) and known <= value
@@ -108,10 +108,12 @@ def _is_used(entry: AuditEntry) -> bool:
     return any(document.get(USED) == entry.sequence for document in documents)
 
 
-def _mark(action: str, name: str, given: Mapping[str, Any]) -> str:
+def _mark(action: str, name: str, parameters: Mapping[str, Any]) -> str:
     """The very same: of the same task, with the same values, however they are written."""
     values = {
-        each.name: _whole(each, given[each.name]) for each in retention.PARAMETERS if each.name in given
+        each.name: _whole(each, parameters[each.name])
+        for each in retention.PARAMETERS
+        if each.name in parameters
     }
     return hashlib.sha256(json.dumps([action, name, values], sort_keys=True).encode()).hexdigest()
 

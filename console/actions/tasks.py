@@ -44,7 +44,7 @@ class WantedTask:
 def begin(
     actor: Actor,
     name: str,
-    given: Mapping[str, Any],
+    parameters: Mapping[str, Any],
     deadline_at: datetime | None,
     reason: str,
     where: Surroundings,
@@ -53,11 +53,11 @@ def begin(
     admit(actor, "task.run")
     why = read_reason(reason)
     task = runs.task_of(name)
-    values = {**task.parameters, **given}
+    values = {**task.parameters, **parameters}
     demand(actor, "task.run", queues_of(values))
     agreed = second_person.agreement(actor, "task.run", name, task.job, values, task.parameters, where.now)
     with transaction.atomic():
-        run = runs.begin(name, where, given, owner=actor.user, deadline_at=deadline_at)
+        run = runs.begin(name, where, parameters, owner=actor.user, deadline_at=deadline_at)
         audit_log.record(
             actor, "task.run", name, reason=why, after={"run": run.pk, **run.parameters, **agreed}
         )
@@ -80,7 +80,7 @@ def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     return _changed(actor, "task.resume", run, runs.resume(run, now), why)
 
 
-def change(actor: Actor, name: str, wanted: WantedTask, reason: str, digest: str = "") -> Task:
+def change(actor: Actor, name: str, definition: WantedTask, reason: str, digest: str = "") -> Task:
     """Change a task: its schedule, parameters, deadline, workers, requirements; on or off. Less than a week's
     retention takes two persons. digest: of the task as it was shown.
     """
@@ -88,39 +88,39 @@ def change(actor: Actor, name: str, wanted: WantedTask, reason: str, digest: str
     why = read_reason(reason)
     before = runs.task_of(name)
     demand_unchanged(name, audit_document(before), digest)
-    for parameters in (before.parameters, wanted.parameters):
+    for parameters in (before.parameters, definition.parameters):
         demand(actor, "task.change", queues_of(parameters))
-    if RETENTION in (before.job, wanted.job):
+    if RETENTION in (before.job, definition.job):
         demand_confirmed(actor)  # it decides what is deleted
-    if wanted.job != before.job:
+    if definition.job != before.job:
         demand(actor, "task.define")
-        _check_own(actor, name, wanted.job)
-    in_force = before.parameters if before.job == wanted.job else None
+        _check_own(actor, name, definition.job)
+    in_force = before.parameters if before.job == definition.job else None
     agreed = second_person.agreement(
-        actor, "task.change", name, wanted.job, wanted.parameters, in_force, timezone.now()
+        actor, "task.change", name, definition.job, definition.parameters, in_force, timezone.now()
     )
     with transaction.atomic():
         noted = audit_document(before)
-        made = _define(name, wanted, before.single_instance)
+        made = _define(name, definition, before.single_instance)
         after = {**audit_document(made), **agreed}
         audit_log.record(actor, "task.change", name, reason=why, before=noted, after=after)
     return made
 
 
-def define(actor: Actor, name: str, wanted: WantedTask, reason: str) -> Task:
+def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task:
     """Make a new task of a job. Its job may be code of the host's own, so it takes an administrator; less
     than a week's retention takes two.
     """
     demand(actor, "task.define")
-    _check_own(actor, name, wanted.job)
+    _check_own(actor, name, definition.job)
     why = read_reason(reason)
     if Task.objects.filter(name=name).exists():
         raise BadInput("name", f"{name} is taken; open that task to change it, or choose another name.")
     agreed = second_person.agreement(
-        actor, "task.define", name, wanted.job, wanted.parameters, None, timezone.now()
+        actor, "task.define", name, definition.job, definition.parameters, None, timezone.now()
     )
     with transaction.atomic():
-        made = _define(name, wanted, None)
+        made = _define(name, definition, None)
         audit_log.record(actor, "task.define", name, reason=why, after={**audit_document(made), **agreed})
     return made
 
@@ -132,20 +132,20 @@ def _check_own(actor: Actor, name: str, job: str) -> None:
             own_code.check_path(job.removeprefix(OWN), "job")
 
 
-def _define(name: str, wanted: WantedTask, single_instance: bool | None) -> Task:
-    if wanted.job.startswith(OWN) and not wanted.job.removeprefix(OWN).strip():
+def _define(name: str, definition: WantedTask, single_instance: bool | None) -> Task:
+    if definition.job.startswith(OWN) and not definition.job.removeprefix(OWN).strip():
         raise BadInput("job", "takes python: and the dotted path of a Job.")
     return task_definitions.define(
         name,
-        wanted.job,
-        parameters=wanted.parameters,
-        requirements=wanted.requirements,
+        definition.job,
+        parameters=definition.parameters,
+        requirements=definition.requirements,
         single_instance=single_instance,
-        parallel=wanted.parallel,
-        deadline=wanted.deadline,
-        every_seconds=wanted.interval_seconds,
-        crontab_line=wanted.crontab,
-        enabled=wanted.enabled,
+        parallel=definition.parallel,
+        deadline=definition.deadline,
+        every_seconds=definition.interval_seconds,
+        crontab_line=definition.crontab,
+        enabled=definition.enabled,
     )
 
 

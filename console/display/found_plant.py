@@ -5,21 +5,21 @@ from workers.documents.plants import FoundPart, FoundPlant
 MOST_NAMES = 12
 
 
-def sentences(found: FoundPlant) -> list[str]:
+def sentences(plant: FoundPlant) -> list[str]:
     """What stands there, what could be steered, what would only be seen, what it would need."""
-    settable = [part for part in found.parts if part.fixed is None]
-    fixed = [part for part in found.parts if part.fixed is not None]
+    settable = [part for part in plant.parts if part.fixed is None]
+    fixed = [part for part in plant.parts if part.fixed is not None]
     steer = f"Weir can set: {_listed([_range(part) for part in settable])}." if settable else ""
     nothing = "" if settable else "Weir can set nothing there as it is."
     seen = f"Weir would only observe: {_listed([f'{part.name} ({part.fixed})' for part in fixed])}."
     every = [
-        _ended(found.what),
-        *map(_ended, found.said),
-        *(f"For {name} there are: {_listed(values)}." for name, values in found.choices.items() if values),
+        _ended(plant.what),
+        *map(_ended, plant.said),
+        *(f"For {name} there are: {_listed(values)}." for name, values in plant.choices.items() if values),
         steer,
         nothing,
         seen if fixed else "",
-        *(f"It would need: {_ended(need)}" for need in found.needs),
+        *(f"It would need: {_ended(need)}" for need in plant.needs),
     ]
     return [each for each in every if each]
 

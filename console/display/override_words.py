@@ -14,9 +14,9 @@ def ending_of(override: Override) -> str:
     return f"until {time_words(end, override.created_at)}" if end else "until somebody ends it"
 
 
-def instead_words(made: Iterable[Override]) -> str:
+def instead_words(overrides: Iterable[Override]) -> str:
     """What newer overrides stand before, in words."""
-    rows = [row for each in made for row in each.replaces]
+    rows = [row for each in overrides for row in each.replaces]
     words = [
         f"{row['owner']}'s {short(row['value'])} on {row['scope']}{' (ended)' if row['ended'] else ''}"
         for row in rows

@@ -103,16 +103,16 @@ def part(name: str) -> HelpGroup:
     return HelpGroup(index.title, tuple(own), tuple(groups))
 
 
-def group(folder: str, found: Iterable[HelpPage]) -> HelpGroup:
+def group(folder: str, listed: Iterable[HelpPage]) -> HelpGroup:
     index = pages()[f"{folder}/{INDEX}"]
-    own = [page for page in found if page.source.startswith(f"{folder}/")]
+    own = [page for page in listed if page.source.startswith(f"{folder}/")]
     return HelpGroup(index.title, tuple(ordered(index, own)))
 
 
-def ordered(index: HelpPage, found: Iterable[HelpPage]) -> list[HelpPage]:
+def ordered(index: HelpPage, listed: Iterable[HelpPage]) -> list[HelpPage]:
     """The index, what it links in its order, then the others by title."""
     places = {source: at for at, source in enumerate([index.source, *dict.fromkeys(index.links())])}
-    return sorted(found, key=lambda page: (places.get(page.source, len(places)), page.title))
+    return sorted(listed, key=lambda page: (places.get(page.source, len(places)), page.title))
 
 
 def search(words: str) -> list[HelpPage]:

@@ -23,9 +23,9 @@ FLAGS = {"true": True, "false": False}
 Form = TypeVar("Form", bound="DataclassInstance")
 
 
-def filled_form(form: type[Form], given: Mapping[str, Any]) -> Form:
+def filled_form(form: type[Form], values: Mapping[str, Any]) -> Form:
     """The fields of a form with what is given of them; what is not stays empty."""
-    return form(**{each.name: given.get(each.name, "") for each in fields(form)})
+    return form(**{each.name: values.get(each.name, "") for each in fields(form)})
 
 
 def number_of(text: str, field: str) -> int | float:

@@ -75,11 +75,11 @@ def operations(document: Mapping[str, Any]) -> list[Operation]:
     return sorted(found, key=lambda each: each.words)
 
 
-def named(found: Sequence[Operation], words: Sequence[str]) -> Operation:
+def named(operations: Sequence[Operation], words: Sequence[str]) -> Operation:
     """The operation that words name: the one with the most words of its own. Raises BadInput."""
-    fitting = [each for each in found if each.fits(words)]
+    fitting = [each for each in operations if each.fits(words)]
     if not fitting:
-        near = [" ".join(each.words) for each in found if words and each.words[0] == words[0]]
+        near = [" ".join(each.words) for each in operations if words and each.words[0] == words[0]]
         raise BadInput(
             "command",
             f"{' '.join(words)[:60]!r} is not known; "

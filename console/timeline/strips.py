@@ -118,27 +118,27 @@ def state_path(node: str) -> str:
     return f"nodes.{node}.state"
 
 
-def figures_of(window: Window, found: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
+def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
     """From columns as `metric_history` gives them. Nodes keep their order; of many, the worst are shown."""
     hole: float = HOLE_STEPS * step_seconds(window.seconds)
-    at = [float(each) for each in found["at"] if each is not None]
+    at = [float(each) for each in archived["at"] if each is not None]
     times_of_rows = np.array(at)
     rows = [
-        _node(window, node, list(_bands(window, times_of_rows, found[state_path(node)], hole)))
+        _node(window, node, list(_bands(window, times_of_rows, archived[state_path(node)], hole)))
         for node in nodes
     ]
     worst = sorted(rows, key=lambda row: -row.badness)[:MOST_NODES]
     every = math.ceil(len(at) / POINTS) or 1
     # The rows before and after a hole are kept, so that a line ends where its data did.
-    times, columns = downsample(at, {path: found[path] for path in PATHS}, POINTS)
+    times, columns = downsample(at, {path: archived[path] for path in PATHS}, POINTS)
     hole = max(hole, 4 * window.seconds / POINTS)
     return Figures(
         strips=[_strip(window, declared, times, columns, hole) for declared in STRIPS],
         nodes=[row for row in rows if row in worst],
         calm_nodes=len(rows) - len(worst),
         times=at[::every],
-        columns={path: list(found[path][::every]) for path in PATHS},
-        values=_values_at(window.shown_at.timestamp(), at, found, reach_seconds(window)),
+        columns={path: list(archived[path][::every]) for path in PATHS},
+        values=_values_at(window.shown_at.timestamp(), at, archived, reach_seconds(window)),
     )
 
 

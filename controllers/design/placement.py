@@ -105,18 +105,18 @@ def spectral_radius(model: Model, gains: Gains) -> float:
     return float(np.abs(poles(model, gains)).max(initial=0.0))
 
 
-def place(model: Model, wanted: Sequence[complex], form: str = "i-p") -> Gains:
+def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
     """The gains that put the loop's poles at the wanted ones: two give kp and ki, three kd as well.
 
     Raises `BadInput` naming a, b or the poles.
     """
     if model.b == 0:
         raise BadInput("b", "takes a number other than 0: without an effect nothing can be regulated")
-    if len(wanted) not in (2, 3):
-        raise BadInput("poles", f"takes two poles (kp, ki) or three (kd too), not {len(wanted)}")
-    check_conjugate(wanted)
-    polynomial = [float(each) for each in np.real(np.poly(np.asarray(wanted)))]
-    gains = _without_kd(model, polynomial, form) if len(wanted) == 2 else _with_kd(model, polynomial, form)
+    if len(poles) not in (2, 3):
+        raise BadInput("poles", f"takes two poles (kp, ki) or three (kd too), not {len(poles)}")
+    check_conjugate(poles)
+    polynomial = [float(each) for each in np.real(np.poly(np.asarray(poles)))]
+    gains = _without_kd(model, polynomial, form) if len(poles) == 2 else _with_kd(model, polynomial, form)
     _check_size(model, gains)
     return gains
 
@@ -156,9 +156,9 @@ def _with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
     return Gains(kp, (second - kd + 1 + a) / b - kp, kd, form)
 
 
-def check_conjugate(wanted: Sequence[complex], field: str = "poles") -> None:
+def check_conjugate(poles: Sequence[complex], field: str = "poles") -> None:
     """Raise `BadInput` unless complex poles come in conjugate pairs: else the gains would not be real."""
-    left = [pole for pole in wanted if pole.imag]
+    left = [pole for pole in poles if pole.imag]
     while left:
         pole = left.pop()
         pair = min(left, key=lambda other: abs(other - pole.conjugate()), default=None)
@@ -167,23 +167,23 @@ def check_conjugate(wanted: Sequence[complex], field: str = "poles") -> None:
         left.remove(pair)
 
 
-def feedback(a: Floats, b: Floats, wanted: Sequence[complex]) -> Floats:
+def feedback(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
     """K (1 by n) so that A - B·K has the wanted poles, by Ackermann's formula; A is n by n, B n by 1.
 
     K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), p the polynomial of the poles. Raises `BadInput` when they can't
     be placed.
     """
     size = len(a)
-    if len(wanted) != size:
-        raise BadInput("poles", f"takes {size}, one for each row of A, not {len(wanted)}")
-    check_conjugate(wanted)
+    if len(poles) != size:
+        raise BadInput("poles", f"takes {size}, one for each row of A, not {len(poles)}")
+    check_conjugate(poles)
     with np.errstate(all="ignore"):  # what leaves the range of numbers is found in the result
         columns = [b[:, 0]]
         for _ in range(size - 1):
             columns.append(a @ columns[-1])
         reached = np.column_stack(columns)
         value = np.zeros_like(a)
-        for coefficient in np.real(np.poly(np.asarray(wanted))):
+        for coefficient in np.real(np.poly(np.asarray(poles))):
             value = value @ a + coefficient * np.eye(size)
         if not (np.isfinite(reached).all() and np.isfinite(value).all()):
             raise BadInput("A", f"or the poles are too great: powers up to {size} leave the range of numbers")

@@ -265,13 +265,13 @@ def minimum_share(parameters: Values, replicas: int) -> float:
     return float(given) if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)
 
 
-def within(wanted: Floats, minimum_share: float, total: float) -> Floats:
+def within(shares: Floats, minimum_share: float, total: float) -> Floats:
     """The nearest shares that sum to `total` and are at least `minimum_share` of it each."""
-    free = total * (1 - minimum_share * len(wanted))
-    above = wanted - minimum_share * total
+    free = total * (1 - minimum_share * len(shares))
+    above = shares - minimum_share * total
     # What is above the minimum is cut by one level, found among the largest first.
     ordered = np.sort(above)[::-1]
-    levels = (np.cumsum(ordered) - free) / np.arange(1, len(wanted) + 1)
+    levels = (np.cumsum(ordered) - free) / np.arange(1, len(shares) + 1)
     cut = np.flatnonzero(ordered - levels > 0)
     # Numbers so far apart that the free part is lost in rounding leave everything to the largest.
     level = levels[cut[-1] if cut.size else 0] if free > 0 else np.inf

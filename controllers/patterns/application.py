@@ -162,10 +162,10 @@ class ArrangedPatterns:
             made[self.index[pattern.emits]] += pattern.emission(rates)
         return made
 
-    def offered(self, pattern: OperatorPattern, outside: Mapping[str, Floats], made: Floats) -> Floats:
+    def offered(self, pattern: OperatorPattern, outside: Mapping[str, Floats], emitted: Floats) -> Floats:
         """Events/s of each of a pattern's symbols, from outside and inside."""
         places = self.places[pattern.name]
-        found: Floats = outside[pattern.operator][places] + made[places]
+        found: Floats = outside[pattern.operator][places] + emitted[places]
         return found
 
 

@@ -116,8 +116,8 @@ class Board:
         """Whether a whole container may go to the target: what merges must leave the minimum."""
         return target not in self.points[queue] or len(self.points[queue]) > self.start.minimum[queue]
 
-    def amount(self, queue: int, source: int, target: int, wanted: int, most: int) -> int:
-        """The fewest points from `wanted` up that the rules allow, else the most below; 0 when none."""
+    def amount(self, queue: int, source: int, target: int, needed: int, most: int) -> int:
+        """The fewest points from `needed` up that the rules allow, else the most below; 0 when none."""
         held, least = self.points[queue][source], self.rules.minimum_points
         whole = held if held <= most and self.may_empty(queue, target) else 0
         if held < least and not (target in self.points[queue] or self.start.drained[source]):
@@ -126,12 +126,12 @@ class Board:
         most = min(most, held - least)
         if self.even is not None and self.even[queue] and held >= 2 * least:
             piece = held / (held // least)
-            wanted = math.ceil(math.ceil(wanted / piece - ROUNDING) * piece)
+            needed = math.ceil(math.ceil(needed / piece - ROUNDING) * piece)
             most = math.floor(math.floor(most / piece + ROUNDING) * piece)
         if most < least:
             return whole
-        if wanted <= most:
-            return max(wanted, least)
+        if needed <= most:
+            return max(needed, least)
         return whole or most
 
 

@@ -193,10 +193,10 @@ class SheddingInputs:
         """The arrivals as the application's vectors."""
         return self.application.vectors(self.arrivals)
 
-    def offered_per_second(self, operator: str, made: Floats) -> float:
+    def offered_per_second(self, operator: str, emitted: Floats) -> float:
         """All events/s that come to an operator: from outside, and what is emitted for its patterns."""
         places = [self.application.places[pattern.name] for pattern in self.application.at(operator)]
-        inside = made[np.unique(np.concatenate(places))]
+        inside = emitted[np.unique(np.concatenate(places))]
         return float(sum(self.arrivals.get(operator, {}).values()) + inside.sum())
 
     def budget(self, offered_per_second: float) -> float:

@@ -262,9 +262,9 @@ def _expected(inputs: SheddingInputs, state: Json, decision: Decision) -> Expect
     return Expected("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
 
 
-def worth(inputs: SheddingInputs, made: Mapping[str, float]) -> float:
+def worth(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:
     """Weighted events/s that the sinks take."""
-    return float(sum(weight * made[sink] for sink, weight in inputs.sinks.items()))
+    return float(sum(weight * emitted[sink] for sink, weight in inputs.sinks.items()))
 
 
 def _what(found: Sequence[Bottleneck]) -> str:

@@ -56,13 +56,13 @@ class SimulatedLadder:
         """Events/s."""
         return BASE * self.placed * (self.workers + NODE_ADDS * self.nodes)
 
-    def saturated(self, held: float) -> dict[str, bool]:
+    def saturated(self, held_back: float) -> dict[str, bool]:
         """Which levels can do no more."""
         return {
             "rebalance": self.placed >= 1.0,
             "workers": self.workers >= WORKERS_MOST - 1e-9,
             "nodes": self.nodes >= NODES_IDLE,
-            "throttle": held >= HELD_EVENTS - 1e-6,
+            "throttle": held_back >= HELD_EVENTS - 1e-6,
         }
 
     def second(self, level: int, decides: bool) -> None:

@@ -66,16 +66,18 @@ class WorkedStretch:
 
 
 def worked(
-    values: Mapping[str, Any], inflow: Floats, who: str = OURS, held: Seconds | None = None
+    values: Mapping[str, Any], inflow: Floats, who: str = OURS, hold_seconds: Seconds | None = None
 ) -> WorkedStretch:
     """A load worked by the law with all of its parameters, or by one of RIVALS: `thesis`, the thesis' method,
-    or `static`, the workers of the load's greatest second, known beforehand. held: the seconds in which
+    or `static`, the workers of the load's greatest second, known beforehand. hold_seconds: those in which
     nobody decides.
     """
     interval = max(1, round(values["interval_seconds"]))
     manager = _manager(values, inflow, interval, who)
     done = simulate(
-        manager if held is None else _Interrupted(manager, held), inflow, int(values["events_per_worker"])
+        manager if hold_seconds is None else _Interrupted(manager, hold_seconds),
+        inflow,
+        int(values["events_per_worker"]),
     )
     late = ages_seconds(inflow, done.waiting) > values["max_wait_seconds"] + 2 * interval
     over = done.waiting > float(values["upper_limit"])
@@ -96,8 +98,8 @@ def _manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str)
 class _Interrupted:
     """A manager that nobody asks in some seconds; its state stands still meanwhile."""
 
-    def __init__(self, manager: Managed, held: Seconds) -> None:
-        self._manager, self._held = manager, held
+    def __init__(self, manager: Managed, hold_seconds: Seconds) -> None:
+        self._manager, self._held = manager, hold_seconds
         self.interval_seconds, self.under_way = manager.interval_seconds, manager.under_way
         self._second = 0
 

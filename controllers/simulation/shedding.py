@@ -276,18 +276,18 @@ class Joins:
         self.matchers = {name: SetMatcher((0, 1), window_seconds) for name in ("P3", "P4")}
 
     def measured(
-        self, stream: Stream, start: float, every: float, found: Mapping[str, Floats]
+        self, stream: Stream, start: float, every: float, matches: Mapping[str, Floats]
     ) -> dict[str, float]:
         """Rates of Q11 and Q12, and what the joins made of what they could."""
         seen: dict[str, float] = {}
         for name, outside, inside in (("P3", "Q11", "P21"), ("P4", "Q12", "P22")):
             times = stream.outside[outside]
             came = times[np.searchsorted(times, start) : np.searchsorted(times, start + every)]
-            both = np.concatenate([came, found[inside]])
+            both = np.concatenate([came, matches[inside]])
             order = np.argsort(both, kind="stable")
             taken = [self.matchers[name].take(int(at >= len(came)), float(both[at])) for at in order.tolist()]
             seen |= {f"in {outside}": float(len(came)), f"out {name}": float(sum(taken))}
-            seen[f"could {name}"] = float(min(len(came), len(found[inside])))
+            seen[f"could {name}"] = float(min(len(came), len(matches[inside])))
         return seen
 
 
@@ -308,10 +308,10 @@ def _could(pattern: str, types: Any) -> float:
     return float(min(counts[0] / 2, counts[1]) if pattern == "P21" else counts[1:4].min())
 
 
-def sinks(stream: Stream, found: Mapping[str, Floats], window_seconds: float, after: float) -> int:
+def sinks(stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float) -> int:
     """Matches of both sinks from an instant on."""
-    s1 = joined(stream.outside["Q11"], found["P21"], window_seconds)
-    s2 = joined(stream.outside["Q12"], found["P22"], window_seconds)
+    s1 = joined(stream.outside["Q11"], matches["P21"], window_seconds)
+    s2 = joined(stream.outside["Q12"], matches["P22"], window_seconds)
     return int((s1 >= after).sum() + (s2 >= after).sum())
 
 

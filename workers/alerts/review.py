@@ -116,10 +116,10 @@ def rows(since: datetime, until: datetime) -> Iterator[Row]:
         )
 
 
-def open_spans(found: Iterable[Row], since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
+def open_spans(rows: Iterable[Row], since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
     """When any of them was open, within the time: in order, none overlapping."""
     spans: list[tuple[datetime, datetime]] = []
-    alerts = (row.alert for row in found)
+    alerts = (row.alert for row in rows)
     times = [(alert.fired_at, alert.resolved_at) for alert in alerts if alert.fired_at is not None]
     for fired_at, resolved_at in sorted(times, key=lambda each: each[0]):
         begin, end = max(fired_at, since), min(resolved_at or until, until)
@@ -130,11 +130,11 @@ def open_spans(found: Iterable[Row], since: datetime, until: datetime) -> list[t
     return spans
 
 
-def summary(found: Sequence[Row], since: datetime, until: datetime) -> ReviewFigures:
+def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigures:
     """What one alert explains belongs to its incident: only incidents count, and what overlaps counts
     once.
     """
-    incidents = [row for row in found if row.alert.under_id is None]
+    incidents = [row for row in rows if row.alert.under_id is None]
     still = sum(row.alert.resolved_at is None or row.alert.resolved_at >= until for row in incidents)
     waits = sorted(
         row.acknowledged_after_seconds for row in incidents if row.acknowledged_after_seconds is not None
@@ -148,17 +148,17 @@ def summary(found: Sequence[Row], since: datetime, until: datetime) -> ReviewFig
     return ReviewFigures(
         incidents=len(incidents),
         open_seconds=sum((end - begin).total_seconds() for begin, end in spans),
-        alerts=len(found),
+        alerts=len(rows),
         critical=sum(row.alert.shown_severity == "critical" for row in incidents),
         open=still,
-        explained=len(found) - len(incidents),
-        flapped=sum(row.flapped for row in found),
+        explained=len(rows) - len(incidents),
+        flapped=sum(row.flapped for row in rows),
         messages_sent=messages.filter(sent_at__gte=since, sent_at__lt=until).count(),
         failed=lost,
         acknowledged_seconds=waits[len(waits) // 2] if waits else None,
         actions=sum(verdicts.values()),
         effective=verdicts["effective"],
-        sentence=_sentence(incidents, len(found), still),
+        sentence=_sentence(incidents, len(rows), still),
     )
 
 

@@ -83,23 +83,23 @@ class ChunkLease:
                 raise self._overtaken()
             yield
 
-    def commit(self, made: Made, seconds: float) -> None:
+    def commit(self, output: Made, seconds: float) -> None:
         """Show what was made and note the chunk as done, both or neither. Raises Overtaken."""
         data = self.surroundings.data
         try:
             with self.guarded():
                 Chunk.objects.filter(pk=self.chunk.pk).update(
                     state=Chunk.State.DONE,
-                    rows=made.rows,
+                    rows=output.rows,
                     seconds=seconds,
-                    skipped=storable(made.skipped),
+                    skipped=storable(output.skipped),
                     error="",
                 )
                 Run.objects.filter(pk=self.chunk.run_id).update(chunks_done=models.F("chunks_done") + 1)
                 # Last: should the commit fail after it, the chunk is done again and replaces the same files.
-                files.show(data, made.outputs)
+                files.show(data, output.outputs)
         except ChunkLeaseLost:
-            files.discard(data, made.outputs.values())
+            files.discard(data, output.outputs.values())
             raise
 
     def fail(self, error: str, final: bool) -> None:

@@ -38,7 +38,7 @@ def run_of(number: Any) -> Run:
 def begin(
     name: str,
     where: Surroundings,
-    given: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     *,
     owner: Any = None,
     deadline_at: datetime | None = None,
@@ -51,7 +51,7 @@ def begin(
     """
     task = task_of(name)
     job = catalog.job(task.job)
-    values = job.read({**task.parameters, **(given or {})})
+    values = job.read({**task.parameters, **(parameters or {})})
     if deadline_at is not None and deadline_at <= where.now:
         raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
     planned = None if job.pieces is None else list(job.pieces(values, where))

@@ -64,12 +64,12 @@ def read_through(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
     return _sorted_out(files, lambda path: _footer_fault(path, schema) or _page_fault(path))
 
 
-def demand(found: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
+def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
     """The faults to be skipped, files named relative to the data folder.
 
     Raises BadInput naming the first when the choice is to stop.
     """
-    faults = tuple({**fault, "file": _relative(fault["file"], data)} for fault in found.faults)
+    faults = tuple({**fault, "file": _relative(fault["file"], data)} for fault in checked.faults)
     if faults and on_error == "stop":
         more = f" ({len(faults) - 1} more files are unsound)" if len(faults) > 1 else ""
         first = faults[0]
@@ -140,6 +140,6 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def days_of(found: Sequence[Partition]) -> list[str]:
+def days_of(partitions: Sequence[Partition]) -> list[str]:
     """The days among partitions, each once, in order."""
-    return sorted({partition.day for partition in found})
+    return sorted({partition.day for partition in partitions})

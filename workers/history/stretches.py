@@ -216,18 +216,18 @@ def _sum(one: list[float], other: list[int]) -> list[float]:
     return [left + right for left, right in zip(one, other, strict=True)]
 
 
-def add_snapshots(found: StretchFigures, stretch: Stretch, read: Read, queue: str = "") -> None:
+def add_snapshots(figures: StretchFigures, stretch: Stretch, read: Read, queue: str = "") -> None:
     """Of the snapshots at the slices' ends. A slice of which one is missing counts nothing."""
     shown = [read(at) for at in stretch.ends()]
     for place, (before, after) in enumerate(itertools.pairwise(shown)):
         if after is None:
             continue
         for dimension, value, events in _counted(before, after, stretch.slice_seconds, queue):
-            slices = found.counts[dimension].setdefault(value, [0.0] * SLICES)
+            slices = figures.counts[dimension].setdefault(value, [0.0] * SLICES)
             slices[place] += max(0.0, events)
         for dimension, value, measure, number in _measured(after, queue):
             if number is not None:
-                found.measures[dimension, value, measure].append(number)
+                figures.measures[dimension, value, measure].append(number)
 
 
 def _counted(

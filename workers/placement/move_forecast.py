@@ -29,7 +29,7 @@ class Forecast:
 
 
 def of(
-    found: Sequence[Move],
+    planned: Sequence[Move],
     topology: Topology,
     snapshot: Snapshot,
     empties: str = "",
@@ -41,8 +41,8 @@ def of(
     over the node's capacity. What is not known stays null.
     """
     before = {name: _now(name, topology, snapshot) for name in topology.nodes}
-    held = moves.after(moves.division(topology), found)
-    change = _load_change(found, topology, snapshot)
+    held = moves.after(moves.division(topology), planned)
+    change = _load_change(planned, topology, snapshot)
     after = {}
     for name, spec in topology.nodes.items():
         points = sum(points.get(name, 0) for points in held.values())
@@ -52,7 +52,7 @@ def of(
         state = before[name]["state"] if utilisation is None else _state(utilisation, points, spec)
         after[name] = {"utilisation": utilisation, "state": state, "points": points}
     waiting_bytes = _waiting_bytes(snapshot, topology, empties) if empties else 0
-    seconds = len(moves.by_queue(found)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
+    seconds = len(moves.by_queue(planned)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
     return Forecast(before, after, round(seconds, 1), waiting_bytes)
 
 

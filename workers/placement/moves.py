@@ -74,10 +74,10 @@ def by_queue(moves: Sequence[Move]) -> dict[str, list[Move]]:
     return grouped
 
 
-def between(queue: str, before: Points, wanted: Points) -> list[Move]:
+def between(queue: str, before: Points, after: Points) -> list[Move]:
     """The moves with the fewest points from one division to another: from too much to too little."""
-    nodes = [*before, *(node for node in wanted if node not in before)]
-    spare = {node: before.get(node, 0) - wanted.get(node, 0) for node in nodes}
+    nodes = [*before, *(node for node in after if node not in before)]
+    spare = {node: before.get(node, 0) - after.get(node, 0) for node in nodes}
     moves = []
     for target in (node for node in nodes if spare[node] < 0):
         for source in (node for node in nodes if spare[node] > 0):

@@ -120,7 +120,7 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
 
 def propose_inverse(
     taken: Plan,
-    found: Sequence[Move],
+    proposed: Sequence[Move],
     user: User,
     reason: str,
     *,
@@ -129,9 +129,9 @@ def propose_inverse(
     node: str,
 ) -> Plan:
     """A plan that gives a node back what a plan of recovery took from it (`workers.placement.give_back`)."""
-    points = sum(move.points for move in found)
+    points = sum(move.points for move in proposed)
     title = f"Give {node} its points again: {points:,} points"
-    return _propose(Plan.Kind.ROLL_BACK, found, user, reason, snapshot, now, title=title, undoes=taken)
+    return _propose(Plan.Kind.ROLL_BACK, proposed, user, reason, snapshot, now, title=title, undoes=taken)
 
 
 def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, approved: bool) -> Plan | None:
@@ -175,10 +175,10 @@ def _cools_down(entry: LedgerEntry, now: datetime) -> bool:
     return Plan.objects.filter(law=entry.loop.law, owner=None, created_at__gt=since).exists()
 
 
-def restore(found: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:
+def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:
     """The plan of recovery, approved by itself: points that were lost with a node go to live ones."""
     with transaction.atomic():
-        plan = _propose(Plan.Kind.RESTORE, found, None, reason, snapshot, now)
+        plan = _propose(Plan.Kind.RESTORE, proposed, None, reason, snapshot, now)
         return plans.approved(plan, "recovery", reason, now)
 
 

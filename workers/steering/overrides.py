@@ -86,13 +86,13 @@ def on(loop: Loop, now: datetime) -> list[Override]:
     return by_loop([loop], now)[loop.pk]
 
 
-def conflict(loop: Loop, held: Iterable[Override], now: datetime) -> str:
+def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     """Why none of the overrides of parameters and guard counts, without its full stop; "" where they do.
 
     Those that agreed may contradict each other once one of them has ended, and a loop's own value may change:
     then the loop works with its own values, rather than with what its law refuses.
     """
-    law, rows = catalog.law(loop.law), list(held)
+    law, rows = catalog.law(loop.law), list(in_force)
     if not rows:
         return ""
     try:
@@ -103,11 +103,11 @@ def conflict(loop: Loop, held: Iterable[Override], now: datetime) -> str:
     return ""
 
 
-def counted(loop: Loop, held: list[Override], now: datetime) -> list[Override]:
+def counted(loop: Loop, in_force: list[Override], now: datetime) -> list[Override]:
     """Those of the overrides in force that the loop works with: where they conflict, mode and actuator."""
-    if not conflict(loop, held, now):
-        return held
-    return [each for each in held if each.name in ("mode", catalog.law(loop.law).actuator)]
+    if not conflict(loop, in_force, now):
+        return in_force
+    return [each for each in in_force if each.name in ("mode", catalog.law(loop.law).actuator)]
 
 
 def counted_on(loop: Loop, now: datetime) -> list[Override]:

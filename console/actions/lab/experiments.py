@@ -28,21 +28,21 @@ ALL = "all"
 
 
 @transaction.atomic
-def begin(actor: Actor, wanted: WantedExperiment, where: Surroundings) -> Experiment:
+def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Experiment:
     """Keep an experiment and begin its run: a chunk a law."""
     demand(actor, "lab.run")
     made = Experiment.objects.create(
-        scenario=wanted.scenario.name,
-        title=wanted.title,
-        laws=wanted.laws,
-        settings=wanted.settings,
-        seed=wanted.seed,
-        trace=wanted.trace.about() if wanted.trace else None,
+        scenario=definition.scenario.name,
+        title=definition.title,
+        laws=definition.laws,
+        settings=definition.settings,
+        seed=definition.seed,
+        trace=definition.trace.about() if definition.trace else None,
         owner=actor.user,
         created_at=where.now,
     )
-    if wanted.trace:
-        write_trace(where.data, made.pk, wanted.trace.values)
+    if definition.trace:
+        write_trace(where.data, made.pk, definition.trace.values)
     made.run = runs.begin(job.NAME, where, {"experiment": made.pk}, owner=actor.user)
     made.save(update_fields=["run"])
     after = {"scenario": made.scenario, "laws": made.laws, "seed": made.seed, "run": made.run.pk}
@@ -102,16 +102,16 @@ def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | No
     return plans.propose_rebalance(actor, goal, snapshot, now)
 
 
-def loops_of_law(found: Applicable) -> list[Loop]:
+def loops_of_law(applied: Applicable) -> list[Loop]:
     """The loops that steer by the plant's law, by name."""
-    return list(active_loops().filter(law=found.law).order_by("name"))
+    return list(active_loops().filter(law=applied.law).order_by("name"))
 
 
-def loops_of(found: Applicable, loop: str) -> list[Loop]:
+def loops_of(applied: Applicable, loop: str) -> list[Loop]:
     """All of them, or the one of that number. Raises BadInput."""
-    chosen = [each for each in loops_of_law(found) if loop in (ALL, str(each.pk))]
+    chosen = [each for each in loops_of_law(applied) if loop in (ALL, str(each.pk))]
     if not chosen:
-        raise BadInput("loop", f"is no loop of {found.law}; choose one of the list.")
+        raise BadInput("loop", f"is no loop of {applied.law}; choose one of the list.")
     return chosen
 
 

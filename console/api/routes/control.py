@@ -209,12 +209,12 @@ def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> dict
     )
 
 
-def loop_named(given: int | str) -> Loop:
+def loop_named(id_or_name: int | str) -> Loop:
     """A loop by id or name, or 404."""
-    number = given if isinstance(given, int) else id_of(given)
-    found = Loop.objects.filter(**({"name": given} if number is None else {"pk": number})).first()
+    number = id_or_name if isinstance(id_or_name, int) else id_of(id_or_name)
+    found = Loop.objects.filter(**({"name": id_or_name} if number is None else {"pk": number})).first()
     if found is None:
-        raise Http404(f"loop {given} is not known; GET /api/v1/loops lists them.")
+        raise Http404(f"loop {id_or_name} is not known; GET /api/v1/loops lists them.")
     return found
 
 

@@ -328,10 +328,10 @@ def release(request: HttpRequest, plant: Path[str], controller: str = "") -> boo
         return plant_control.release(actor, elastic, name, control(), controller=controller)
 
 
-def tasks_of(wanted: str) -> dict[str, int]:
+def tasks_of(text: str) -> dict[str, int]:
     """Tasks by operator of `operator:tasks;operator:tasks`. Raises BadInput."""
     tasks: dict[str, int] = {}
-    for part in filter(None, (each.strip() for each in wanted.split(";"))):
+    for part in filter(None, (each.strip() for each in text.split(";"))):
         operator, _, count = part.rpartition(":")
         tasks_wanted = id_of(count.strip())
         if not operator or tasks_wanted is None:

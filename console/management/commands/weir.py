@@ -98,9 +98,9 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     return words, options
 
 
-def listing(found: Sequence[Operation]) -> str:
+def listing(operations: Sequence[Operation]) -> str:
     """Every command with what it does."""
-    lines = [(" ".join(each.words), each.summary) for each in found]
+    lines = [(" ".join(each.words), each.summary) for each in operations]
     width = max(len(words) for words, _ in lines)
     return "\n".join(f"{words:{width}}  {summary}" for words, summary in lines)
 

@@ -86,10 +86,10 @@ def described(now: datetime) -> list[DescribedLoop]:
     return [describe(loop, held[loop.pk], now) for loop in found]
 
 
-def describe(loop: Loop, held: list[Override], now: datetime) -> DescribedLoop:
+def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLoop:
     """The loop, with the overrides of it that are in force."""
     law = catalog.law(loop.law)
-    counted = overrides.counted(loop, held, now)
+    counted = overrides.counted(loop, in_force, now)
     about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
     return DescribedLoop(
         id=loop.pk,
@@ -98,11 +98,11 @@ def describe(loop: Loop, held: list[Override], now: datetime) -> DescribedLoop:
         summary=about,
         target=loop.target,
         base_mode=loop.mode,
-        mode=overrides.value_of("mode", held, now) or loop.mode,
+        mode=overrides.value_of("mode", in_force, now) or loop.mode,
         parameters=catalog.read_parameters(law, loop.parameters),
         effective=overrides.effective_parameters(law, loop.parameters, counted, now),
-        overrides=held,
-        conflict=overrides.conflict(loop, held, now),
+        overrides=in_force,
+        conflict=overrides.conflict(loop, in_force, now),
         actuator=law.actuator,
         interval_seconds=loop.interval_seconds,
         ticked_at=loop.ticked_at,
@@ -110,23 +110,23 @@ def describe(loop: Loop, held: list[Override], now: datetime) -> DescribedLoop:
 
 
 def parameter_rows(
-    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
+    law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
-    """Each parameter of a law. given: the loop's own values; held: the overrides that count."""
-    values = catalog.read_parameters(law, given)
-    in_force = overrides.effective_parameters(law, given, held, now)
+    """Each parameter of a law. own_values: the loop's own values; counted: the overrides that count."""
+    values = catalog.read_parameters(law, own_values)
+    in_force = overrides.effective_parameters(law, own_values, counted, now)
     return [
-        _row(each, each.name, values, in_force, held) for each in law.parameters if each.kind not in TABLES
+        _row(each, each.name, values, in_force, counted) for each in law.parameters if each.kind not in TABLES
     ]
 
 
 def guard_rows(
-    law: Law, given: Mapping[str, Any], held: Iterable[Override], now: datetime
+    law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
     """Each setting of the guard likewise."""
-    values = guard.read_settings(law, given)
-    in_force = overrides.effective_guard(law, given, held, now)
-    return [_row(each, f"guard.{each.name}", values, in_force, held) for each in guard.settings_of(law)]
+    values = guard.read_settings(law, own_values)
+    in_force = overrides.effective_guard(law, own_values, counted, now)
+    return [_row(each, f"guard.{each.name}", values, in_force, counted) for each in guard.settings_of(law)]
 
 
 def _row(
@@ -134,9 +134,9 @@ def _row(
     name: str,
     values: Mapping[str, Any],
     in_force: Mapping[str, Any],
-    held: Iterable[Override],
+    counted: Iterable[Override],
 ) -> ParameterRow:
-    by_name = {override.name: override for override in held}
+    by_name = {override.name: override for override in counted}
     return ParameterRow(
         name=name,
         label=declared.name,

@@ -200,15 +200,15 @@ def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> Htt
     return overrides_page(request, **refusal)
 
 
-def url_of(found: Override) -> str:
-    if found.loop_id:
-        return reverse("loop", args=[found.loop_id])
-    if found.node is not None and is_threshold(found):
-        return reverse("node", args=[found.node.name])
-    if is_pause(found):
-        return reverse("queue", args=[found.queue])
-    if is_drain(found):
-        return reverse("worker-host", args=[found.host])
+def url_of(override: Override) -> str:
+    if override.loop_id:
+        return reverse("loop", args=[override.loop_id])
+    if override.node is not None and is_threshold(override):
+        return reverse("node", args=[override.node.name])
+    if is_pause(override):
+        return reverse("queue", args=[override.queue])
+    if is_drain(override):
+        return reverse("worker-host", args=[override.host])
     return reverse("overrides")
 
 

@@ -161,11 +161,11 @@ def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
         return None, str(error)
 
 
-def settable_tasks(found: ShownPlant) -> int | None:
+def settable_tasks(plant: ShownPlant) -> int | None:
     """Those that can be set."""
-    if found.topology is None:
+    if plant.topology is None:
         return None
-    return sum(each.parallelism for each in found.topology.operators.values() if each.fixed is None)
+    return sum(each.parallelism for each in plant.topology.operators.values() if each.fixed is None)
 
 
 def operators_of(topology: MeasuredTopology) -> list[ShownOperator]:

@@ -66,19 +66,19 @@ class LabForm:
 
 
 def lab_form(
-    scenario: Scenario | None, submitted: QueryDict | None, found: Experiment | None = None
+    scenario: Scenario | None, submitted: QueryDict | None, experiment: Experiment | None = None
 ) -> LabForm:
     """A scenario's laws and settings, as typed, as of an experiment, or by default."""
     if scenario is None:
         return LabForm(scenarios=SCENARIOS, scenario=None)
-    chosen, typed = _laws(scenario, submitted, found), submitted or QueryDict()
-    same = _same(typed.get("trace", ""), found)
+    chosen, typed = _laws(scenario, submitted, experiment), submitted or QueryDict()
+    same = _same(typed.get("trace", ""), experiment)
     return LabForm(
         scenarios=SCENARIOS,
         scenario=scenario,
         laws=[LawChoice(law, law in chosen) for law in scenario.laws],
-        rows=[_row(each, submitted, found) for each in scenario.settings],
-        seed=typed.get("seed", found.seed if found else 1),
+        rows=[_row(each, submitted, experiment) for each in scenario.settings],
+        seed=typed.get("seed", experiment.seed if experiment else 1),
         title=typed.get("title", ""),
         column=typed.get("column", ""),
         trace=typed.get("trace", f"{SAME}{same.pk}" if same else OWN),
@@ -87,17 +87,17 @@ def lab_form(
     )
 
 
-def _same(choice: str, found: Experiment | None) -> Experiment | None:
+def _same(choice: str, experiment: Experiment | None) -> Experiment | None:
     """The experiment whose arrivals are on offer: that of the page, or the one that was chosen there."""
     number = id_of(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
-    shown = found if number is None else Experiment.objects.filter(pk=number).first()
+    shown = experiment if number is None else Experiment.objects.filter(pk=number).first()
     return shown if shown is not None and shown.trace else None
 
 
-def _laws(scenario: Scenario, submitted: QueryDict | None, found: Experiment | None) -> list[str]:
+def _laws(scenario: Scenario, submitted: QueryDict | None, experiment: Experiment | None) -> list[str]:
     if submitted:
         return list(submitted.getlist("law"))
-    return found.laws if found else list(scenario.laws)
+    return experiment.laws if experiment else list(scenario.laws)
 
 
 def _row(declared: Parameter, submitted: QueryDict | None, found: Experiment | None) -> LabSetting:

@@ -78,7 +78,7 @@ def resume(request: HttpRequest, run_id: int) -> Done:
     return opened_run(made, f"Run {run_id} goes on with what was not done.")
 
 
-def opened_run(made: Run, message: str) -> Done:
+def opened_run(run: Run, message: str) -> Done:
     """Done, and the page goes to the run."""
-    url = reverse("run", args=[made.pk])
-    return Done(message, url, {"run": made.pk, "go": url})
+    url = reverse("run", args=[run.pk])
+    return Done(message, url, {"run": run.pk, "go": url})

@@ -139,9 +139,9 @@ def migrate_forward() -> None:
     call_command("migrate", verbosity=0, interactive=False)
 
 
-def clear(found: list[type[models.Model]]) -> None:
+def clear(tables: list[type[models.Model]]) -> None:
     """What migrations and a first start have put there goes: the backup's rows take its place."""
-    for model in reversed(found):
+    for model in reversed(tables):
         model._base_manager.all()._raw_delete(connection.alias)
 
 
@@ -171,10 +171,10 @@ def _as_given(columns: list[Field]) -> Iterator[None]:
             field.auto_now = True
 
 
-def count_on(found: list[type[models.Model]]) -> None:
+def count_on(tables: list[type[models.Model]]) -> None:
     """New rows get numbers after the highest one that came."""
     with connection.cursor() as cursor:
-        for statement in connection.ops.sequence_reset_sql(no_style(), found):
+        for statement in connection.ops.sequence_reset_sql(no_style(), tables):
             cursor.execute(statement)
 
 

@@ -190,7 +190,7 @@ def _joint(course: Course, steered: Steered) -> Law:
 
 def asked_jointly(
     law: ParallelismJoint,
-    given: Mapping[str, float],
+    law_parameters: Mapping[str, float],
     state: Json,
     seen: SeenPath,
     mean: Floats | None,
@@ -216,7 +216,7 @@ def asked_jointly(
         "paths": [list(rows)],
         "operators": rows,
     }
-    parameters = catalog.read_parameters(law, given)
+    parameters = catalog.read_parameters(law, law_parameters)
     state, decision = law.decide(parameters, state, catalog.read_observation(law, observation))
     return state, _tasks_of(seen, decision)
 

@@ -41,10 +41,10 @@ class Scenario:
     run: Run
     steers: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
 
-    def read_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def read_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """All settings, given or by default. Raises `BadInput` naming the setting."""
         try:
-            return read_values(self.settings, given, "--set")
+            return read_values(self.settings, settings, "--set")
         except BadInput as error:
             raise BadInput(error.field.replace("--set.", "--set "), error.message) from error
 

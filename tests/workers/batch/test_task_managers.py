@@ -297,7 +297,7 @@ def test_a_faulty_definition_is_refused_by_the_field_and_changes_nothing(fields,
 def test_a_run_is_refused_by_the_field_and_nothing_is_kept_of_it(bench: Bench) -> None:
     bench.define()
     assert refusal(runs.begin, "absent", bench.where) == "task"
-    assert refusal(bench.begin, given={"chunks": 1000}) == "chunks"
+    assert refusal(bench.begin, parameters={"chunks": 1000}) == "chunks"
     assert refusal(bench.begin, deadline_at=NOW) == "deadline"
     assert refusal(runs.run_of, "12") == "run"
     assert not Run.objects.exists() and not Chunk.objects.exists()

@@ -288,10 +288,13 @@ def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, dict[str, An
 
 
 def loop_facts(
-    loop: Loop, ticks: Sequence[LedgerTick], held: Any = None, observation: Mapping[str, Any] | None = None
+    loop: Loop,
+    ticks: Sequence[LedgerTick],
+    mode_override: Any = None,
+    observation: Mapping[str, Any] | None = None,
 ) -> LoopFacts:
-    mode = held.value if held else loop.mode
-    handed_over = held is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
+    mode = mode_override.value if mode_override else loop.mode
+    handed_over = mode_override is not None and mode in (Loop.Mode.HOLD, Loop.Mode.MANUAL)
     return LoopFacts(
         id=loop.pk,
         name=loop.name,
@@ -300,7 +303,7 @@ def loop_facts(
         interval_seconds=loop.interval_seconds,
         swing=_swing(loop),
         ticked_at=loop.ticked_at.timestamp() if loop.ticked_at else None,
-        held_since=held.created_at.timestamp() if handed_over else None,
+        held_since=mode_override.created_at.timestamp() if handed_over else None,
         mode=mode,
         ticks=list(ticks),
         cause=(observation or {}).get("cause"),

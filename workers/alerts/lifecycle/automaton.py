@@ -92,7 +92,7 @@ def advanced(
 
 def returned(ended: Episode, now: float) -> Episode:
     """One that ended recently and fires anew: the same episode in a new round, which has an end of its own.
-    Who had acknowledged it was told that it had ended, so nobody has it any more. When it flaps, its steps
+    Who had acknowledged it was notified of its end, so nobody has it any more. When it flaps, its steps
     count only after a calm time, so that what ends within it notifies nobody.
     """
     came_back = ended.came_back + 1

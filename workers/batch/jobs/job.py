@@ -69,6 +69,6 @@ class Job:
     every_seconds: int | None = None
     crontab: str | None = None
 
-    def read(self, given: Values) -> dict[str, Any]:
+    def read(self, values: Values) -> dict[str, Any]:
         """All parameters, defaults filled in. Raises BadInput naming the field."""
-        return read_parameters(self.name, self.parameters, given)
+        return read_parameters(self.name, self.parameters, values)

@@ -51,12 +51,12 @@ class JobParameter:
         return self.check().takes
 
 
-def read_parameters(job: str, declared: Iterable[JobParameter], given: Mapping[str, Any]) -> dict[str, Any]:
+def read_parameters(job: str, declared: Iterable[JobParameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters, defaults filled in. Raises BadInput for an unknown name or a value that doesn't fit."""
     known = {parameter.name: parameter for parameter in declared}
     message = f"is unknown to {job}; its parameters are: {{known}}."
-    checks.refuse_unknown(given, known, "", message=message)
-    return {name: parameter.read(given.get(name)) for name, parameter in known.items()}
+    checks.refuse_unknown(values, known, "", message=message)
+    return {name: parameter.read(values.get(name)) for name, parameter in known.items()}
 
 
 _NAMED = checks.named(checks.NAME, "letters, digits, dot, - and _")

@@ -145,9 +145,9 @@ def application_of_text(text: str, folder: Path, name: str = "application") -> A
         raise type(error)(error.field, f"{error.message} ({name}, line {line})") from None
 
 
-def check_readers(wanted: Application, other: str, queues: Iterable[str]) -> None:
+def check_readers(application: Application, other: str, queues: Iterable[str]) -> None:
     """Raises BadInput for a queue that another application reads: what is worked is removed, for both."""
-    for shared in sorted({*wanted.queues} & {*queues}):
+    for shared in sorted({*application.queues} & {*queues}):
         said = (
             f"{shared} is read by {other}; events of a queue go to one application, so give this one its own."
         )

@@ -225,40 +225,40 @@ def hidden(item: Item) -> Item:
     return item if item == EMPTY else Hidden(item)
 
 
-def passed_over(item: Item, held: frozenset[str]) -> Item | None:
-    """What is still to come after an event nobody takes, which satisfies the symbols `held`; None: a NOT
-    forbids it.
+def passed_over(item: Item, satisfied: frozenset[str]) -> Item | None:
+    """What is still to come after an event nobody takes. satisfied: the symbols that it satisfies. None: a
+    NOT forbids it.
     """
     match item:
         case Absent(symbol):
-            return None if symbol.name in held else item
+            return None if symbol.name in satisfied else item
         case Sequence(items) if items:
-            return _sequence_passed_over(items, held)
+            return _sequence_passed_over(items, satisfied)
         case Conjunction(items):
-            left = _all_of(tuple(passed_over(part, held) for part in items))
+            left = _all_of(tuple(passed_over(part, satisfied) for part in items))
             return None if left is None else conjunction(left)
         case Choice(items):
-            return _choice(passed_over(part, held) for part in items)
+            return _choice(passed_over(part, satisfied) for part in items)
         case Hidden(part):
-            inner = passed_over(part, held)
+            inner = passed_over(part, satisfied)
             return None if inner is None else hidden(inner)
     return item
 
 
-def _sequence_passed_over(items: tuple[Item, ...], held: frozenset[str]) -> Item | None:
+def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) -> Item | None:
     """From behind, and no further back than the first item that can't end: no NOT behind it counts yet."""
     items = (items[0], *_flat(items[1:]))
     reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)
-    head = passed_over(items[reach], held)
+    head = passed_over(items[reach], satisfied)
     left = None if head is None else sequence((head, *items[reach + 1 :]))
     for place in reversed(range(reach)):
-        left = _passed_before(items[place], sequence(items[place + 1 :]), left, held)
+        left = _passed_before(items[place], sequence(items[place + 1 :]), left, satisfied)
     return left
 
 
-def _passed_before(first: Item, rest: Item, tail: Item | None, held: frozenset[str]) -> Item | None:
+def _passed_before(first: Item, rest: Item, tail: Item | None, satisfied: frozenset[str]) -> Item | None:
     """Of an item that may end, and the rest, which the event leaves as `tail`."""
-    head = passed_over(first, held)
+    head = passed_over(first, satisfied)
     if isinstance(first, Absent):
         return None if head is None or tail is None else sequence((head, tail))
     if tail == rest and head is not None:

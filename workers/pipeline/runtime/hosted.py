@@ -96,12 +96,12 @@ class Hosted:
         """What it reads."""
         return self._application.queues
 
-    def step(self, wanted: Declared, order: PipelineOrder = NO_ORDER) -> None:
+    def step(self, declared: Declared, order: PipelineOrder = NO_ORDER) -> None:
         """Called each second: follows what is wanted, and mends what has failed. Raises BadInput where a
         start can't mend it, SessionWorn where one in this process can't.
         """
-        if wanted not in (self.declared, self.refused):
-            self._change(wanted)
+        if declared not in (self.declared, self.refused):
+            self._change(declared)
         self._obey(order)
         if order.stopped:
             return
@@ -136,21 +136,21 @@ class Hosted:
             self._status.enter_state("starting")
             self._stands = False
 
-    def _change(self, wanted: Declared) -> None:
+    def _change(self, declared: Declared) -> None:
         """To another version, from the offsets of this one; a wrong one is refused, and this one goes on."""
         try:
-            application = self._checked(wanted)
+            application = self._checked(declared)
         except BadInput as error:
-            self.refused = wanted
-            log.error("version %d of %s is refused: %s", wanted.version, wanted.name, error)
+            self.refused = declared
+            log.error("version %d of %s is refused: %s", declared.version, declared.name, error)
             self._declarations.note_at_work(self.declared, str(error))
             return
         self.end()
-        self.declared = self.refused = wanted
+        self.declared = self.refused = declared
         self._application = application
         self._status = self._statuses.board(application)
-        self._declarations.note_at_work(wanted)
-        log.info("version %d of %s is at work", wanted.version, wanted.name)
+        self._declarations.note_at_work(declared)
+        log.info("version %d of %s is at work", declared.version, declared.name)
 
     def _start(self) -> None:
         place = self._place

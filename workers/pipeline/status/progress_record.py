@@ -54,26 +54,28 @@ class ProgressRecord:
         """It is not at work: nothing is judged."""
         self._inputs = ProgressInputs()
 
-    def judge(self, now: float, given: Mapping[str, float], waiting: int | None) -> tuple[str, str | None]:
-        """(starting, running or stalled; why nothing moves). given: replica → when it got the oldest piece
-        that has no result yet. waiting: events in the containers.
+    def judge(
+        self, now: float, oldest_at: Mapping[str, float], waiting: int | None
+    ) -> tuple[str, str | None]:
+        """(starting, running or stalled; why nothing moves). oldest_at: replica → when it got the oldest
+        piece that has no result yet. waiting: events in the containers.
         """
         if not waiting:
             self._idle_at = now
         self._inputs = ProgressInputs(
-            tuple(self._steps(now, given)),
+            tuple(self._steps(now, oldest_at)),
             now - self._observed_at,
-            0.0 if given or not waiting else since(now, self._dispatched_at, self._idle_at),
+            0.0 if oldest_at or not waiting else since(now, self._dispatched_at, self._idle_at),
             self._stall_reason,
         )
         if (reason := stall(self._inputs)) is not None:
             return "stalled", reason
-        return ("starting" if given and not self._replicas else "running"), None
+        return ("starting" if oldest_at and not self._replicas else "running"), None
 
-    def _steps(self, now: float, given: Mapping[str, float]) -> list[ChainStep]:
+    def _steps(self, now: float, oldest_at: Mapping[str, float]) -> list[ChainStep]:
         steps = [
             self._step(f"replica {name}", now, at, self._replicas.get(name))
-            for name, at in sorted(given.items())
+            for name, at in sorted(oldest_at.items())
         ]
         if self._unmatched:
             steps.append(self._step("the combiner", now, self._unmatched[0], self._combiner))

@@ -97,32 +97,34 @@ class Statuses:
     def _heartbeats(self) -> Fields:
         return cast(Fields, self._control.hgetall(keys.HEARTBEATS))
 
-    def document(self, found: dict[str, ApplicationStatus]) -> PipelineReport:
+    def document(self, applications: dict[str, ApplicationStatus]) -> PipelineReport:
         """All applications together."""
-        states = [each.state for each in found.values()]
+        states = [each.state for each in applications.values()]
         if self._state == FAILED or not states:
             states = [self._state]
-        own = self._error if self._state == FAILED or not found else None
-        errors = [own, *(each.error for each in found.values())]
-        together = {name: _known(sum, found, name) for name in SUMMED}
-        together |= {name: _known(max, found, name) for name in GREATEST}
-        free = [each.result_queue.free_bytes for each in found.values()]
+        own = self._error if self._state == FAILED or not applications else None
+        errors = [own, *(each.error for each in applications.values())]
+        together = {name: _known(sum, applications, name) for name in SUMMED}
+        together |= {name: _known(max, applications, name) for name in GREATEST}
+        free = [each.result_queue.free_bytes for each in applications.values()]
         known = [each for each in free if each is not None]
-        patterns = {name: pattern for each in found.values() for name, pattern in each.patterns.items()}
+        patterns = {
+            name: pattern for each in applications.values() for name, pattern in each.patterns.items()
+        }
         return PipelineReport(
             state=min(states, key=WORST_FIRST.index),
             error=next((error for error in errors if error), None),
-            hindrance=next((each.hindrance for each in found.values() if each.hindrance), None),
+            hindrance=next((each.hindrance for each in applications.values() if each.hindrance), None),
             at=self._clock(),
             **together,
-            late_events=sum(each.late_events for each in found.values()),
-            outbox=_added(each.outbox for each in found.values()),
-            shed_events=sum(each.shed_events for each in found.values()),
+            late_events=sum(each.late_events for each in applications.values()),
+            outbox=_added(each.outbox for each in applications.values()),
+            shed_events=sum(each.shed_events for each in applications.values()),
             result_free_bytes=sum(known) if known else None,
             patterns={name: _counts(pattern) for name, pattern in patterns.items()},
-            rules=[rule for each in found.values() for rule in each.rules],
-            skipped_nodes=sorted({node for each in found.values() for node in each.skipped_nodes}),
-            applications=found,
+            rules=[rule for each in applications.values() for rule in each.rules],
+            skipped_nodes=sorted({node for each in applications.values() for node in each.skipped_nodes}),
+            applications=applications,
         )
 
 
@@ -143,8 +145,8 @@ def _end_of(left: PipelineReport, now: float) -> str | None:
     return f"its process was gone without a word, {max(0.0, now - left.at):,.0f} s before this start"
 
 
-def _known(join: Callable[[list[Any]], Any], found: dict[str, ApplicationStatus], name: str) -> Any:
-    values = [value for each in found.values() if (value := getattr(each, name)) is not None]
+def _known(join: Callable[[list[Any]], Any], applications: dict[str, ApplicationStatus], name: str) -> Any:
+    values = [value for each in applications.values() if (value := getattr(each, name)) is not None]
     return join(values) if values else None
 
 

@@ -120,10 +120,10 @@ class StateStore:
                 found[place] = state
         return found
 
-    def write(self, batch: int, made: WrittenState) -> None:
+    def write(self, batch: int, written: WrittenState) -> None:
         """State, due times and outputs, whole or not at all. Raises StateFromTheFuture."""
         places = [self._state, self._pending, self._between_key(batch), self._outbox, self._late]
-        if not self._write(keys=places, args=made.arguments(batch)):
+        if not self._write(keys=places, args=written.arguments(batch)):
             raise StateFromTheFuture(
                 f"a later batch than {batch} is already written: another run has taken over."
             )

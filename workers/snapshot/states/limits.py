@@ -38,12 +38,12 @@ class Limits:
     by_condition: Mapping[str, Sequence[RuleLimit]]
 
     def beyond(
-        self, condition: str, labels: Mapping[str, str], value: float | None, held: Collection[str]
+        self, condition: str, labels: Mapping[str, str], value: float | None, before: Collection[str]
     ) -> list[RuleLimit]:
-        """The limits that a subject's value is beyond; held: the rules that it was beyond a second ago."""
+        """The limits that a subject's value is beyond; before: the rules that it was beyond a second ago."""
         limits = self.by_condition.get(condition, ())
         found = [each for each in limits if matches(each.matchers, labels)]
-        return [each for each in found if each.is_beyond(value, each.rule in held)]
+        return [each for each in found if each.is_beyond(value, each.rule in before)]
 
     def severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
         """How bad the worst rule of a condition calls it for a subject; otherwise: where none is about it."""

@@ -46,7 +46,7 @@ def bundled(path: Path) -> Path:
     return path
 
 
-def in_words(found: dict[str, Any]) -> str:
+def in_words(report: dict[str, Any]) -> str:
     """A line a symptom, for a terminal."""
-    lines = [f"{row['severity']:7}  {row['text']} -> {row['remedy']}" for row in found["symptoms"]]
-    return "\n".join(lines or [f"Nothing is wrong ({len(found['checks'])} checks)."])
+    lines = [f"{row['severity']:7}  {row['text']} -> {row['remedy']}" for row in report["symptoms"]]
+    return "\n".join(lines or [f"Nothing is wrong ({len(report['checks'])} checks)."])

@@ -40,13 +40,13 @@ class Command(JsonCommand):
                 raise CommandError(f"The plant was not restored: {error}. {remedy}") from None
 
 
-def take_signing_key(found: archive.Backup, data: Path) -> None:
+def take_signing_key(backup: archive.Backup, data: Path) -> None:
     """What was signed with the backup's key is verified with it: with another one the process begins anew. A
     plant whose key is in the environment has it there.
     """
-    if variables.SECRET_KEY.is_set() or SIGNING_KEY not in found.under("files"):
+    if variables.SECRET_KEY.is_set() or SIGNING_KEY not in backup.under("files"):
         return
-    key, file = b"".join(found.pieces(f"files/{SIGNING_KEY}")).decode(), data / SIGNING_KEY
+    key, file = b"".join(backup.pieces(f"files/{SIGNING_KEY}")).decode(), data / SIGNING_KEY
     if file.exists() and file.read_text() == key:
         return
     write_private(file, key)

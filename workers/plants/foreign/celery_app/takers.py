@@ -41,18 +41,18 @@ class Takers:
         self._held = 0
 
     def observe(
-        self, at: float, pools: Sequence[WorkerPool], ready: Mapping[str, tuple[int, float]], held: int
+        self, at: float, pools: Sequence[WorkerPool], ready: Mapping[str, tuple[int, float]], reserved: int
     ) -> None:
-        """ready: queue → its length, and the part of it that is theirs; held: tasks taken and not begun."""
+        """ready: queue → its length, and the part of it that is theirs; reserved: taken and not begun."""
         begun = {(pool.worker, pool.pid): pool.begun for pool in pools}
         self._came += sum(max(0, count - self._begun.get(life, count)) for life, count in begun.items())
         self._came += sum(
             part * (length - self._ready.get(queue, 0)) for queue, (length, part) in ready.items()
         )
-        self._came += held - self._held
-        self._begun, self._held = begun, held
+        self._came += reserved - self._held
+        self._begun, self._held = begun, reserved
         self._ready = {queue: length for queue, (length, _) in ready.items()}
-        waiting = held + sum(part * length for length, part in ready.values())
+        waiting = reserved + sum(part * length for length, part in ready.values())
         under_way = sum(pool.prefetch or 0 for pool in pools)
         self.arrivals.observe(at, self._came - waiting, waiting, under_way)
 
@@ -69,7 +69,7 @@ class AllTakers:
         pools: Sequence[WorkerPool],
         fresh: Collection[str],
         lengths: Mapping[str, QueueLength],
-        held: Mapping[str, int],
+        reserved: Mapping[str, int],
     ) -> dict[str, PoolDemand]:
         """Worker → what comes to it. Where one of several is late nothing new is known of any of them: what
         it takes meanwhile would seem to have vanished.
@@ -87,7 +87,7 @@ class AllTakers:
                     for queue in queues
                     if queue in lengths
                 }
-                takers.observe(at, members, ready, sum(held[pool.worker] for pool in members))
+                takers.observe(at, members, ready, sum(reserved[pool.worker] for pool in members))
             rate, oldest = takers.arrivals.per_second, takers.arrivals.oldest_seconds
             for pool in members:
                 part = _part([pool], members)
