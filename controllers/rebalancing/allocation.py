@@ -85,7 +85,7 @@ class Allocation:
         return np.asarray(np.bincount(cells.node, weights=each, minlength=len(self.nodes)), dtype=float)
 
     @cached_property
-    def held(self) -> tuple[Mapping[int, int], ...]:
+    def at_node(self) -> tuple[Mapping[int, int], ...]:
         """Per node: queue → points."""
         by_node: tuple[dict[int, int], ...] = tuple({} for _ in self.nodes)
         for queue, containers in enumerate(self.points):

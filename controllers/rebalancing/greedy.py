@@ -49,7 +49,7 @@ class Board:
     even: Flags | None = None  # queues that part into even pieces only: see `coarse`
     loads: Floats = field(init=False)
     points: list[dict[int, int]] = field(init=False)
-    held: list[dict[int, int]] = field(init=False)
+    at_node: list[dict[int, int]] = field(init=False)
     totals: Floats = field(init=False)
     moved: dict[tuple[int, int, int], int] = field(default_factory=dict)
     gave: dict[int, set[int]] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class Board:
     def __post_init__(self) -> None:
         self.loads = self.start.loads.copy()
         self.points = [dict(held) for held in self.start.points]
-        self.held = [dict(held) for held in self.start.held]
-        self.totals = np.array([float(sum(held.values())) for held in self.held])
+        self.at_node = [dict(held) for held in self.start.at_node]
+        self.totals = np.array([float(sum(held.values())) for held in self.at_node])
         for queue, source, target in self.rules.returns:
             self.returns.setdefault((queue, source), []).append(target)
 
@@ -98,7 +98,7 @@ class Board:
         for node, change in ((source, -points), (target, points)):
             self.totals[node] += change
             left = self.points[queue].get(node, 0) + change
-            for holder, key in ((self.points[queue], node), (self.held[node], queue)):
+            for holder, key in ((self.points[queue], node), (self.at_node[node], queue)):
                 if left:
                     holder[key] = left
                 else:
@@ -187,7 +187,7 @@ def rebalance(board: Board, rule: SearchRule) -> list[IndexedMove] | None:
 
 def _clear(board: Board, donor: int, rule: SearchRule) -> bool:
     while board.excess(donor) > ROUNDING * board.limits[donor]:
-        steps = [step for queue in board.held[donor] if (step := _step(board, donor, queue, rule))]
+        steps = [step for queue in board.at_node[donor] if (step := _step(board, donor, queue, rule))]
         if rule.keep:
             steps = [step for step in steps if not board.is_last(step.move)] or steps
         if steps:
@@ -205,7 +205,7 @@ def _make_room(board: Board, donor: int) -> bool:
     """
     per_point = board.start.rate_per_point
     heaviest = sorted(
-        board.held[donor], key=lambda queue: (-per_point[queue] * board.held[donor][queue], queue)
+        board.at_node[donor], key=lambda queue: (-per_point[queue] * board.at_node[donor][queue], queue)
     )
     roomiest = np.argsort(-board.room, kind="stable")[:TRIES]
     for queue in heaviest[:TRIES]:
@@ -234,12 +234,12 @@ def _give_way(board: Board, node: int, load: float, stays: int) -> list[IndexedM
     """Moves off a node until it has room for the load, or nothing more fits elsewhere: few points first."""
     per_point, given = board.start.rate_per_point, list[IndexedMove]()
     arrived = {queue for queue, _, target in board.moved if target == node}
-    queues = [queue for queue in board.held[node] if queue not in arrived and queue != stays]
+    queues = [queue for queue in board.at_node[node] if queue not in arrived and queue != stays]
     for queue in sorted(queues, key=lambda queue: (-per_point[queue], queue)):
         short = load - float(board.limits[node] - board.loads[node])
         if short <= 0 or per_point[queue] <= 0:
             break
-        wanted = min(math.ceil(short / per_point[queue]), board.held[node][queue])
+        wanted = min(math.ceil(short / per_point[queue]), board.at_node[node][queue])
         for other in _targets(board, queue, node, float(wanted * per_point[queue]), packing=True):
             points = board.amount(queue, node, other, wanted, _most(board, other, float(per_point[queue])))
             if points:
@@ -303,8 +303,8 @@ def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -
 def _empty(board: Board, donor: int, packing: bool) -> bool:
     """All containers off a drained node, the heaviest first, in as few pieces as there is room for."""
     per_point = board.start.rate_per_point
-    for queue in sorted(board.held[donor], key=lambda q: (-per_point[q] * board.held[donor][q], q)):
-        while points := board.held[donor].get(queue, 0):
+    for queue in sorted(board.at_node[donor], key=lambda q: (-per_point[q] * board.at_node[donor][q], q)):
+        while points := board.at_node[donor].get(queue, 0):
             load = float(per_point[queue]) * points
             move = _whole(board, donor, queue, points, load, packing) or _part(board, donor, queue)
             if move is None:

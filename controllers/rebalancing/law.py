@@ -378,7 +378,7 @@ def _why(
         rules = "the rules for containers, pieces and returns forbid it"
         why = f"a capacity of {missing:g} is missing" if missing else rules
         return f"not every node can be below {limit}, since {why}"
-    to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.held]
+    to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.at_node]
     over = (allocation.loads > search.limits) & allocation.available
     causes = [
         f"{listed(names)} {are(names)} {what}"

@@ -187,7 +187,7 @@ class _Model:
 
 def routes_count(problem: MoveProblem) -> int:
     """How many (container, receiver) pairs the program has at most: its size, without building it."""
-    held = sum(len(problem.allocation.held[node]) for node in np.flatnonzero(problem.givers))
+    held = sum(len(problem.allocation.at_node[node]) for node in np.flatnonzero(problem.givers))
     return held * int((problem.receivers & problem.allocation.available).sum())
 
 

@@ -234,7 +234,7 @@ def _to_release(parameters: Values, plant: Allocation, forecast: float, least: i
 
 def _heaviest(plant: Allocation, node: int) -> tuple[float, float]:
     """The node's heaviest container, and its load: what goes in small pieces finds room most easily."""
-    loads = (plant.rate_per_point[queue] * points for queue, points in plant.held[node].items())
+    loads = (plant.rate_per_point[queue] * points for queue, points in plant.at_node[node].items())
     return max(loads, default=0.0), float(plant.loads[node])
 
 

@@ -154,7 +154,7 @@ def _bound(allocation: Allocation, search: Search) -> int:
     """Fewer points (or moves) than this can't do: each donor has to shed its own excess."""
     total = 0
     for node in np.flatnonzero(allocation.drained & ~allocation.offline):
-        held = allocation.held[node]
+        held = allocation.at_node[node]
         total += sum(held.values()) if search.cost == "points" else len(held)
     over = (allocation.loads > search.limits) & ~allocation.drained
     return total + sum(_least(allocation, search, int(node)) for node in np.flatnonzero(over))
@@ -163,7 +163,7 @@ def _bound(allocation: Allocation, search: Search) -> int:
 def _least(allocation: Allocation, search: Search, node: int) -> int:
     """The fewest points (or containers) whose load is the node's excess."""
     excess = float(allocation.loads[node] - search.limits[node])
-    per_point, held = allocation.rate_per_point, allocation.held[node]
+    per_point, held = allocation.rate_per_point, allocation.at_node[node]
     if search.cost == "moves":
         loads = np.sort([per_point[queue] * points for queue, points in held.items()])[::-1].cumsum()
         return int(np.searchsorted(loads, excess * (1 - 1e-9))) + 1
@@ -180,7 +180,7 @@ def _least(allocation: Allocation, search: Search, node: int) -> int:
 def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
     """The worst node as low as it gets within the tolerance, by the fewest points; none when it is so now."""
     now = worst_share(allocation, search.limits)
-    must = any(allocation.held[node] for node in np.flatnonzero(allocation.drained & ~allocation.offline))
+    must = any(allocation.at_node[node] for node in np.flatnonzero(allocation.drained & ~allocation.offline))
     every = np.ones(len(allocation.nodes), dtype=bool)
     problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, every, allocation.available)
     fluid = fluid_share(allocation, search.limits)

@@ -86,7 +86,7 @@ class QueueLane:
     cap: str
     state: Any = None
     waiting: float = 0.0
-    held: float = 0.0
+    held_back: float = 0.0
     lost: float = 0.0
     level: int = 0
 
@@ -134,7 +134,7 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
         "demand_per_second": demand,
         "capacity_per_second": capacity,
         "backlog_seconds": lane.waiting / capacity,
-        "saturated": plant.saturated(lane.held / share),
+        "saturated": plant.saturated(lane.held_back / share),
         "budgets": [],
     }
     lane.state, _ = ladder.decide(parameters, state, seen)
@@ -144,11 +144,11 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
 def _pass(lane: QueueLane, demand: float, capacity: float) -> float:
     """One second of one queue; answers what was shed."""
     room = max(0.0, capacity - lane.waiting)
-    came = demand + lane.held
-    lane.held = 0.0
+    came = demand + lane.held_back
+    lane.held_back = 0.0
     if allows(lane.level, "throttle"):
-        lane.held = min(max(0.0, came - room), HELD_EVENTS * capacity / BASE)
-        came -= lane.held
+        lane.held_back = min(max(0.0, came - room), HELD_EVENTS * capacity / BASE)
+        came -= lane.held_back
     dropped = max(0.0, came - room) if allows(lane.level, "shed") else 0.0
     lane.lost += dropped
     lane.waiting = max(0.0, lane.waiting + came - dropped - capacity)
@@ -176,7 +176,7 @@ class _Tally:
         self.shed[-1] += dropped
         if dropped > 0:
             self.last_shed_second = self.seconds
-            saturated = plant.saturated(HELD_EVENTS if lanes[name].held > 0 else 0.0)
+            saturated = plant.saturated(HELD_EVENTS if lanes[name].held_back > 0 else 0.0)
             lower = [saturated[level] for level in LEVELS[:-1] if level != "throttle"]
             self.early += dropped if not all(lower) else 0.0
 
@@ -185,7 +185,7 @@ class _Tally:
             max(lane.level for lane in lanes.values()),
             sum(lane.waiting for lane in lanes.values()),
         )
-        held = sum(lane.held for lane in lanes.values())
+        held = sum(lane.held_back for lane in lanes.values())
         self.highest = max(self.highest, level)
         self.levels.append(float(level))
         self.waiting.append(waiting)

@@ -187,7 +187,7 @@ def start(configuration: int, chance: np.random.Generator) -> Allocation:
 
 def with_idle(plant: Allocation) -> Allocation:
     """The same plant, with the nodes that hold nothing IDLE."""
-    return replace(plant, idle=np.array([not held for held in plant.held]))
+    return replace(plant, idle=np.array([not held for held in plant.at_node]))
 
 
 def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:

@@ -236,7 +236,7 @@ class Passed:
     """What O2 let through over the whole run: service of each event, and when Q21 and Q22 were found."""
 
     service: Floats
-    found: dict[str, Floats]
+    matches: dict[str, Floats]
 
 
 def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | None) -> Passed:
@@ -356,14 +356,14 @@ def _unshed(
     profile = None if trace is None else arrivals.resampled(np.asarray(trace), int(given["seconds"]))
     stream = generate(given, seed, profile)
     everything = pass_through(stream, given, None)
-    return stream, sinks(stream, everything.found, float(given["window_seconds"]), WARM_UP_SECONDS)
+    return stream, sinks(stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS)
 
 
 def _by_the_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Floats]:
     """Only what was processed before the end counts: an overloaded operator never gets to the rest."""
     late = stream.times[left > stream.seconds]
     end = late[0] if len(late) else np.inf
-    return {name: found[found < end] for name, found in passed.found.items()}
+    return {name: found[found < end] for name, found in passed.matches.items()}
 
 
 def _share(flags: npt.NDArray[np.bool_]) -> float | None:

@@ -121,7 +121,7 @@ class RecordedStretch:
     """A part of the record without a gap: its load, and the seconds in which the loop was on hold."""
 
     inflow: Any
-    held: Seconds
+    hold_seconds: Seconds
 
 
 def loop_costs(
@@ -151,12 +151,13 @@ def loop_costs(
         if monotonic() >= end:
             raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; ask for fewer.")
         done = [
-            replay.worked(values, each.inflow, name, each.held if with_holds else None) for each in stretches
+            replay.worked(values, each.inflow, name, each.hold_seconds if with_holds else None)
+            for each in stretches
         ]
         return _side(name, words, done, run_seconds, prices)
 
     ours = side(loop.law, "the law with the values in force")
-    held = int(sum(each.held.sum() for each in stretches))
+    held = int(sum(each.hold_seconds.sum() for each in stretches))
     with_holds = side(loop.law, "the law with the holds of the record", with_holds=True) if held else None
     return LoopCosts(
         hours=hours,

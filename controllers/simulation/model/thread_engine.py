@@ -36,7 +36,7 @@ class EnginePool:
     """One engine: its own station, and what its threads completed since it was last asked."""
 
     own: EngineStation
-    wanted: int = 0
+    target_threads: int = 0
     alive: int = 0
     completions: list[float] = field(default_factory=list)
     completed: int = 0
@@ -66,7 +66,7 @@ class ThreadEngine:
     def resize(self, pool: int, threads: int) -> None:
         """The pool's size from now on."""
         there = self.pools[pool]
-        there.wanted = threads
+        there.target_threads = threads
         while there.alive < threads:
             there.alive += 1
             thread = self._thread(pool)
@@ -141,7 +141,7 @@ class ThreadEngine:
         pool = self.pools[self.of_thread[thread]]
         pool.completions.append(self.now)
         pool.completed += 1
-        if pool.alive > pool.wanted:
+        if pool.alive > pool.target_threads:
             pool.alive -= 1
             self.free.append(thread)
         else:

@@ -42,12 +42,12 @@ class Faults:
 
     ahead_us: int
     now_us: int
-    found: dict[tuple[str, str, str, str], list[tuple[pa.RecordBatch, str]]] = field(default_factory=dict)
+    rows: dict[tuple[str, str, str, str], list[tuple[pa.RecordBatch, str]]] = field(default_factory=dict)
 
     def refuse(self, origin: tuple[str, str, str, str], data: bytes, cause: str) -> None:
         """Keep a block that can't be read, as one event that carries its bytes."""
         entry_us = int(origin[2].partition("-")[0]) * 1000
-        self.found.setdefault(origin, []).append((unreadable(origin[3], entry_us, data), cause))
+        self.rows.setdefault(origin, []).append((unreadable(origin[3], entry_us, data), cause))
 
     def add(self, origin: tuple[str, str, str, str], batch: pa.RecordBatch, faults: pa.Array) -> None:
         """By cause, a few of them: one that quotes a value is another for each event, and each takes many
@@ -57,10 +57,10 @@ class Faults:
         alone = causes if len(causes) <= MOST_CAUSES else causes[: MOST_CAUSES - 1]
         for cause in alone:
             rows = batch.filter(pc.fill_null(pc.equal(faults, cause), False))
-            self.found.setdefault(origin, []).append((rows, cause))
+            self.rows.setdefault(origin, []).append((rows, cause))
         if rest := causes[len(alone) :]:
             rows = batch.filter(pc.is_in(faults, pa.array(rest, pa.string())))
-            self.found[origin].append((rows, f"{rest[0]}; {len(rest)} causes like it"))
+            self.rows[origin].append((rows, f"{rest[0]}; {len(rest)} causes like it"))
 
 
 class Nodes:

@@ -51,7 +51,7 @@ class FaultStore:
         """
         kept: dict[str, bytes] = {
             "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
-            for origin, found in faults.found.items()
+            for origin, found in faults.rows.items()
             for place, (rows, cause) in enumerate(found)
         }
         if kept:

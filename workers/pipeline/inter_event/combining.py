@@ -53,12 +53,12 @@ def barrier(watermark_us: int | None, outstanding: Mapping[str, Outstanding]) ->
 @dataclass(frozen=True)
 class Combined:
     """The end offset of an inter-event batch; it says all of the batch. taken: entry id of the last result
-    taken. held: results that were read before, of which rows are left. fresh: results read for the first
+    taken. left_over: results that were read before, of which rows are left. fresh: results read for the first
     time.
     """
 
     taken: str = START
-    held: tuple[Result, ...] = ()
+    left_over: tuple[Result, ...] = ()
     fresh: tuple[Result, ...] = ()
     watermark_us: int | None = None
     previous_watermark_us: int | None = None
@@ -67,7 +67,7 @@ class Combined:
 
     @property
     def read(self) -> tuple[Result, ...]:
-        return self.held + self.fresh
+        return self.left_over + self.fresh
 
     @property
     def rows(self) -> int:
@@ -94,7 +94,7 @@ class Combined:
         return {
             "version": VERSION,
             "taken": self.taken,
-            "held": [result.to_document() for result in self.held],
+            "held": [result.to_document() for result in self.left_over],
             "fresh": [result.to_document() for result in self.fresh],
             "watermark_us": self.watermark_us,
             "previous_watermark_us": self.previous_watermark_us,
@@ -135,7 +135,7 @@ def combine(
         return start
     return Combined(
         taken=fresh[-1].entry_id if fresh else start.taken,
-        held=start.remaining(),
+        left_over=start.remaining(),
         fresh=tuple(fresh),
         watermark_us=watermark_us,
         previous_watermark_us=start.watermark_us,

@@ -79,8 +79,8 @@ class EventReader(DataSourceReader):
     def _keep(self, assignment: BatchAssignment, task: int, faults: Faults, sketches: Sketches) -> None:
         application, replica = self._options["application"], self._options["replica"]
         control = control_of(self._options["control"])
-        if faults.found:
+        if faults.rows:
             FaultStore(control, application).keep(replica, assignment.tick, assignment.attempt, faults)
-        if sketches.found:
+        if sketches.seen:
             writer = f"{replica}:{assignment.tick}:{task}"
             MonitorStore(control, application).keep(sketches, writer, time.time())

@@ -39,7 +39,7 @@ class Sketches:
     """What one task has seen."""
 
     monitored: tuple[Monitored, ...]
-    found: dict[str, Any] = field(default_factory=dict)
+    seen: dict[str, Any] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
         for each in self.monitored:
@@ -48,7 +48,7 @@ class Sketches:
                 values = values.filter(pc.equal(rows.column("type"), each.type))
             values = values.drop_null()
             if len(values):
-                sketch = self.found.setdefault(each.criterion, kll_doubles_sketch(ACCURACY))
+                sketch = self.seen.setdefault(each.criterion, kll_doubles_sketch(ACCURACY))
                 # Arrow's memory is read-only, which the sketch does not take.
                 sketch.update(np.array(values))
 
@@ -63,9 +63,9 @@ class MonitorStore:
     def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
         """What a task has seen, in the slot of now. writer: no two of a slot are the same."""
         kept: dict[FieldT, EncodableT] = {
-            f"{each.criterion}/{each.slot(now_seconds)}/{writer}": sketches.found[each.criterion].serialize()
+            f"{each.criterion}/{each.slot(now_seconds)}/{writer}": sketches.seen[each.criterion].serialize()
             for each in sketches.monitored
-            if each.criterion in sketches.found
+            if each.criterion in sketches.seen
         }
         if kept:
             self._control.hset(self._key, mapping=kept)

@@ -125,7 +125,7 @@ def test_a_clock_that_is_far_ahead_makes_dead_letters_and_not_everybody_late(rea
 
 def test_what_can_not_be_delivered_now_is_delivered_when_the_node_is_back(read, control, nodes):
     _, faults = read([event("bad", {})])
-    ((_, node, _, _),) = faults.found
+    ((_, node, _, _),) = faults.rows
     store = FaultStore(control, "app")
     store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     nodes[node].kill()
@@ -166,7 +166,7 @@ def test_a_reset_forgets_what_is_kept(read, control, nodes):
 
 def test_a_dead_letter_of_the_pipeline_counts_as_dead(read, control, nodes):
     _, faults = read([event("bad", {})])
-    ((_, node, _, _),) = faults.found
+    ((_, node, _, _),) = faults.rows
     store = FaultStore(control, "app")
     store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     store.deliver(Nodes(5.0), {"iap1": 1})
