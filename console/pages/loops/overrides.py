@@ -81,7 +81,7 @@ class OverridesPage(FormPage):
 
     TEMPLATE, NAME = "loops/overrides.html", "overrides"
 
-    held: QuerySet[Override]  # in force, the next to revert first
+    in_force: QuerySet[Override]  # in force, the next to revert first
     hands: list[ShownHand]  # the soonest to end first
     listed: keyset.KeysetPage  # those that are over
     query: str
@@ -105,7 +105,7 @@ def overrides_page(
     rows = Override.objects.select_related(*RELATED)
     held = in_force.in_force(now).select_related(*RELATED)
     page = OverridesPage(
-        held=in_force.soonest_first(held),
+        in_force=in_force.soonest_first(held),
         hands=[_shown(hand) for hand in seen_of(request).hands],
         listed=keyset.page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
         query=query_without_place(request),

@@ -53,7 +53,7 @@ class ShownCriterion:
 
     name: str
     follows: MonitoredStatus | None
-    held: CriterionHold | None
+    hold: CriterionHold | None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class VisitorApproval:
     """What an approval of this visitor would do. refusal: why it would not count ("" where it does)."""
 
     needed: int
-    given: int
+    approvals: int
     refusal: str
 
 
@@ -103,10 +103,10 @@ def plans_page(
 
 
 def _approval(actor: Actor, plan: Plan) -> VisitorApproval:
-    given = len(plan.approvals)
+    approvals = len(plan.approvals)
     if not actor.may("plan.approve"):
-        return VisitorApproval(needed=1, given=given, refusal="")
-    return VisitorApproval(planning.approvals_needed(actor), given, another_refusal(plan, actor.user))
+        return VisitorApproval(needed=1, approvals=approvals, refusal="")
+    return VisitorApproval(planning.approvals_needed(actor), approvals, another_refusal(plan, actor.user))
 
 
 def _opened(made: Plan, message: str) -> Done:

@@ -61,7 +61,7 @@ class NodePage(FormPage):
     name: str
     node: Node  # as configured
     row: NodeStatus | None  # its part of the snapshot
-    held: list[str]  # the queues that have a container here
+    queues_here: list[str]  # the queues that have a container here
     overrides: QuerySet[Override]
     can_get_back: bool  # it has lost its points, and a plan can give them back
 
@@ -122,7 +122,7 @@ def node_page(
         node=found,
         row=row,
         can_get_back=row is not None and row.state not in SILENT and give_back.offers(name, row.points),
-        held=[queue for queue, shown in queues.items() if name in shown.containers],
+        queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=in_force_at(time_shown(request)).filter(node=found).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},

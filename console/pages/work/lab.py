@@ -50,7 +50,7 @@ class AppliedValue:
 
     name: str
     value: Any
-    held: Any
+    in_force: Any
     chosen: bool
 
 
