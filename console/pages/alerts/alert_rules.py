@@ -83,7 +83,7 @@ class AlertRulesPage(FormPage):
 
     TEMPLATE, NAME = "alerts/alert_rules.html", "alerts"
 
-    found: list[ListedRule]  # by severity and name
+    rules: list[ListedRule]  # by severity and name
     rule: AlertRule | None
     form: AlertRuleForm | None
 
@@ -122,7 +122,7 @@ def rules_page(
     elif name:
         opened = get_object_or_404(AlertRule, name=name)
     page = AlertRulesPage(
-        found=[ListedRule(each, in_words(each)) for each in found],
+        rules=[ListedRule(each, in_words(each)) for each in found],
         rule=opened,
         form=_form(opened) if opened else None,
         errors=errors or {},

@@ -129,7 +129,7 @@ class ObjectivesPage(FormPage):
 
     TEMPLATE, NAME = "alerts/objectives.html", "objectives"
 
-    found: list[ListedObjective]
+    objectives: list[ListedObjective]
     opened: OpenObjective | None
 
 
@@ -161,7 +161,7 @@ def objectives_page(
         listed = next(each for each in found if each.objective.pk == row.pk)
         opened = _opened(listed, definitions.document(row), typed)
     page = ObjectivesPage(
-        found=sorted(found, key=_least_left_first), opened=opened, errors=errors or {}, submitted=typed
+        objectives=sorted(found, key=_least_left_first), opened=opened, errors=errors or {}, submitted=typed
     )
     return render_page(request, page)
 

@@ -83,7 +83,7 @@ class ReceiversPage(FormPage):
 
     TEMPLATE, NAME = "alerts/receivers.html", "alerts"
 
-    found: list[ListedReceiver]
+    receivers: list[ListedReceiver]
     hides_secrets: bool
     editing: Receiver | None  # the one that `?edit=` names
     digest: str  # of that as it is
@@ -109,7 +109,7 @@ def receivers_page(
     rows = [_row(each, shows_secrets) for each in Receiver.objects.order_by("name")]
     editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
     page = ReceiversPage(
-        found=rows,
+        receivers=rows,
         hides_secrets=actor.may("receiver.change") and not shows_secrets,
         editing=editing,
         digest=digest_of(alerts.described(editing)) if editing else "",

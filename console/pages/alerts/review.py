@@ -33,7 +33,7 @@ class ReviewPage(ConsolePage):
     to_text: str
     hours: int | None
     choices: Sequence[int]
-    found: list[reviews.Row]  # the most severe and longest first
+    alerts: list[reviews.Row]  # the most severe and longest first
     summary: reviews.ReviewFigures
     errors: Errors
 
@@ -56,7 +56,7 @@ def review(request: HttpRequest) -> HttpResponseBase:
         to_text=iso(until),
         hours=None if "from" in request.GET else _hours(request),
         choices=HOURS,
-        found=found,
+        alerts=found,
         summary=reviews.summary(found, since, until),
         errors=errors,
     )

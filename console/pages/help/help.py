@@ -20,7 +20,7 @@ LONGEST_SEARCH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentationPage(ConsolePage):
-    """A page of the documentation. words, found: of a search (`?q=`)."""
+    """A page of the documentation. words, results: of a search (`?q=`)."""
 
     TEMPLATE, NAME = "help/help.html", "help"
 
@@ -29,7 +29,7 @@ class DocumentationPage(ConsolePage):
     open_part: HelpGroup
     shown: HelpPage
     words: str
-    found: Sequence[HelpPage] | None
+    results: Sequence[HelpPage] | None
 
 
 @require_safe
@@ -48,6 +48,6 @@ def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
         parts=contents.parts(),
         open_part=next(part for part in contents.parts() if shown in part.every_page()),
         words=words,
-        found=contents.search(words)[:MOST_FOUND] if words else None,
+        results=contents.search(words)[:MOST_FOUND] if words else None,
     )
     return render_page(request, read, "frame")

@@ -62,7 +62,7 @@ class WhatIfPage(FormPage):
     lanes: Lanes
     rows: list[AskedParameter]  # of law and guard
     changed: Mapping[str, Any]
-    found: what_if.Rerun | None
+    rerun: what_if.Rerun | None
     chart: RerunChart | None
     hours: float
     presets: Sequence[float]
@@ -91,7 +91,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         lanes=display_of(loop.law).lanes,
         rows=[AskedParameter(**vars(row), would=_would(row, request.GET)) for row in rows],
         changed=changed,
-        found=found,
+        rerun=found,
         chart=chart_of(found.steps) if found and found.steps else None,
         hours=hours,
         presets=PRESETS,

@@ -26,7 +26,7 @@ class AttachPage(FormPage):
     kinds: Sequence[AdapterKind]
     options: Sequence[FormOption]
     form: PlantForm
-    found: FoundPlant | None
+    inspected: FoundPlant | None
     said: Sequence[str]
 
 
@@ -57,7 +57,7 @@ def _page(
         kinds=list(adapters.kinds().values()),
         options=list(options_of(None, submitted, errors, request.GET.get("example", ""))),
         form=form_of(None, submitted, request.GET.get("kind", "weir")),
-        found=found,
+        inspected=found,
         said=sentences(found) if found else (),
         errors=errors,
         submitted=submitted or {},

@@ -62,7 +62,7 @@ class PlantsPage(FormPage):
 
     TEMPLATE, NAME = "plant/plants.html", "plants"
 
-    found: list[ListedPlant]
+    plants: list[ListedPlant]
     kinds: Sequence[AdapterKind]
     options: Sequence[FormOption]
     editing: RegisteredPlant | None  # the one that `?edit=` names
@@ -112,7 +112,7 @@ def plants_page(
     changes = submitted.get("changes", "") if submitted else ""
     editing = rows.get(request.GET.get("edit", "") or changes)
     page = PlantsPage(
-        found=found,
+        plants=found,
         kinds=list(adapters.kinds().values()),
         options=list(options_of(editing, submitted, errors)),
         editing=editing,

@@ -50,7 +50,7 @@ class DeadLettersPage(FormPage):
 
     TEMPLATE, NAME = "queues/dead_letters.html", "dead-letters"
 
-    found: FoundDeadLetters
+    listing: FoundDeadLetters
     page_obj: Page[NamedDeadLetter]
     groups: list[LinkedErrorGroup]  # the commonest errors
     filters: QueryDict
@@ -97,7 +97,7 @@ def letters_page(
     query = asked.copy()
     query.pop("page", None)
     page = DeadLettersPage(
-        found=found,
+        listing=found,
         page_obj=page_obj,
         groups=[
             LinkedErrorGroup(**vars(each), query=_query(asked, queue=each.queue, error=each.error))

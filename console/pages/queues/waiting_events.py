@@ -27,7 +27,7 @@ class WaitingEventsPage(FormPage):
     nodes: Sequence[str]
     orders: Sequence[str]
     most_events: int
-    found: WaitingEvents | None
+    waiting: WaitingEvents | None
 
 
 @require_safe
@@ -50,7 +50,7 @@ def waiting(request: HttpRequest, name: str) -> HttpResponse:
         nodes=list(nodes),
         orders=ORDERS,
         most_events=MOST_EVENTS,
-        found=found,
+        waiting=found,
         errors=errors,
         submitted={"order": ORDERS[0], "events": FEW_EVENTS, **request.GET.dict()},
     )

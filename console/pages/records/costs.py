@@ -25,7 +25,7 @@ FIRST_HOURS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class CostsPage(ConsolePage):
-    """plant, found: None where the address can't be read, the control server does not answer, or no loop is
+    """plant, costs: None where the address can't be read, the control server does not answer, or no loop is
     replayed.
     """
 
@@ -36,7 +36,7 @@ class CostsPage(ConsolePage):
     plant: PlantCosts | None
     loops: list[Loop]
     loop: Loop | None
-    found: LoopCosts | None
+    costs: LoopCosts | None
     errors: Errors
 
 
@@ -66,7 +66,7 @@ def page(request: HttpRequest) -> HttpResponse:
         plant=plant,
         loops=loops,
         loop=loop,
-        found=found,
+        costs=found,
         errors=errors,
     )
     return render_page(request, shown, "frame", status)

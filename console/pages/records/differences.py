@@ -71,7 +71,7 @@ class DifferencesPage(ConsolePage):
     choices: Mapping[str, str]
     queue: str
     queues: list[str]
-    found: Comparison | None
+    comparison: Comparison | None
     run: DescribedRun | None
     is_counting: bool
     too_much: str
@@ -112,7 +112,7 @@ def differences_page(
         choices=AGAINST,
         queue=asked.queue,
         queues=list(Queue.objects.order_by("name").values_list("name", flat=True)),
-        found=found,
+        comparison=found,
         run=described_run(run) if run else None,
         is_counting=run is not None and run.state in runs.OPEN,
         too_much=too_much,

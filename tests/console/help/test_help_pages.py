@@ -60,9 +60,9 @@ def test_who_is_not_logged_in_reads_no_help(browsers):
 
 
 def test_search_finds_the_pages_that_hold_all_words_and_titles_first(viewer):
-    found = viewer.get("/help/", {"q": "node lost"}).context["found"]
+    found = viewer.get("/help/", {"q": "node lost"}).context["results"]
     assert found[0].title == "Node lost"
-    assert viewer.get("/help/", {"q": "there-is-no-such-word"}).context["found"] == []
+    assert viewer.get("/help/", {"q": "there-is-no-such-word"}).context["results"] == []
 
 
 def test_every_page_of_the_console_has_its_page_in_help():

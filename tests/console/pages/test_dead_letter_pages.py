@@ -55,7 +55,7 @@ def listed(browser: Client, query: str = "") -> list[str]:
 def all_of(browser: Client, query: str) -> dict[str, Any]:
     """What the form of a page posts when all that fit are chosen."""
     page = browser.get(f"/dead-letters/?{query}")
-    found = page.context["found"]
+    found = page.context["listing"]
     shown = {"through": page.context["through"], "digest": found.digest, "count": len(found.letters)}
     return {**page.context["carried"], **shown, "all": "1", **REASON}
 
@@ -85,7 +85,7 @@ def audited() -> list[tuple[str, str, str]]:
 )
 def test_the_address_chooses_which_letters_are_listed(query, count, operator, many, control):
     page = operator.get(f"/dead-letters/?{query}")
-    assert len(page.context["found"].letters) == count
+    assert len(page.context["listing"].letters) == count
     assert len(page.context["page_obj"]) == min(count, 50)
 
 
@@ -95,7 +95,7 @@ def test_the_address_chooses_which_letters_are_listed(query, count, operator, ma
 )
 def test_a_filter_that_cannot_be_is_said_and_chooses_nothing(query, field, operator, many, control):
     page = operator.get(f"/dead-letters/?{query}")
-    assert list(page.context["errors"]) == [field] and not page.context["found"].letters
+    assert list(page.context["errors"]) == [field] and not page.context["listing"].letters
 
 
 def test_the_commonest_errors_lead_to_their_letters(operator, many, control):
@@ -104,7 +104,7 @@ def test_the_commonest_errors_lead_to_their_letters(operator, many, control):
         ("orders", 60, 240),
         ("alert", 2, 2),
     ]
-    assert len(operator.get(f"/dead-letters/?{groups[0].query}").context["found"].letters) == 60
+    assert len(operator.get(f"/dead-letters/?{groups[0].query}").context["listing"].letters) == 60
 
 
 def test_some_letters_are_put_in_again_and_the_others_stay(operator, poisoned, control):
@@ -208,7 +208,7 @@ def test_letters_of_a_node_that_is_away_stay_and_the_others_are_done_and_said(
     assert answer.status_code == 503 and "does not answer" in answer.content.decode()
     assert "Nothing was changed" not in answer.content.decode()
     page = operator.get("/dead-letters/")
-    assert page.context["found"].unreachable == ["n2"] and not page.context["found"].letters
+    assert page.context["listing"].unreachable == ["n2"] and not page.context["listing"].letters
     for address in ("/dead-letters/", "/queues/alert/"):
         text = operator.get(address).content.decode()
         assert "None on the nodes that answer." in text

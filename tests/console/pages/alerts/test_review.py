@@ -23,7 +23,7 @@ def test_the_review_says_what_fired_how_long_and_what_nobody_saw(operator, store
     alert = the_alert()
     outbox.bundle(timezone.now() + timedelta(minutes=1))
     page = operator.get("/alerts/review/?hours=12")
-    (row,) = page.context["found"]
+    (row,) = page.context["alerts"]
     assert row.alert == alert and 10 < row.seconds < 20 and not row.acknowledged_by
     assert page.context["summary"].alerts == 1
     assert "1 incident; all are resolved" in page.content.decode()
@@ -64,7 +64,7 @@ def test_a_severity_that_a_person_says_is_that_of_the_lists_and_of_the_review(op
     assert 'data-severity="notice"' in operator.get(f"/alerts/{alert.pk}/").content.decode()
     page = operator.get("/alerts/review/")
     assert page.context["summary"].critical == 0
-    assert page.context["found"][0].document()["severity"] == "notice"
+    assert page.context["alerts"][0].document()["severity"] == "notice"
 
 
 def test_a_time_without_alerts_says_so(operator, alert):

@@ -37,7 +37,7 @@ def loop(people, stored_snapshot) -> Loop:
 def test_the_address_asks_and_the_page_answers(browsers, loop):
     address = f"/loops/{loop.pk}/what-if/?would-guard.maximum=2&would-upper_limit=1000&hours=1"
     page = browsers["viewer"].get(address)
-    found = page.context["found"]
+    found = page.context["rerun"]
     assert page.context["changed"] == {"guard.maximum": 2}
     assert (len(found.steps), found.did.total, found.would.total <= 20) == (10, 50.0, True)
     assert "open loop" in page.content.decode() and "<path" in page.content.decode()
@@ -47,7 +47,7 @@ def test_the_address_asks_and_the_page_answers(browsers, loop):
 
 def test_nothing_changed_asks_nothing(browsers, loop):
     page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/")
-    assert page.context["found"] is None and page.context["errors"] == {}
+    assert page.context["rerun"] is None and page.context["errors"] == {}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_question_that_can_not_be_read_names_its_field_and_keeps_what_was_type
     query, field, browsers, loop
 ):
     page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/?{query}")
-    assert (list(page.context["errors"]), page.context["found"]) == ([field], None)
+    assert (list(page.context["errors"]), page.context["rerun"]) == ([field], None)
     typed = next(row for row in page.context["rows"] if f"would-{row.name}={row.would}" in query)
     assert str(typed.would) in page.content.decode()
 
