@@ -217,6 +217,37 @@ def test_a_not_at_the_end_of_an_inner_part_holds_up_to_the_next_step(pattern, co
             )
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "AND(SEQ(A; NOT B; C), B)",
+        "AND(SEQ(A; NOT B; C), SEQ(B; NOT C; A))",
+        "SEQ(A; AND(SEQ(A; NOT B; C), B{0,}, C{0,1}))",
+        "AND(AND(SEQ(A; NOT B; C), C), B{1,}?)",
+    ],
+)
+@pytest.mark.parametrize("consume", ["once", "skip-past-last"])
+@pytest.mark.parametrize("contiguity", ["relaxed", "strict"])
+def test_a_not_between_steps_within_an_and_holds_whatever_the_other_parts_take(pattern, consume, contiguity):
+    for length in (3, 4):
+        for types in itertools.product("ABC", repeat=length):
+            events = [
+                {"id": f"e{at}", "time": float(at), "type": type_, "n": 1, "user": "u"}
+                for at, type_ in enumerate(types)
+            ]
+            check(
+                {
+                    "pattern": pattern,
+                    "define": {},
+                    "contiguity": contiguity,
+                    "consume": consume,
+                    "within_seconds": 9,
+                    "key": None,
+                    "events": events,
+                }
+            )
+
+
 FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 
