@@ -1,7 +1,6 @@
 """The Celery application: three roles (control, jobs, spark), strict priorities, 0 first."""
 
 import gc
-from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
@@ -17,6 +16,7 @@ from django.db import close_old_connections, connection
 
 from queues import environment as variables
 from queues import logs
+from queues.nodes import heartbeat_file
 from workers.coordination.broker_connection import PromptConnections
 from workers.observability.spans import carry, span
 
@@ -81,5 +81,4 @@ def share_memory(**_: Any) -> None:
 @heartbeat_sent.connect
 def touch_heartbeat_file(**_: Any) -> None:
     """A health check that starts Celery to ask would cost more than an idle worker."""
-    if path := variables.HEARTBEAT_FILE.text():
-        Path(path).touch()
+    heartbeat_file.touch()

@@ -178,7 +178,7 @@ WITHOUT_PAGES = Switch(
 )
 HEARTBEAT_FILE = Variable(
     "WEIR_HEARTBEAT_FILE",
-    "a file that a Celery worker touches every few seconds while its broker answers, for health checks",
+    "a file that a process touches every few seconds while it goes on, for health checks",
     unset="none",
 )
 HOSTS = Variable(

@@ -20,6 +20,7 @@ from queues import environment as variables
 from queues import keys, logs
 from queues.control import connection as control_connection
 from queues.errors import BadInput, WeirError
+from queues.nodes import heartbeat_file
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
 from queues.nodes.login import logged_in
@@ -228,6 +229,7 @@ def run(agent: Agent, stop: threading.Event) -> None:
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last)):
         last = time.monotonic()
         agent.beat()
+        heartbeat_file.touch()
 
 
 def main(arguments: list[str]) -> int:

@@ -24,6 +24,7 @@ from queues import environment as variables
 from queues import logs
 from queues.errors import BadInput, MalformedEvent, WeirError
 from queues.events.block import EncodedBlock
+from queues.nodes import heartbeat_file
 from queues.nodes.cadence import wait_seconds
 from queues.private_files import keep_private
 from queues.publishing.client import Client
@@ -230,6 +231,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
                 outbox.add(PROCESS_QUEUE, busiest)
         outbox.add(QUEUE, events)
         outbox.flush()
+        heartbeat_file.touch()
 
 
 def main() -> int:

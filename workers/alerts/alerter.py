@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import redis
 from django.db import DatabaseError, close_old_connections, connections
 
+from queues.nodes import heartbeat_file
 from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import dispatcher
 from workers.alerts.evaluation import evaluator
@@ -71,9 +72,13 @@ class Alerter:
             target=self._repeat, args=(stop, lambda: self.deliver(stop), DELIVER_SECONDS), daemon=True
         )
         sending.start()
-        self._repeat(stop, lambda: self.step(time.time(), time.monotonic()), CHECK_SECONDS)
+        self._repeat(stop, self._check, CHECK_SECONDS)
         sending.join(DISPATCH_LEASE_SECONDS)
         self.close()
+
+    def _check(self) -> None:
+        heartbeat_file.touch()
+        self.step(time.time(), time.monotonic())
 
     def close(self) -> None:
         """Give the leases up, so that another takes over at once."""

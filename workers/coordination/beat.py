@@ -10,6 +10,8 @@ from typing import Any
 
 from django_celery_beat.schedulers import DatabaseScheduler
 
+from queues.nodes import heartbeat_file
+
 CHANGES_SECONDS = 1.0
 
 
@@ -26,7 +28,9 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
         if now < self._ticked_at:
             self._follow_the_clock()
         self._ticked_at = now
-        return float(super().tick(*arguments, **named))
+        seconds = float(super().tick(*arguments, **named))
+        heartbeat_file.touch()
+        return seconds
 
     def schedule_changed(self) -> bool:
         """Whether the database has another schedule, as far as was asked."""

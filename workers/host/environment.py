@@ -45,7 +45,14 @@ EVERYWHERE = frozenset(
 )
 EVERYWHERE_PREFIXES = ("ARROW_", "LC_", "MALLOC_", "PYSPARK_", "SPARK_")
 PIPELINE = frozenset(
-    each.name for each in (variables.REDIS_URL, variables.DATA, variables.NODE_LOGIN, variables.SPARK_SECRET)
+    each.name
+    for each in (
+        variables.REDIS_URL,
+        variables.DATA,
+        variables.NODE_LOGIN,
+        variables.SPARK_SECRET,
+        variables.HEARTBEAT_FILE,
+    )
 )
 PIPELINE_PREFIX = variables.PIPELINE_PREFIX
 PIPELINE_PREFIXES = (PIPELINE_PREFIX, variables.OTLP_PREFIX)

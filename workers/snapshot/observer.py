@@ -17,6 +17,7 @@ import redis
 from django.db import DatabaseError, close_old_connections
 
 from queues import keys
+from queues.nodes import heartbeat_file
 from queues.stored_document import BadDocument, changed, encoded
 from workers.coordination.leases import Lease
 from workers.coordination.merge_patch import JsonObject, document_difference
@@ -108,6 +109,7 @@ class Observer:
             except Exception as error:
                 # Whatever it is, the next check may find it gone; nobody is helped by an observer that ends.
                 self._complain(error)
+            heartbeat_file.touch()
         self.close()
 
     def close(self) -> None:

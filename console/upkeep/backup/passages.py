@@ -32,8 +32,12 @@ def of_pipeline(control: redis.Redis) -> tuple[object, ...]:
     complex events that go out are on a node, and no more on the control server. Raises redis.RedisError.
     """
     cursors, rooms, outboxes = (
-        sorted(cast(Iterator[bytes], control.scan_iter(key.pattern, 1_000)))
-        for key in (keys.PIPELINE_CURSOR, keys.PIPELINE_ROOM, keys.PIPELINE_OUTBOX)
+        sorted(cast(Iterator[bytes], control.scan_iter(pattern, 1_000)))
+        for pattern in (
+            keys.PIPELINE_CURSOR.pattern,
+            keys.PIPELINE_ROOM.pattern,
+            keys.PIPELINE_OUTBOX.pattern,
+        )
     )
     dispatched = [(name, control.hget(name, "tick")) for name in cursors]
     waiting = [(name, control.hlen(name)) for name in outboxes]

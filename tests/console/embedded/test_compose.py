@@ -101,6 +101,15 @@ def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(ser
     assert services["web"]["healthcheck"]["test"]
 
 
+def test_every_process_that_goes_on_has_a_health_check_and_a_file_where_it_looks_at_one(services):
+    ending = {"access", "setup"}
+    without = {name for name, service in services.items() if "healthcheck" not in service}
+    assert without == ending | {"proxy"}
+    for name, service in services.items():
+        if "/tmp/heartbeat" in str(service.get("healthcheck")):
+            assert service["environment"]["WEIR_HEARTBEAT_FILE"] == "/tmp/heartbeat", name
+
+
 def test_nodes_keep_what_they_acknowledged_and_refuse_rather_than_evict(services):
     for name in ("control", "n1", "n2", "n3"):
         script = services[name]["command"][2]

@@ -31,6 +31,7 @@ from py4j.protocol import Py4JError
 
 from queues.control.connection import connect
 from queues.errors import BadInput, WeirError
+from queues.nodes import heartbeat_file
 from queues.private_files import keep_private
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
@@ -213,6 +214,7 @@ class Beat:
         while not self._ended.wait(1.0):
             self._statuses.write()
             self._log.write()
+            heartbeat_file.touch()
             if (why := self._watchdog.verdict(self._statuses.stuck_seconds)) is not None:
                 log.error("%s", why)
                 self._log.write()
