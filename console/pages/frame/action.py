@@ -79,7 +79,8 @@ def _without_answer(error: redis.RedisError) -> str:
     asked = isinstance(error, redis.TimeoutError) or type(error) is redis.ConnectionError
     if asked and "connecting to" not in str(error):
         return (
-            f"does not answer in time ({error}): whether it was done is not known. Look, then send it again."
+            f"does not answer in time ({error}): whether it was done is not known. See whether it was, and "
+            "send it again if not."
         )
     return f"does not answer ({error}); nothing was changed, try again shortly."
 
