@@ -125,7 +125,8 @@ def fix(
 
 def _done(action: str, names: Sequence[Name]) -> tuple[DeadLetterReport, NodeUnavailable | NodeFull | None]:
     """What was done, and what the first node said that failed: those of others are done, and said."""
-    letters, events, refused, failed = 0, 0, [], None
+    letters, events, refused = 0, 0, []
+    failed: NodeUnavailable | NodeFull | None = None
     for _, node, place, mine in list(dead_letters.by_place(names)):
         answers, error = _at(place, action, mine)
         failed = failed or error

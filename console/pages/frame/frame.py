@@ -9,7 +9,7 @@ import redis
 from django.http import HttpRequest
 from django.urls import reverse
 
-from console.accounts.access import actor_of
+from console.accounts.access import Actor, actor_of
 from console.connections.control_server import stored_snapshot
 from console.pages.frame import past
 from console.pages.frame.declared_page import SECTIONS, declared_pages
@@ -164,8 +164,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     was, known = past.past_of(request), plants(snapshot)
     unreached, match = past.unreached(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
-    counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
-    rail = [_item(*entry, counts, at_query) for entry in on_rail() if actor.may(action_of(entry[0]))]
+    rail = _rail(actor, snapshot, at_query)
     shown = _shown_plant(request)
     return {
         "frame": Frame(
@@ -192,6 +191,11 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             can=actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
         )
     }
+
+
+def _rail(actor: Actor, snapshot: Snapshot | None, at_query: str) -> list[RailItem]:
+    counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
+    return [_item(*entry, counts, at_query) for entry in on_rail() if actor.may(action_of(entry[0]))]
 
 
 def _strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:
