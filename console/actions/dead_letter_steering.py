@@ -152,9 +152,9 @@ def _at(
         try:
             answers |= getattr(place, action)(chunk)
         except (NodeUnavailable, NodeFull) as error:
-            full = isinstance(error, NodeFull)
-            asked = dict.fromkeys(chunk, f"{'stays' if full else 'may be done or not'}: {error}")
-            return {**dict.fromkeys(mine, f"stays: {error}"), **answers, **asked}, error
+            full, why = isinstance(error, NodeFull), str(error).rstrip(".")
+            asked = dict.fromkeys(chunk, f"{'stays' if full else 'may be done or not'}: {why}")
+            return {**dict.fromkeys(mine, f"stays: {why}"), **answers, **asked}, error
     return answers, None
 
 

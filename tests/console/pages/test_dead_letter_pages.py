@@ -231,7 +231,7 @@ def test_a_node_that_fails_in_the_middle_has_done_what_it_was_asked_before(monke
     answers, error = dead_letter_steering._at(place, "discard", shown)
     assert asked == [20, 20] and isinstance(error, NodeUnavailable)
     assert Counter(answers.values()) == {
-        4: 20, "may be done or not: n1 does not answer.": 20, "stays: n1 does not answer.": 20
+        4: 20, "may be done or not: n1 does not answer": 20, "stays: n1 does not answer": 20
     }  # fmt: skip
 
 
