@@ -2,7 +2,8 @@
 
 Celery sends arguments as Python would print them. Shown is that text, shortened, with
 
-    name=value, 'name': value    hidden where the name says that it is secret (SECRET_NAMES)
+    name=value, 'name': value    hidden where the name says that it is secret (SECRET_NAMES): a word, a text,
+                                 or all that brackets hold; to the end where they do not close
     a password in an address     hidden
     a long token                 hidden: LONGEST_PLAIN characters and more in one go, digits among them
 
@@ -21,11 +22,17 @@ SECRET_NAMES = (
     r"pass(?:word|wd|phrase)?|secret|token|api_?key|private_?key|access_?key|credentials?|auth(?:orization)?"
     r"|cookie|session(?:_?id)?|signature|card(?:_?number)?|cvc|cvv|iban|ssn|pin"
 )
+# `name=`, `'name': `, and as the first of a pair, `('name', `; escaped quotes are of a text within a text.
 _NAMED = re.compile(
-    rf"(?P<name>['\"]?\b[\w-]{{0,40}}?(?:{SECRET_NAMES})[\w-]{{0,40}}['\"]?\s{{0,4}}[:=]\s{{0,4}})"
-    r"(?P<value>'(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s,})\]]+)",
+    rf"\b[\w-]{{0,40}}?(?:{SECRET_NAMES})[\w-]{{0,40}}"
+    r"(?:\\{0,8}['\"]?\s{0,4}[:=]{1,2}>?\s{0,4}|(?P<pair>\\{0,8}['\"]\s{0,4},\s{0,4}))",
     re.IGNORECASE,
 )
+_QUOTE = re.compile(r"[brufBRUF]{0,2}(?P<mark>\\{0,8}['\"])")
+_FIRST = re.compile(r"[(\[]\s{0,4}[brufBRUF]{0,2}\\{0,8}['\"]\Z")
+LONGEST_BEGINNING = 16
+_MARK = re.compile(r"\\{0,8}['\"]|[()\[\]{}<>]")
+CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _ADDRESS = re.compile(r"(\w{1,20}://[^\s:/@'\"]{0,100}):[^\s@'\"]{1,200}@")
 _WORD = re.compile(r"[\w+=-]+(?:\.[\w+=-]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
@@ -36,10 +43,72 @@ def redacted(text: str, longest: int = LONGEST_TEXT) -> str:
     if len(text) > 4 * longest:
         text = text[: 4 * longest]
         text = text[: max(map(text.rfind, ENDS)) + 1] + MASK  # half a token would not look like one
-    text = _NAMED.sub(lambda found: f"{found['name']}{MASK}", text)
+    text = _without_named(text)
     text = _ADDRESS.sub(rf"\1:{MASK}@", text)
     text = _WORD.sub(lambda found: MASK if _is_token(found[0]) else found[0], text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _without_named(text: str) -> str:
+    """Each character is passed once, whatever is open or quoted."""
+    kept, at = [], 0
+    while found := _NAMED.search(text, at):
+        begin, name = found.end(), found[0].lower()
+        end = begin
+        if not found["pair"] or _FIRST.search(text, max(0, found.start() - LONGEST_BEGINNING), found.start()):
+            end = _value_end(text, begin, name)
+        kept += [text[at:begin], MASK if end > begin else ""]
+        at = end
+    return "".join([*kept, text[at:]])
+
+
+def _value_end(text: str, at: int, name: str) -> int:
+    """A text is one value; else a word, with all that it holds in brackets. Behind `Authorization:` a scheme
+    and a word come, in a cookie many.
+    """
+    if _QUOTE.match(text, at):
+        return _text_end(text, at)
+    words = 2 if "authorization" in name else 1
+    while at < len(text):
+        each = text[at]
+        if each in CLOSING:
+            at = _bracket_end(text, at)
+        elif each.isspace() and (words > 1 or ("cookie" in name and text[at - 1] == ";")):
+            words, at = words - 1, at + 1
+        elif each.isspace() or each in ",)]}":
+            break
+        else:
+            at += 1
+    return at
+
+
+def _text_end(text: str, at: int) -> int:
+    """Behind the quote that closes it, which is escaped as the one that opens it."""
+    found = _QUOTE.match(text, at)
+    assert found is not None
+    mark, at = found["mark"], found.end()
+    while (place := text.find(mark, at)) >= 0:
+        escapes = place - len(text[at:place].rstrip("\\")) - at
+        at = place + len(mark)
+        if escapes % 2 == 0 if len(mark) == 1 else not escapes:
+            return at
+    return len(text)
+
+
+def _bracket_end(text: str, at: int) -> int:
+    """Behind the bracket that closes the one at `at`."""
+    is_open: list[str] = []
+    while found := _MARK.search(text, at):
+        at = found.end()
+        if found[0] in CLOSING:
+            is_open.append(CLOSING[found[0]])
+        elif found[0][-1] in "'\"":
+            at = _text_end(text, found.start())
+        elif found[0] == is_open[-1]:
+            is_open.pop()
+        if not is_open:
+            return at
+    return len(text)
 
 
 def _is_token(word: str) -> bool:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.plants.foreign import redaction
 from workers.plants.foreign.redaction import HIDDEN, MASK, arguments, redacted
 
 SECRET = "hunter2-hunter2"
@@ -23,6 +24,83 @@ SECRET = "hunter2-hunter2"
 def test_what_is_secret_by_its_name_or_place_is_hidden(text):
     assert SECRET not in redacted(text)
     assert MASK in redacted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'auth': ('ada', 'hunter2')}",
+        "{'credentials': {'login': 'ada', 'key': 'hunter2'}, 'n': 1}",
+        "{'password': b'correct horse hunter2'}",
+        "{b'password': b'correct horse hunter2'}",
+        "{'auth': ('ada', 'it\\'s) hunter2', [1, {2: \"} ]hunter2\"}])}",
+        "{'auth': ('ada', 'hunter2",  # the event shortened it
+        "Authorization: Basic hunter2",
+        "['Accept: */*', 'Authorization: Basic hunter2', 'x']",
+        "{'Authorization': 'Basic hunter2'}",
+        "[('Accept', '*/*'), ('Authorization', 'Basic hunter2')]",
+        "[[b'x-auth-token', b'a hunter2']]",
+        "Cookie: theme=dark; session=hunter2; last=hunter2",
+        r"""('{\"password\": \"correct horse \\\" hunter2\"}',)""",
+        "{'password': Secret('correct horse hunter2')}",
+        "{'password': <Secret correct horse hunter2>}",
+        "password=>'correct hunter2'",
+    ],
+)
+def test_what_a_secret_name_holds_is_hidden_whole(text):
+    assert "hunter2" not in redacted(text)
+    assert MASK in redacted(text)
+
+
+def test_what_stands_behind_a_secret_value_stays():
+    assert redacted("{'auth': ('ada', 'x)y'), 'n': 17, 'token': {'a': [1]}, 'to': 'eve'}") == (
+        f"{{'auth': {MASK}, 'n': 17, 'token': {MASK}, 'to': 'eve'}}"
+    )
+    assert redacted("Authorization: Basic x7 from eve") == f"Authorization: {MASK} from eve"
+    assert redacted("('eve', 'token', 'order-9')") == "('eve', 'token', 'order-9')"
+
+
+NAMES = st.sampled_from(["password", "auth", "API_KEY", "credentials", "x-auth-token", "Cookie", "myPin"])
+# Every leaf bears the mark by which it is known again.
+LEAVES = st.text(st.sampled_from("ab \\'\"()[]{}<>,;:=\n"), max_size=12).map(lambda text: f"{text}zq{text}")
+HELD = st.recursive(
+    LEAVES | LEAVES.map(str.encode),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(LEAVES, inner, min_size=1, max_size=2)
+    ),
+    max_leaves=6,
+)
+
+
+@given(NAMES, HELD, st.integers(0, 400))
+def test_no_part_of_a_secret_value_survives_and_what_is_behind_it_does(name, value, cut):
+    whole = repr({"n": 1, name: value, "to": "behind"})
+    shown = redacted(whole, 10_000)
+    assert "zq" not in shown
+    assert shown.endswith(", 'to': 'behind'}")
+    assert "zq" not in redacted(whole[:cut], 10_000)
+    assert "zq" not in redacted(repr((name, value)), 10_000)
+    assert "zq" not in redacted(repr([(name.encode(), value), 5]), 10_000)
+
+
+PIECES = ["(", "'", "\\", "pass", "auth=(", "auth='\\'", "('pin', ", "cookie=; ", "pin"]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_text_that_is_made_to_take_long_is_passed_once(piece, monkeypatch):
+    calls = []
+    for name in ("_text_end", "_bracket_end", "_value_end"):
+        plain = getattr(redaction, name)
+        monkeypatch.setattr(redaction, name, lambda *given, _of=plain: calls.append(1) or _of(*given))
+    counts = []
+    for length in (4_000, 8_000):
+        calls.clear()
+        redacted("auth=[" + piece * (length // len(piece)), 16_000)
+        redacted(piece * (length // len(piece)), 16_000)
+        counts.append(len(calls))
+    assert counts[1] <= 2.1 * counts[0] + 4
 
 
 @given(st.text("abcdefghij0123456789", min_size=24, max_size=80).filter(lambda text: not text.isalpha()))
