@@ -10,15 +10,20 @@ until it is known within GAP_SHARE of its age; events themselves are never read.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import (
+    MOST_PATHS,
+    Link,
+    MeasuredOperator,
+    MeasuredTopology,
+)
 from queues.errors import BadInput
 from queues.stored_document import changed
 from workers.documents.consumer_groups import ConsumerGroup
-from workers.documents.plants import FoundPlant
-from workers.plants.foreign.kafka.cluster import KafkaCluster, broker_of, listed
+from workers.documents.plants import FoundPlant, PlantSection
+from workers.plants.foreign.kafka.cluster import MOST_GROUPS, KafkaCluster, broker_of, listed
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
 from workers.plants.foreign.kafka.reading import Partition
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, found_of
@@ -37,7 +42,7 @@ NEEDS = (
     " plant has its own sensors."
 )
 SOURCE = "a topic: it only brings events in"
-MOST_LINKS = 900
+MOST_LINKS = MOST_PATHS - MOST_GROUPS  # a group without one is a path of its own
 GAP_SHARE, LEAST_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
 QUESTIONS_A_READING = 8  # each halves what is left, for all partitions at once
 UNTIMED_SECONDS = 600.0
@@ -52,6 +57,7 @@ class KafkaPlant(Adapter):
         self._cluster = KafkaCluster(address, groups, topics, clock)
         self._lags = GroupLags()
         self._groups: Mapping[str, ConsumerGroup] = {}
+        self._partitions: Mapping[str, int] = {}  # topic → how many it has
         self._untimed: dict[Partition, float] = {}  # whose times contradict what was watched, and until when
 
     def topology(self) -> MeasuredTopology:
@@ -60,12 +66,17 @@ class KafkaPlant(Adapter):
         self._lags.follow(reading)
         self._ask_of_the_past()
         self._groups = self._lags.groups()
-        partitions = {name: count for name, (_, count) in reading.topics.items()}
-        return topology_of(self._name, self._clock(), self._groups, partitions)
+        self._partitions = {name: count for name, (_, count) in reading.topics.items()}
+        return topology_of(self._name, self._clock(), self._groups, self._partitions)
 
     def groups(self) -> Mapping[str, ConsumerGroup]:
         """As they were seen last."""
         return self._groups
+
+    def sections(self) -> Sequence[PlantSection]:
+        """What is beyond MOST_LINKS, where something is."""
+        said = left_out(self._groups, self._partitions)
+        return [PlantSection(title="Not seen", columns=["What, and why"], rows=[[said]])] if said else ()
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Refused: see NOT_SET."""
@@ -109,8 +120,9 @@ def asked_at(question: Question, now: float) -> float | None:
 def topology_of(
     plant: str, at: float, groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]
 ) -> MeasuredTopology:
-    """Topics → groups, the MOST_LINKS that are furthest behind."""
-    read = {topic for group in groups.values() for topic in group.topics if topic in partitions}
+    """Topics → groups, the MOST_LINKS that are furthest behind; topics without one of these are left out."""
+    links = _links(groups, partitions)[:MOST_LINKS]
+    read = {link.source.removeprefix("topics/") for link in links}
     operators = {
         f"topics/{name}": MeasuredOperator(
             f"topics/{name}", "source", partitions[name], 0, partitions[name], SOURCE
@@ -118,14 +130,31 @@ def topology_of(
         for name in sorted(read)
     }
     operators |= {f"groups/{name}": _operator(name, group) for name, group in groups.items()}
+    return MeasuredTopology(plant, at, WINDOW_SECONDS, operators, tuple(links))
+
+
+def _links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> list[Link]:
+    """All of them, those that are furthest behind first."""
     links = [
         Link(f"topics/{topic}", f"groups/{name}", _lag_seconds(group, topic))
         for name, group in groups.items()
         for topic in group.topics
-        if topic in read
+        if topic in partitions
     ]
-    links.sort(key=lambda link: -(link.latency_seconds or 0.0))
-    return MeasuredTopology(plant, at, WINDOW_SECONDS, operators, tuple(links[:MOST_LINKS]))
+    return sorted(links, key=lambda link: -(link.latency_seconds or 0.0))
+
+
+def left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> str:
+    """In a sentence; "" for nothing."""
+    links = _links(groups, partitions)
+    if len(links) <= MOST_LINKS:
+        return ""
+    topics = {link.source for link in links} - {link.source for link in links[:MOST_LINKS]}
+    return (
+        f"{len(links) - MOST_LINKS:,} of {len(links):,} pairs of a topic and its group, those least behind,"
+        f" and with them {len(topics):,} topics: a topology has at most {MOST_PATHS:,} paths. The"
+        " options groups and topics choose which are followed."
+    )
 
 
 def _operator(name: str, group: ConsumerGroup) -> MeasuredOperator:

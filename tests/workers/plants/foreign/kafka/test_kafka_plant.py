@@ -6,9 +6,10 @@ import pytest
 
 from queues.errors import BadInput
 from tests.workers.plants.foreign.kafka.broker import consumed, mock_cluster, tansu
+from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kafka import group_lag
-from workers.plants.foreign.kafka.kafka_plant import NOT_SET, KafkaPlant
+from workers.plants.foreign.kafka.kafka_plant import MOST_LINKS, NOT_SET, KafkaPlant, left_out, topology_of
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantSilent
 
@@ -33,6 +34,33 @@ def plant_of(broker, clock=time.time, **options):
 def seen(plant, group):
     plant.topology()
     return plant.groups()[group]
+
+
+def group(*topics, lag_seconds=0.0):
+    rows = [PartitionLag(topic=each, partition=0, lag_events=1, lag_seconds=lag_seconds) for each in topics]
+    return ConsumerGroup(topics=list(topics), partitions=rows)
+
+
+@pytest.mark.parametrize("others", [1, 199])
+def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_is_not(others):
+    partitions = {f"t{number}": 1 for number in range(5_000)}
+    groups = {"all": group(*partitions)}
+    groups |= {f"g{number}": group("late", lag_seconds=9.0) for number in range(others)}
+    partitions["late"] = 1
+    topology = topology_of("events", 5.0, groups, partitions)
+    assert len(topology.links) == MOST_LINKS
+    assert len([link for link in topology.links if link.source == "topics/late"]) == others
+    assert len(topology.operators) == len(groups) + MOST_LINKS - others + 1
+    beyond = 5_000 + others - MOST_LINKS
+    assert f"{beyond:,} of {5_000 + others:,} pairs" in left_out(groups, partitions)
+    assert f"with them {beyond:,} topics" in left_out(groups, partitions)
+    assert left_out({"one": group("t1")}, partitions) == ""
+
+
+def test_groups_that_read_nothing_are_seen_besides():
+    partitions = {f"t{number}": 1 for number in range(900)}
+    groups = {f"idle{number}": group() for number in range(199)} | {"all": group(*partitions)}
+    assert len(topology_of("events", 5.0, groups, partitions).paths) == 199 + MOST_LINKS
 
 
 def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broker, topic):
