@@ -37,7 +37,7 @@ class GreedyBand:
 
     def _from(self, plant: Allocation, donor: int, loads: Floats, limits: Floats) -> list[IndexedMove]:
         moves: list[IndexedMove] = []
-        held = plant.held[donor]
+        held = plant.at_node[donor]
         for queue in sorted(held, key=lambda queue: -plant.rate_per_point[queue] * held[queue]):
             load = float(plant.rate_per_point[queue]) * held[queue]
             if loads[donor] <= limits[donor]:

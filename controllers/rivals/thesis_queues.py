@@ -62,13 +62,13 @@ class _Round:
     def _state(self, node: int) -> str:
         if not self.now.available[node]:
             return OFFLINE
-        if not self.now.held[node]:
+        if not self.now.at_node[node]:
             return IDLE
         share = self.now.loads[node] / self.now.capacity[node]
         return TOOBUSY if share >= self.rival.toobusy else BUSY if share >= self.rival.busy else NORMAL
 
     def halve_containers(self, node: int) -> None:
-        queues = sorted(self.now.held[node])
+        queues = sorted(self.now.at_node[node])
         count = max(1, math.ceil(self.rival.share * len(queues)))
         for queue in self.chance.choice(queues, min(count, len(queues)), replace=False):
             points = self.now.points[int(queue)][node]
@@ -104,7 +104,7 @@ class _Round:
 
     def offload(self, node: int) -> None:
         before, moves = self.now, list[IndexedMove]()
-        for queue, points in before.held[node].items():
+        for queue, points in before.at_node[node].items():
             holders = self.now.points[queue]
             normal = [n for n, state in enumerate(self.states) if state == NORMAL and n != node]
             at_minimum = len(holders) <= self.now.minimum[queue]
