@@ -5,13 +5,14 @@ name and an alert's title hold none of that, but for those of worker hosts, whic
 names, of receivers, which may be called after people, and of what a person has set.
 """
 
+from controllers.concurrency.law import LAW
 from workers.documents.alerts import AlertStatus
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES
 
 HIDDEN_NAMES = ("host",)
 HIDDEN_LABELS = frozenset({"host", "receiver", "override", "what"})
-LOOPS_OF_HOSTS = "concurrency/"
+LOOPS_OF_HOSTS = f"{LAW.name}/"
 
 
 def worst(snapshot: Snapshot) -> str:

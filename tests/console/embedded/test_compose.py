@@ -101,7 +101,7 @@ def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(ser
     assert services["web"]["healthcheck"]["test"]
 
 
-def test_every_process_that_goes_on_has_a_health_check_and_a_file_where_it_looks_at_one(services):
+def test_every_process_that_goes_on_has_a_health_check_and_a_file_where_that_reads_one(services):
     ending = {"access", "setup"}
     without = {name for name, service in services.items() if "healthcheck" not in service}
     assert without == ending | {"proxy"}

@@ -176,7 +176,7 @@ def test_when_nobody_checks_alerts_the_page_says_so(operator, alert):
     assert "Alerts are not evaluated since" in operator.get("/alerts/").content.decode()
 
 
-def test_who_has_the_page_open_sees_that_nobody_looks_after_alerts(operator, alert):
+def test_who_has_the_page_open_sees_that_alerts_are_not_evaluated(operator, alert):
     """Nothing of it is in the snapshot: the part is there from the beginning, and asked for again."""
     for _ in range(2):
         assert 'id="alerts-watch" data-refresh="every:15"' in operator.get("/alerts/").content.decode()
