@@ -219,7 +219,7 @@ def test_each_role_may_all_that_a_lower_one_may(action):
     assert not Actor("nobody", None).may(action)
 
 
-def test_what_always_concerns_the_whole_plant_is_shown_to_nobody_who_is_limited_to_queues():
+def test_what_is_of_the_whole_plant_is_shown_to_nobody_who_is_limited_to_queues():
     """The acts that are never asked about with queues, wherever in the console they are asked about."""
     asked: dict[str, set[bool]] = defaultdict(set)
     for path in sorted(Path(console.__file__).parent.rglob("*.py")):
