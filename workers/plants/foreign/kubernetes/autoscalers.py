@@ -2,9 +2,11 @@
 
 KEDA: its ScaledObject gets the annotation `autoscaling.keda.sh/paused`, which counts whatever it says but for
 what Go reads as false. A HorizontalPodAutoscaler can't be
-paused; `selectPolicy: Disabled` in both directions has it change nothing. What was there before stands in an
-annotation beside it, with until when the hold is. Neither autoscaler knows of that end: whoever observes the
-plant restores what is past it, also of workloads that are no longer among those of the plant.
+paused; `selectPolicy: Disabled` in both directions has it change nothing between its minimum and its maximum.
+Beyond them it sets the one or the other all the same: so tasks are set between them alone (`bounds`). What
+was there before stands in an annotation beside it, with until when the hold is. Neither autoscaler knows of
+that end: whoever observes the plant restores what is past it, also of workloads that are no longer among
+those of the plant.
 """
 
 import json
@@ -32,7 +34,7 @@ Workload = tuple[str, str]  # its kind, in lower case, and its name
 @dataclass(frozen=True)
 class Autoscaler:
     """One that scales `workload`, of a kind, between `minimum` and `maximum`. is_off: whether it changes
-    nothing now.
+    nothing now (between them).
     """
 
     kind: str
@@ -85,9 +87,24 @@ class Autoscalers:
         """What is there now. Raises what the server raises."""
         return [each for each in self._all() if each.target in self._workloads]
 
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        """Workload → the replicas at least and at most that HorizontalPodAutoscalers keep it at, held or not.
+        A paused ScaledObject has none. Raises what the server raises.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        for each in self.read():
+            if each.kind == "HPA":
+                least, most = found.get(each.workload, (each.minimum, each.maximum))
+                found[each.workload] = max(least, each.minimum), min(most, each.maximum)
+        return found
+
     def _all(self) -> list[Autoscaler]:
         """Of the namespace."""
-        return [*self._scaled_objects(), *self._hpas()]
+        try:
+            return [*self._scaled_objects(), *self._hpas()]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = f"{self._server.name} answers what is no autoscaler ({error!r})."
+            raise PlantConfused(said) from error
 
     def hold(self, now: float, seconds: float) -> None:
         """Keep them off for so long. Raises PlantHeld while another has one."""

@@ -3,7 +3,8 @@
 `workloads` says which, and in which order events pass them: `parse > score, mail` are two paths, the first of
 two steps. What was ordered is `spec.replicas`, what is there `status.replicas`; pods that a rollout has
 besides for its time (`maxSurge`) are no tasks. While a loop steers, KEDA and the HorizontalPodAutoscaler of a
-workload are held (`autoscalers`), and restored afterwards.
+workload are held (`autoscalers`), and restored afterwards. The latter keeps its minimum and maximum all the
+same, so they are bounds of the operator.
 """
 
 import re
@@ -30,6 +31,7 @@ SOURCE, NOT_SET = "outside", "what comes from outside the cluster"
 REVISION = "deployment.kubernetes.io/revision"
 WINDOW_SECONDS = 30.0
 LEAST, MOST, MOST_WORKLOADS = 1, 20, 20
+BOUNDS_SECONDS = 10.0
 OPTIONS: Mapping[str, PlantOption] = {
     "namespace": PlantOption("of the workloads", "Namespace", default="default"),
     "workloads": PlantOption(
@@ -68,6 +70,8 @@ class KubernetesPlant(Adapter):
         self._installation = installation
         self._revisions: dict[str, str] = {}
         self._set_to: dict[str, int] = {}
+        self._kept: dict[str, tuple[int, int]] = {}  # workload → replicas that an HPA keeps it at
+        self._kept_at: float | None = None  # when that was read
 
     def _holder(self) -> str:
         """Another Weir may have given a plant the same name."""
@@ -77,11 +81,12 @@ class KubernetesPlant(Adapter):
     def topology(self) -> MeasuredTopology:
         """Raises PlantSilent and PlantConfused."""
         found = self._read()
+        self._read_kept()
         self._revisions = {name: revision for name, each in found.items() if (revision := _revision(each))}
         self._set_to = {name: _ordered(document) for name, document in found.items()}
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in found.items():
-            operators[name] = MeasuredOperator(name, "operator", _replicas(document), self._least, self._most)
+            operators[name] = self._operator(name, document)
         links = []
         for path in self._paths:
             names = [name for _, name in path if name in found]
@@ -93,10 +98,9 @@ class KubernetesPlant(Adapter):
         says.
         """
         found = self._read()
-        operators = {
-            name: MeasuredOperator(name, "operator", _replicas(document), self._least, self._most)
-            for name, document in found.items()
-        }
+        self._kept = self._autoscalers.bounds() if tasks else self._kept
+        self._check_kept(tasks)
+        operators = {name: self._operator(name, document) for name, document in found.items()}
         operators[SOURCE] = MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)
         MeasuredTopology(self._name, 0.0, WINDOW_SECONDS, operators).check_tasks(tasks)
         ordered = {name: _ordered(found[name]) for name in tasks}
@@ -142,7 +146,7 @@ class KubernetesPlant(Adapter):
             ),
             PlantSection(
                 title="Autoscalers",
-                about="held while a loop steers, restored afterwards",
+                about="held while a loop steers, restored afterwards; an HPA keeps its minimum and maximum",
                 columns=["Workload", "Kind", "Name", "Minimum", "Maximum", "State"],
                 rows=scaled,
                 empty="No KEDA ScaledObject and no HorizontalPodAutoscaler scales these workloads.",
@@ -159,6 +163,38 @@ class KubernetesPlant(Adapter):
 
     def close(self) -> None:
         self._server.close()
+
+    def _read_kept(self) -> None:
+        """Each BOUNDS_SECONDS. Where autoscalers may not be listed nothing is set either (`hold`)."""
+        now = self._clock()
+        if self._kept_at is None or abs(now - self._kept_at) >= BOUNDS_SECONDS:
+            self._kept_at = now
+            with suppress(PlantConfused):
+                self._kept = self._autoscalers.bounds()
+
+    def _operator(self, name: str, document: Any) -> MeasuredOperator:
+        """Between the registration's bounds and those that a HorizontalPodAutoscaler keeps, where some are
+        between both.
+        """
+        tasks = _replicas(document)
+        fixed: str | None = None
+        kept_least, kept_most = self._kept.get(name, (self._least, self._most))
+        least, most = max(self._least, kept_least), min(self._most, kept_most)
+        if least > most:
+            fixed = (
+                f"a HorizontalPodAutoscaler keeps it at {kept_least} to {kept_most} replicas, and the"
+                f" registration at {self._least} to {self._most}"
+            )
+            least, most = self._least, self._most
+        return MeasuredOperator(name, "operator", tasks, least, most, fixed)
+
+    def _check_kept(self, tasks: Mapping[str, int]) -> None:
+        """Raise BadInput for what a HorizontalPodAutoscaler would set back at once."""
+        for name, count in tasks.items():
+            least, most = self._kept.get(name, (count, count))
+            if type(count) is int and not least <= count <= most:
+                said = f"takes {least} to {most} replicas, not {count}: a HorizontalPodAutoscaler keeps it"
+                raise BadInput(f"tasks.{name}", f"{said} there, held or not.")
 
     def _read(self) -> dict[str, Any]:
         """The workloads that are there, by name."""
@@ -225,9 +261,9 @@ def inspect(address: PlantAddress) -> FoundPlant:
         said = [f"{len(parts)} workloads in namespace {namespace}."]
         workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
         for each in Autoscalers(server, workloads).read():
-            said.append(
-                f"{each.kind} {each.name} scales {each.workload}; it would be held while a loop steers."
-            )
+            keeps = f", and keep {each.minimum} to {each.maximum} replicas" if each.kind == "HPA" else ""
+            held = f"it would be held while a loop steers{keeps}"
+            said.append(f"{each.kind} {each.name} scales {each.workload}; {held}.")
     names = [part.name for part in parts]
     what = "A Kubernetes namespace."
     return FoundPlant(what=what, said=said, parts=parts, needs=list(NEEDS), choices={"workloads": names})

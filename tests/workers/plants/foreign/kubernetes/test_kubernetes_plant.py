@@ -120,6 +120,51 @@ def test_an_hpa_changes_nothing_meanwhile_and_gets_its_policies_back(k8s, clock,
     assert HELD not in k8s.annotations(HPAS, "hpa-parse")
 
 
+def test_a_held_hpa_keeps_its_bounds_so_tasks_are_set_between_them_alone(k8s, clock, plant_of):
+    k8s.deployment("parse", 2)
+    k8s.deployment("score", 2)
+    k8s.hpa("parse")  # 2 to 8 replicas
+    k8s.scaled_object("score")  # once it is paused, it has no bounds
+    plant = plant_of(k8s, clock, minimum="1", maximum="20")
+    bounds = {each.name: (each.minimum, each.maximum) for each in plant.topology().operators.values()}
+    assert (bounds["parse"], bounds["score"]) == ((2, 8), (1, 20))
+    for count in (1, 9):
+        with pytest.raises(BadInput, match=r"2 to 8 replicas.*HorizontalPodAutoscaler") as refused:
+            plant.set_parallelism({"parse": count})
+        assert refused.value.field == "tasks.parse"
+    assert k8s.patches() == []
+    plant.set_parallelism({"parse": 8, "score": 12})
+    plant.hold(60.0)
+    with pytest.raises(BadInput, match="held or not"):
+        plant.set_parallelism({"parse": 9})
+    k8s.delete(HPAS, "hpa-parse")
+    plant.set_parallelism({"parse": 9})
+    clock.now += 11.0
+    assert plant.topology().operators["parse"].maximum == 20
+
+
+def test_an_hpa_whose_bounds_leave_nothing_to_set_is_why_nothing_is_set(k8s, clock, plant_of):
+    k8s.deployment("parse", 2)
+    k8s.hpa("parse")
+    fixed = plant_of(k8s, clock, "parse", minimum="10").topology().operators["parse"].fixed
+    assert "keeps it at 2 to 8 replicas, and the registration at 10 to 20" in fixed
+
+
+def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
+    k8s, clock, plant_of, monkeypatch
+):
+    k8s.deployment("parse", 2)
+    get = ApiServer.get
+
+    def refuse(server, group, path):
+        if path == "horizontalpodautoscalers":
+            raise PlantConfused("shop refuses to get horizontalpodautoscalers (403): forbidden")
+        return get(server, group, path)
+
+    monkeypatch.setattr(ApiServer, "get", refuse)
+    assert plant_of(k8s, clock, "parse").topology().operators["parse"].maximum == 20
+
+
 def test_a_hold_is_renewed_in_time_not_at_each_tick_and_keeps_what_was_there_first(k8s, clock, plant_of):
     k8s.deployment("parse")
     k8s.hpa("parse", behavior={"scaleUp": {"selectPolicy": "Max"}})
