@@ -98,6 +98,16 @@ def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(look
         seen(snapshot(status), "east")
 
 
+def test_a_plant_that_is_observed_seldom_is_not_stale_in_between(lookout, far, times, monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "2")
+    far.observe_seconds = 15.0
+    lookout.observe()
+    times.now += 18.0
+    assert lookout.status().state == "seen"
+    times.now += 2.0
+    assert lookout.status().state == "stale"
+
+
 def test_an_adapters_own_fault_ends_no_watch(lookout, far):
     far.error = RuntimeError("a bug")
     lookout.observe()

@@ -1,4 +1,6 @@
 """A Prometheus server as a plant that is only seen: its jobs are operators, their targets that are up tasks.
+Both are numbers that it counts itself; its list of all targets, which may be megabytes, is asked for only
+where those that are down are shown.
 
 What it measures becomes a sensor in a declared plant (`declared`), which also says what is called.
 """
@@ -7,14 +9,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import MOST_TASKS, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, found_of
 from workers.plants.foreign.prometheus_client import PrometheusClient
 
 WINDOW_SECONDS = 15.0
+UP, ALL = "sum by (job) (up)", "count by (job) (up)"
 ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant says what is called"
+JOB, NO_JOB = "job", "none"
 MOST_JOBS, MOST_DOWN, LONGEST_ERROR = 100, 50, 200
 NEEDS = (
     "To steer by what it measures, declare a plant: PromQL as sensors, and the calls that set tasks."
@@ -23,22 +27,22 @@ NEEDS = (
 
 
 class PrometheusPlant(Adapter):
-    """One server."""
+    """One server. It scrapes each 15 s or so: more often nothing is new."""
+
+    observe_seconds = 15.0
 
     def __init__(self, client: PlantClient, clock: Callable[[], float] = time.time) -> None:
         self._client, self._clock, self.prometheus = client, clock, PrometheusClient(client)
-        self._targets: list[Mapping[str, Any]] = []
 
     def topology(self) -> MeasuredTopology:
         """A job each, the first MOST_JOBS. Raises PlantSilent and PlantConfused."""
-        self._targets = self.prometheus.targets()
-        up: dict[str, int] = {}
-        for each in self._targets:
-            up[_job(each)] = up.get(_job(each), 0) + (each.get("health") == "up")
-        operators = {
-            name: MeasuredOperator(name, "operator", count, 0, count, ONLY_MEASURES)
-            for name, count in sorted(up.items())[:MOST_JOBS]
-        }
+        up, targets = self.prometheus.values(UP, JOB), self.prometheus.values(ALL, JOB)
+        operators = {}
+        for name, count in sorted(targets.items())[:MOST_JOBS]:
+            most = min(MOST_TASKS, max(0, round(count or 0.0)))
+            tasks = min(most, max(0, round(up.get(name) or 0.0)))
+            shown = name or NO_JOB
+            operators[shown] = MeasuredOperator(shown, "operator", tasks, 0, most, ONLY_MEASURES)
         return MeasuredTopology(self._client.name, self._clock(), WINDOW_SECONDS, operators)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
@@ -46,8 +50,9 @@ class PrometheusPlant(Adapter):
         self.topology().check_tasks(tasks)
 
     def sections(self) -> Sequence[PlantSection]:
-        """Targets that are down."""
-        down = [each for each in self._targets if each.get("health") != "up"]
+        """Targets that are down. Raises what `topology` raises: not every server shows them."""
+        targets = self.client.targets()
+        down = [each for each in targets if each.get("health") != "up"]
         rows: list[list[str | float | None]] = [
             [_job(each), str(each.get("scrapeUrl", "")), str(each.get("lastError", ""))[:LONGEST_ERROR]]
             for each in down[:MOST_DOWN]
@@ -55,7 +60,7 @@ class PrometheusPlant(Adapter):
         return [
             PlantSection(
                 title="Targets that are down",
-                about=f"{len(down)} of {len(self._targets)}",
+                about=f"{len(down)} of {len(targets)}",
                 columns=["Job", "Address", "Last error"],
                 rows=rows,
                 empty="Every target is up.",
@@ -68,7 +73,7 @@ class PrometheusPlant(Adapter):
 
 def _job(target: Mapping[str, Any]) -> str:
     labels = target.get("labels")
-    return str(labels.get("job", "none") if isinstance(labels, dict) else "none")
+    return str(labels.get(JOB, NO_JOB) if isinstance(labels, dict) else NO_JOB)
 
 
 def inspect(address: PlantAddress) -> FoundPlant:

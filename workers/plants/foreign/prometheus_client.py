@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API, as far as it is asked: one number now, and what is scraped.
+"""Prometheus' HTTP API, as far as it is asked: one number now, one for each label, and what is scraped.
 
 https://prometheus.io/docs/prometheus/latest/querying/api/
 """
@@ -24,11 +24,7 @@ class PrometheusClient:
         """Of a scalar, or of the only series; None where there is none, or it is no number. Raises
         PlantSilent, and PlantConfused for more than one series, what PromQL is not, and half an answer.
         """
-        document = self._document("query", query=query, timeout=QUERY_SECONDS)
-        if warnings := document.get("warnings"):  # such as of a store that is away: what it has is missing
-            said = str(warnings[0] if isinstance(warnings, list) else warnings)[:300]
-            raise PlantConfused(f"{self._client.name} answers only in part: {said}")
-        data: Any = document.get("data")
+        data = self._answered(query)
         try:
             kind, result = data["resultType"], data["result"]
             if kind == "scalar":
@@ -43,6 +39,24 @@ class PrometheusClient:
             return _number(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise self._confused(error) from error
+
+    def values(self, query: str, label: str) -> dict[str, float | None]:
+        """Of a vector, by what this label says, "" where a series has none. Raises as `value` does."""
+        data = self._answered(query)
+        try:
+            if data["resultType"] != "vector":
+                raise PlantConfused(f"{self._line.name}: {query[:80]} is no vector.")
+            return {str(each["metric"].get(label, "")): _number(each["value"][1]) for each in data["result"]}
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise self._confused(error) from error
+
+    def _answered(self, query: str) -> Any:
+        """What a query gives now. Raises PlantSilent, and PlantConfused also for half an answer."""
+        document = self._document("query", query=query, timeout=QUERY_SECONDS)
+        if warnings := document.get("warnings"):  # such as of a store that is away: what it has is missing
+            said = str(warnings[0] if isinstance(warnings, list) else warnings)[:300]
+            raise PlantConfused(f"{self._line.name} answers only in part: {said}")
+        return document.get("data")
 
     def targets(self) -> list[Mapping[str, Any]]:
         """What it scrapes: {"scrapePool", "health", "lastError", …} each."""

@@ -4,7 +4,8 @@ What was seen stands in the snapshot under `plants`, so that loops decide on the
 show. What an adapter says is made a document of the snapshot here, once for each observation, and has to be
 one: text of one plant that is no Unicode, a number beyond all bounds, or more than MOST_BYTES would end the
 snapshot of all. A plant that has not answered for `stale_seconds` is stale: its last topology is shown as
-such, and nothing is decided on it.
+such, and nothing is decided on it. One that is observed less often than each OBSERVE_SECONDS has as much
+more time.
 """
 
 import logging
@@ -75,7 +76,8 @@ class Lookout:
             sensors, known_at = dict(self._sensors), dict(self._known_at)
         now = self._monotonic()
         age_seconds = None if seen_at is None else round(now - seen_at, 1)
-        state = UNSEEN if age_seconds is None else STALE if age_seconds > stale_seconds() else SEEN
+        longest = stale_seconds() + max(0.0, (self.observe_seconds or 0.0) - OBSERVE_SECONDS)
+        state = UNSEEN if age_seconds is None else STALE if age_seconds > longest else SEEN
         if state != SEEN:  # what it was is shown, and no figure of it counts
             found = changed(found, tasks=None, in_per_second=None, latency_seconds=None)
         return changed(

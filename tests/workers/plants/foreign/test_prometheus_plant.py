@@ -1,0 +1,86 @@
+"""A Prometheus as a plant: its jobs are asked for by PromQL, and its list of targets only for the page."""
+
+import httpx
+import pytest
+
+from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.prometheus import ADAPTER, MOST_JOBS
+from workers.plants.plant import PlantConfused
+
+JOBS = {"shop": (2, 3), "node": (5, 5), None: (0, 1)}
+
+
+class FarPrometheus:
+    """jobs: name → targets that are up, and all; targets: what it answers of them."""
+
+    def __init__(self, jobs):
+        self.jobs, self.targets, self.asked = jobs, httpx.Response(403, json={"error": "denied"}), []
+
+    def answer(self, request):
+        self.asked.append(request.url.path)
+        if request.url.path.endswith("/targets"):
+            return self.targets
+        place = 0 if request.url.params["query"] == "sum by (job) (up)" else 1
+        assert request.url.params["query"] in ("sum by (job) (up)", "count by (job) (up)")
+        result = [
+            {"metric": {"job": name} if name else {}, "value": [5.0, str(counts[place])]}
+            for name, counts in self.jobs.items()
+        ]
+        document = {"status": "success", "data": {"resultType": "vector", "result": result}}
+        return httpx.Response(200, json=document)
+
+    def plant(self):
+        transport = httpx.MockTransport(self.answer)
+        return ADAPTER.make(PlantAddress(name="metrics", url="http://prometheus:9090", transport=transport))
+
+
+def test_its_jobs_are_seen_with_the_targets_that_are_up_and_no_list_of_targets_is_asked_for():
+    far = FarPrometheus(JOBS)
+    operators = far.plant().topology().operators
+    assert {name: (each.parallelism, each.maximum) for name, each in operators.items()} == {
+        "node": (5, 5),
+        "none": (0, 1),
+        "shop": (2, 3),
+    }
+    assert set(far.asked) == {"/api/v1/query"}
+    assert all(each.fixed for each in operators.values())
+
+
+def test_a_server_that_keeps_its_targets_to_itself_is_seen_all_the_same():
+    plant = FarPrometheus(JOBS).plant()
+    with pytest.raises(PlantConfused, match="denied"):  # which the watch of a plant passes over
+        plant.sections()
+    assert len(plant.topology().operators) == 3
+
+
+def test_targets_that_are_down_are_listed_with_their_last_error():
+    far = FarPrometheus(JOBS)
+    targets = [
+        {"labels": {"job": "shop"}, "health": "up"},
+        {"labels": {"job": "shop"}, "health": "down", "scrapeUrl": "http://shop:1", "lastError": "refused"},
+    ]
+    far.targets = httpx.Response(200, json={"status": "success", "data": {"activeTargets": targets}})
+    [down] = far.plant().sections()
+    assert (down.about, down.rows) == ("1 of 2", [["shop", "http://shop:1", "refused"]])
+
+
+def test_of_very_many_jobs_the_first_are_seen():
+    jobs = {f"job{number:04}": (1, 1) for number in range(2_000)}
+    assert len(FarPrometheus(jobs).plant().topology().operators) == MOST_JOBS
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, 5, {"resultType": "scalar", "result": [5.0, "1"]}, {"resultType": "vector", "result": [{}]}],
+)
+def test_what_is_no_vector_is_said_to_be_none(data):
+    far = FarPrometheus(JOBS)
+    far.answer = lambda request: httpx.Response(200, json={"status": "success", "data": data})
+    with pytest.raises(PlantConfused):
+        far.plant().topology()
+
+
+def test_a_target_that_says_what_is_no_number_of_targets_is_down():
+    operators = FarPrometheus({"odd": ("NaN", "NaN"), "more": (9, 2), "less": (-1, 2)}).plant().topology()
+    found = {name: (each.parallelism, each.maximum) for name, each in operators.operators.items()}
+    assert found == {"less": (0, 2), "more": (2, 2), "odd": (0, 0)}
