@@ -532,6 +532,32 @@ def test_an_order_is_of_one_life_of_a_worker(orders):
     assert orders.pending(TWO, 7) is None
 
 
+def test_where_one_of_several_workers_fails_those_before_it_are_called_back():
+    far = FakeCelery({ONE: 4, TWO: 2})
+    far.late = {"pool_grow": [TWO]}
+    with pytest.raises(PlantSilent, match=f"{TWO} did not answer.*was called back"):
+        far.plant().set_parallelism({ONE: 2, TWO: 5})
+    far.run(5.0)
+    assert far.processes == {ONE: 4, TWO: 2}
+
+
+def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_one_fails():
+    far = FakeCelery({ONE: 2, TWO: 2})
+    far.late = {"pool_grow": [TWO]}
+    with pytest.raises(PlantSilent, match=f"Part of it has happened.*: {ONE} could not"):
+        far.plant().set_parallelism({ONE: 3, TWO: 5})
+    assert far.noted.pending(ONE, 7) == 3
+
+
+def test_a_worker_that_was_as_ordered_is_not_called_back():
+    far = FakeCelery({ONE: 2, TWO: 2})
+    far.late = {"pool_grow": [TWO]}
+    with pytest.raises(PlantSilent) as failed:
+        far.plant().set_parallelism({ONE: 2, TWO: 5})
+    assert str(failed.value).endswith("did not answer within 1 s.")
+    assert far.orders == 0
+
+
 def test_since_when_a_worker_lives_is_said_by_its_uptime_and_is_the_same_in_all_of_its_life(far):
     plant = far.plant()
     plant.topology()

@@ -44,7 +44,7 @@ from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, R
 from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.kind import Adapter, PlantAddress
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantConfused, PlantSilent
 
 # Of a pool: that loops and people stay far below it is theirs to see to.
 MOST_PROCESSES = 100
@@ -130,7 +130,9 @@ class CeleryPlant(Adapter):
         return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
-        """Processes of pools. Raises as `Elastic` says; of one that is to have fewer, idle processes end."""
+        """Processes of pools, one after the other; where one fails, those before it are called back, as far
+        as they can be. Raises as `Elastic` says; of one that is to have fewer, idle processes end.
+        """
         if not tasks:
             return
         pools = self.control.pools(workers=list(tasks))
@@ -139,8 +141,15 @@ class CeleryPlant(Adapter):
         measured = [unmeasured(pool) for pool in pools.values()]
         queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
         topology_of(self._name, 0.0, measured, queues, MOST_PROCESSES).check_tasks(tasks)
+        done: list[tuple[WorkerPool, int]] = []  # and what was ordered of it before
         for worker, count in tasks.items():
-            self._resize(pools[worker], count)
+            before = self._ordered(pools[worker])
+            try:
+                self._resize(pools[worker], count)
+            except (PlantSilent, PlantConfused) as error:
+                raise type(error)(f"{error}{self._call_back(done)}") from error
+            if before != count:
+                done.append((pools[worker], before))
 
     def sections(self) -> Sequence[PlantSection]:
         """Workers, queues, kinds of tasks, the last tasks and what failed."""
@@ -279,10 +288,29 @@ class CeleryPlant(Adapter):
             events = self._listener.events.pools.get(pool.worker) or PoolEvents(at)
             return history.measured(pool, events, at, ready + waiting, busy, demand)
 
-    def _resize(self, pool: WorkerPool, count: int) -> None:
-        """From what was ordered last, as long as that may not have come true."""
+    def _ordered(self, pool: WorkerPool) -> int:
+        """What was ordered last, as long as that may not have come true; else what is there."""
         ordered = self._orders.pending(pool.worker, pool.pid)
-        now = pool.processes if ordered is None else ordered
+        return pool.processes if ordered is None else ordered
+
+    def _call_back(self, done: Sequence[tuple[WorkerPool, int]]) -> str:
+        """What became of these, in a sentence ("" where there are none). One that is to grow does so before
+        it can have fewer again.
+        """
+        left = []
+        for pool, before in reversed(done):
+            try:
+                self._resize(pool, before)
+            except (PlantSilent, PlantConfused):
+                left.append(pool.worker)
+            else:
+                left += [pool.worker] if self._ordered(pool) != before else []
+        if left:
+            return f" Part of it has happened, or may have: {', '.join(left)} could not be called back."
+        return " What was ordered of other workers with it was called back." if done else ""
+
+    def _resize(self, pool: WorkerPool, count: int) -> None:
+        now = self._ordered(pool)
         if count > now:
             # Noted first: an order whose answer is lost was perhaps obeyed, and must not be given twice.
             self._orders.note(pool.worker, pool.pid, count)
