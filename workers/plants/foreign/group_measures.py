@@ -8,6 +8,9 @@ operator of n tasks whose group gets λ events a second and reads μ from p part
     service time = min(n, p) / μ while events wait; else what it was when they last did
     tasks at most = p: a partition has one reader, and more would stand idle
 
+What it measures itself (a Celery worker, a declared operator) is then of other work than the log's, and does
+not count; the first source before it brings λ, where it does not say more itself.
+
 A group that keeps up doesn't say how much it could do: nothing is known of the service time before the group
 was behind for the first time, and laws hold until then.
 """
@@ -27,6 +30,7 @@ HELP = (
 )
 BEHIND_SECONDS = 2.0  # a group that is less behind may have read all that there was
 NEW_SHARE = 0.3  # of a new service time, beside what it was
+MOST_ROWS = 100  # of measures, of an operator of very many tasks
 
 
 def groups_of(text: str) -> dict[str, tuple[str, str]]:
@@ -65,12 +69,18 @@ class GroupMeasures:
     def _joined(
         self, name: str, topology: MeasuredTopology, statuses: Mapping[str, PlantStatus], text: str
     ) -> MeasuredTopology:
+        brought: dict[str, float] = {}  # source → events in the window
         for operator, (plant, group_name) in groups_of(text).items():
             there = statuses.get(plant)
             group = there.groups.get(group_name) if there is not None and there.state == SEEN else None
-            if group is not None and operator in topology.operators:
-                topology = self._measured(name, topology, operator, group)
-        return topology
+            if group is None or operator not in topology.operators:
+                continue
+            topology = self._measured(name, topology, operator, group)
+            source = _source_of(topology, operator)
+            if source is not None and group.in_per_second is not None:
+                came = group.in_per_second * topology.window_seconds
+                brought[source] = brought.get(source, 0.0) + came
+        return _with_brought(topology, brought)
 
     def _measured(
         self, name: str, topology: MeasuredTopology, operator: str, group: ConsumerGroup
@@ -79,19 +89,13 @@ class GroupMeasures:
         service = self._service(name, found, group)
         measures = _measures(found, group, service, topology.window_seconds)
         most = max(found.minimum, min(found.maximum, group.partition_count or found.maximum))
-        with_measures = replace(found, tasks=(measures,) * found.parallelism, maximum=most)
+        with_measures = replace(found, tasks=(measures,) * _rows(found), maximum=most)
         operators = {**topology.operators, operator: with_measures}
-        wait, links = _wait_seconds(group), []
-        for link in topology.links:
-            if link.target == operator:
-                link = replace(link, latency_seconds=wait)
-                source = operators[link.source]
-                if source.kind == "source" and group.in_per_second is not None:
-                    offered = group.in_per_second * topology.window_seconds + (
-                        source.measure("outputs") or 0.0
-                    )
-                    operators[link.source] = replace(source, tasks=({"outputs": offered},))
-            links.append(link)
+        wait = _wait_seconds(group)
+        links = [
+            replace(link, latency_seconds=wait) if link.target == operator else link
+            for link in topology.links
+        ]
         return replace(topology, operators=operators, links=tuple(links))
 
     def _service(self, name: str, operator: MeasuredOperator, group: ConsumerGroup) -> float | None:
@@ -106,15 +110,35 @@ class GroupMeasures:
         return smooth
 
 
+def _rows(operator: MeasuredOperator) -> int:
+    """Tasks that have a row of measures each."""
+    return min(operator.parallelism, MOST_ROWS)
+
+
+def _source_of(topology: MeasuredTopology, operator: str) -> str | None:
+    """The first source before it."""
+    before = (link.source for link in topology.links if link.target == operator)
+    return next((name for name in before if topology.operators[name].kind == "source"), None)
+
+
+def _with_brought(topology: MeasuredTopology, brought: Mapping[str, float]) -> MeasuredTopology:
+    """What a source says itself may be of the same events, so the larger counts."""
+    operators = dict(topology.operators)
+    for name, came in brought.items():
+        offered = max(came, operators[name].measure("outputs") or 0.0)
+        operators[name] = replace(operators[name], tasks=({"outputs": offered},))
+    return replace(topology, operators=operators)
+
+
 def _measures(
     operator: MeasuredOperator, group: ConsumerGroup, service: float | None, window_seconds: float
 ) -> dict[str, float | None]:
-    """Of each task: all are taken to be alike."""
-    count = max(1, operator.parallelism)
+    """Of each row: all tasks are taken to be alike."""
+    count, rows = max(1, operator.parallelism), max(1, _rows(operator))
     into, out = group.in_per_second, group.out_per_second
-    worked = None if out is None else out * window_seconds / count
+    worked = None if out is None else out * window_seconds / rows
     return {
-        "inputs": None if into is None else into * window_seconds / count,
+        "inputs": None if into is None else into * window_seconds / rows,
         "executions": worked,
         "service_seconds": service,
         "latency_seconds": service,

@@ -7,8 +7,17 @@ from controllers.parallelism.measured_topology import Link, MeasuredOperator, Me
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
+from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.group_measures import GroupMeasures, groups_of
+from workers.plants.foreign.kind import PlantAddress
 
+DECLARED = """name: shop
+sensors:
+  web_now: {url: 'http://runner/web', json: replicas}
+operators:
+  - {name: clients, source: true}
+  - {name: web, after: [clients], tasks: web_now}
+"""
 OPTIONS = {"shop": {"lag": "worker=events/billing"}, "events": {}}
 
 
@@ -73,6 +82,59 @@ def test_without_the_group_or_while_its_plant_is_stale_nothing_is_measured():
         worker = joined(measures, other).operators["worker"]
         assert worker.measure("inputs") is None
     assert measures.joined({"events": events(**BEHIND)}, OPTIONS) == {}
+
+
+def measured_itself(outputs, tasks=2):
+    """A plant whose source and worker have measures of their own."""
+    operators = {
+        "queue celery": MeasuredOperator("queue celery", "source", 1, 1, 1, "a queue", tasks=(outputs,)),
+        "celery@one": MeasuredOperator("celery@one", "operator", tasks, 1, 9_000, tasks=({"inputs": 5.0},)),
+    }
+    links = (Link("queue celery", "celery@one", 0.5),)
+    topology = MeasuredTopology("shop", 5.0, 30.0, operators, links)
+    status = PlantStatus(kind="celery", state="seen", topology=topology.to_document())
+    options = {"shop": {"lag": "celery@one=events/billing"}, "events": {}}
+    return GroupMeasures().joined({"shop": status, "events": events(**BEHIND)}, options)["shop"]
+
+
+@pytest.mark.parametrize(("own", "offered"), [(None, 3_600.0), (0.0, 3_600.0), (3_700.0, 3_700.0)])
+def test_of_an_operator_with_measures_of_its_own_those_of_its_group_count(own, offered):
+    topology = measured_itself({"outputs": own})
+    worker = topology.operators["celery@one"]
+    assert worker.measure("inputs") == pytest.approx(120.0 * 30)
+    assert topology.operators["queue celery"].measure("outputs") == pytest.approx(offered)
+    assert [link.latency_seconds for link in topology.links] == [40.0]
+
+
+def test_an_operator_of_thousands_of_tasks_has_a_hundred_rows_with_the_sums_of_all():
+    worker = measured_itself({}, tasks=9_000).operators["celery@one"]
+    assert len(worker.tasks) == 100
+    assert worker.measure("inputs") == pytest.approx(120.0 * 30)
+    assert worker.measure("utilisation") == pytest.approx(1.0)
+
+
+def test_each_kind_that_runs_consumers_takes_the_lag_of_their_group():
+    assert {name for name, kind in kinds().items() if "lag" in kind.options} == {
+        "celery",
+        "declared",
+        "kubernetes",
+    }
+    with pytest.raises(BadInput) as refused:
+        address = PlantAddress(name="shop", url="redis://broker.example", options={"lag": "celery@one"})
+        kinds()["celery"].check(address)
+    assert refused.value.field == "lag"
+
+
+@pytest.mark.parametrize(("lag", "is_known"), [("web=events/billing", True), ("clients=events/b", False)])
+def test_a_declared_plant_takes_the_lag_of_operators_that_it_declares(lag, is_known):
+    options = {"declaration": DECLARED, "lag": lag}
+    address = PlantAddress(name="shop", url="", options=options)
+    if is_known:
+        kinds()["declared"].check(address)
+        return
+    with pytest.raises(BadInput, match="names clients") as refused:
+        kinds()["declared"].check(address)
+    assert refused.value.field == "lag"
 
 
 @pytest.mark.parametrize("text", ["worker", "worker=events", "=events/billing", "worker=/billing", "worker="])

@@ -20,6 +20,7 @@ from workers.plants.foreign.celery_app.port.plant import ASK, LISTEN, CeleryPlan
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.resumed_queues import SharedResumedQueues
 from workers.plants.foreign.celery_app.task_events import TaskEvents
+from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
 from workers.plants.reached import Patience
@@ -38,6 +39,11 @@ def make(address: PlantAddress) -> CeleryPlant:
         asked=SharedAskedWorkers(control_server(), address.name),
         in_force=SharedInterventions(control_server(), address.name),
     )
+
+
+def check(address: PlantAddress) -> None:
+    """Raise BadInput for options that can't be. Which workers there will be nobody knows."""
+    groups_of(address.option(OPTION))
 
 
 ADAPTER = AdapterKind(
@@ -60,6 +66,7 @@ ADAPTER = AdapterKind(
             choices=(SHOWN, HIDDEN),
             default=SHOWN,
         ),
+        OPTION: PlantOption(HELP),
         "management": PlantOption("address of RabbitMQ's management plugin, for what is not acknowledged"),
         "prefix": PlantOption("of all keys (global_keyprefix); Redis only"),
         "separator": PlantOption(
@@ -69,6 +76,7 @@ ADAPTER = AdapterKind(
         ),
     },
     make=make,
+    check=check,
     interventions=INTERVENTIONS,
     # A pool changes while it works, so a change costs next to nothing; and somebody waits for what waits.
     pace=PlantPace(

@@ -4,6 +4,7 @@ from queues.documents import MOST_YAML_CHARACTERS
 from queues.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPart, FoundPlant
+from workers.plants.foreign import group_measures
 from workers.plants.foreign.declared.declaration import (
     DeclaredOperator,
     PlantDeclaration,
@@ -73,7 +74,11 @@ def check(address: PlantAddress) -> None:
     """Raises BadInput naming the field in the declaration, with its line. A hold without an end would stay
     when nobody steers any more: a loop is put on advise, or ends. One from before is let go as it says.
     """
-    hold = declaration_at(address).hold
+    declaration, lag = declaration_at(address), group_measures.OPTION
+    names = {name for name, each in declaration.operators.items() if not each.is_source}
+    if unknown := set(group_measures.groups_of(address.option(lag))) - names:
+        raise BadInput(lag, f"names {min(unknown)}, which is no operator of the declaration that has tasks.")
+    hold = declaration.hold
     if hold is not None and not hold.names_seconds():
         raise BadInput("hold", "takes a call that says for how long, by $seconds: it is to end by itself")
 
@@ -99,7 +104,8 @@ ADAPTER = AdapterKind(
             longest=MOST_YAML_CHARACTERS,
             many_lines=True,
             examples=EXAMPLES,
-        )
+        ),
+        group_measures.OPTION: PlantOption(group_measures.HELP, "Lag of"),
     },
     secret="nothing: a declaration names its own variables",
     make=make,

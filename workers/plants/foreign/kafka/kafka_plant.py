@@ -38,8 +38,8 @@ OPTIONS: Mapping[str, PlantOption] = {
 }
 NOT_SET = "Kafka starts no consumers; steer what runs them, with its lag from here"
 NEEDS = (
-    "To steer consumers, attach what runs them: a Kubernetes Deployment takes its lag from here, a declared"
-    " plant has its own sensors."
+    "To steer consumers, attach what runs them: a Celery app, a Kubernetes Deployment or a declared plant"
+    " takes its lag from here (option lag)."
 )
 SOURCE = "a topic: it only brings events in"
 MOST_LINKS = MOST_PATHS - MOST_GROUPS  # a group without one is a path of its own
