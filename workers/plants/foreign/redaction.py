@@ -51,15 +51,15 @@ def redacted(text: str, longest: int = LONGEST_TEXT) -> str:
 
 def _without_named(text: str) -> str:
     """Each character is passed once, whatever is open or quoted."""
-    kept, at = [], 0
+    shown, at = list[str](), 0
     while found := _NAMED.search(text, at):
         begin, name = found.end(), found[0].lower()
         end = begin
         if not found["pair"] or _FIRST.search(text, max(0, found.start() - LONGEST_BEGINNING), found.start()):
             end = _value_end(text, begin, name)
-        kept += [text[at:begin], MASK if end > begin else ""]
+        shown += [text[at:begin], MASK if end > begin else ""]
         at = end
-    return "".join([*kept, text[at:]])
+    return "".join([*shown, text[at:]])
 
 
 def _value_end(text: str, at: int, name: str) -> int:

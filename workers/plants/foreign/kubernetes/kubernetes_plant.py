@@ -70,8 +70,8 @@ class KubernetesPlant(Adapter):
         self._installation = installation
         self._revisions: dict[str, str] = {}
         self._set_to: dict[str, int] = {}
-        self._kept: dict[str, tuple[int, int]] = {}  # workload → replicas that an HPA keeps it at
-        self._kept_at: float | None = None  # when that was read
+        self._bounds: dict[str, tuple[int, int]] = {}  # workload → replicas that an HPA keeps it at
+        self._bounds_at: float | None = None  # when that was read
 
     def _holder(self) -> str:
         """Another Weir may have given a plant the same name."""
@@ -81,7 +81,7 @@ class KubernetesPlant(Adapter):
     def topology(self) -> MeasuredTopology:
         """Raises PlantSilent and PlantConfused."""
         found = self._read()
-        self._read_kept()
+        self._read_bounds()
         self._revisions = {name: revision for name, each in found.items() if (revision := _revision(each))}
         self._set_to = {name: _ordered(document) for name, document in found.items()}
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
@@ -98,8 +98,8 @@ class KubernetesPlant(Adapter):
         says.
         """
         found = self._read()
-        self._kept = self._autoscalers.bounds() if tasks else self._kept
-        self._check_kept(tasks)
+        self._bounds = self._autoscalers.bounds() if tasks else self._bounds
+        self._check_bounds(tasks)
         operators = {name: self._operator(name, document) for name, document in found.items()}
         operators[SOURCE] = MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)
         MeasuredTopology(self._name, 0.0, WINDOW_SECONDS, operators).check_tasks(tasks)
@@ -164,13 +164,13 @@ class KubernetesPlant(Adapter):
     def close(self) -> None:
         self._server.close()
 
-    def _read_kept(self) -> None:
+    def _read_bounds(self) -> None:
         """Each BOUNDS_SECONDS. Where autoscalers may not be listed nothing is set either (`hold`)."""
         now = self._clock()
-        if self._kept_at is None or abs(now - self._kept_at) >= BOUNDS_SECONDS:
-            self._kept_at = now
+        if self._bounds_at is None or abs(now - self._bounds_at) >= BOUNDS_SECONDS:
+            self._bounds_at = now
             with suppress(PlantConfused):
-                self._kept = self._autoscalers.bounds()
+                self._bounds = self._autoscalers.bounds()
 
     def _operator(self, name: str, document: Any) -> MeasuredOperator:
         """Between the registration's bounds and those that a HorizontalPodAutoscaler keeps, where some are
@@ -178,20 +178,20 @@ class KubernetesPlant(Adapter):
         """
         tasks = _replicas(document)
         fixed: str | None = None
-        kept_least, kept_most = self._kept.get(name, (self._least, self._most))
-        least, most = max(self._least, kept_least), min(self._most, kept_most)
+        bound_least, bound_most = self._bounds.get(name, (self._least, self._most))
+        least, most = max(self._least, bound_least), min(self._most, bound_most)
         if least > most:
             fixed = (
-                f"a HorizontalPodAutoscaler keeps it at {kept_least} to {kept_most} replicas, and the"
+                f"a HorizontalPodAutoscaler keeps it at {bound_least} to {bound_most} replicas, and the"
                 f" registration at {self._least} to {self._most}"
             )
             least, most = self._least, self._most
         return MeasuredOperator(name, "operator", tasks, least, most, fixed)
 
-    def _check_kept(self, tasks: Mapping[str, int]) -> None:
+    def _check_bounds(self, tasks: Mapping[str, int]) -> None:
         """Raise BadInput for what a HorizontalPodAutoscaler would set back at once."""
         for name, count in tasks.items():
-            least, most = self._kept.get(name, (count, count))
+            least, most = self._bounds.get(name, (count, count))
             if type(count) is int and not least <= count <= most:
                 said = f"takes {least} to {most} replicas, not {count}: a HorizontalPodAutoscaler keeps it"
                 raise BadInput(f"tasks.{name}", f"{said} there, held or not.")
