@@ -51,7 +51,7 @@ class PrometheusPlant(Adapter):
 
     def sections(self) -> Sequence[PlantSection]:
         """Targets that are down. Raises what `topology` raises: not every server shows them."""
-        targets = self.client.targets()
+        targets = self.prometheus.targets()
         down = [each for each in targets if each.get("health") != "up"]
         rows: list[list[str | float | None]] = [
             [_job(each), str(each.get("scrapeUrl", "")), str(each.get("lastError", ""))[:LONGEST_ERROR]]

@@ -45,7 +45,7 @@ class PrometheusClient:
         data = self._answered(query)
         try:
             if data["resultType"] != "vector":
-                raise PlantConfused(f"{self._line.name}: {query[:80]} is no vector.")
+                raise PlantConfused(f"{self._client.name}: {query[:80]} is no vector.")
             return {str(each["metric"].get(label, "")): _number(each["value"][1]) for each in data["result"]}
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise self._confused(error) from error
@@ -55,7 +55,7 @@ class PrometheusClient:
         document = self._document("query", query=query, timeout=QUERY_SECONDS)
         if warnings := document.get("warnings"):  # such as of a store that is away: what it has is missing
             said = str(warnings[0] if isinstance(warnings, list) else warnings)[:300]
-            raise PlantConfused(f"{self._line.name} answers only in part: {said}")
+            raise PlantConfused(f"{self._client.name} answers only in part: {said}")
         return document.get("data")
 
     def targets(self) -> list[Mapping[str, Any]]:
