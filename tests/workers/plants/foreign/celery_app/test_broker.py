@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from workers.plants.foreign import redis_line
+from workers.plants.foreign import redis_client
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import QueueLength, RedisBroker
 from workers.plants.foreign.kind import PlantAddress
@@ -16,7 +16,7 @@ USUAL = "\x06\x16"
 def observed(control, monkeypatch):
     """The broker with these options; the control server stands for the app's."""
     monkeypatch.setattr(broker, "host_of", lambda *_: "127.0.0.1")
-    monkeypatch.setattr(redis_line, "client", lambda *_, **__: control)
+    monkeypatch.setattr(redis_client, "client", lambda *_, **__: control)
     return lambda **options: RedisBroker(
         PlantAddress(name="shop", url="redis://127.0.0.1:6379/0", options=options)
     )
