@@ -54,7 +54,7 @@ class RerunChart:
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIfPage(FormPage):
-    """A loop with other values. found: None until something is asked."""
+    """A loop with other values. rerun: None until something is asked."""
 
     TEMPLATE, NAME = "loops/what_if.html", "loops"
 

@@ -19,7 +19,7 @@ from workers.plants.foreign.kind import AdapterKind
 
 @dataclass(frozen=True, kw_only=True)
 class AttachPage(FormPage):
-    """The form of an address, and what was found there. found: None before it was asked."""
+    """The form of an address, and what was found there. inspected: None before it was asked."""
 
     TEMPLATE, NAME = "plant/attach.html", "plants"
 

@@ -19,7 +19,7 @@ from queues.segments.peek import MOST_EVENTS
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingEventsPage(FormPage):
-    """Waiting events of a container. found: None until somebody asked, or when the node does not answer."""
+    """Waiting events of a container. waiting: None until somebody asked, or when the node does not answer."""
 
     TEMPLATE, NAME = "queues/waiting_events.html", "queues"
 

@@ -58,9 +58,9 @@ class AskedComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class DifferencesPage(ConsolePage):
-    """A stretch against another. found: None where the address can't be read, or Spark is to count first;
-    run: of Spark on these stretches, where it goes on or came to nothing; too_much: what makes it more than a
-    page reads, "" where it is not.
+    """A stretch against another. comparison: None where the address can't be read, or Spark is to count
+    first; run: of Spark on these stretches, where it goes on or came to nothing; too_much: what makes it more
+    than a page reads, "" where it is not.
     """
 
     TEMPLATE, NAME = "records/differences.html", "timeline"
