@@ -53,10 +53,11 @@ def appearances(
     data: Path, since: float, until: float, clock: Callable[[], float] = time.time
 ) -> list[Appearance]:
     """Of the time between two instants (seconds since 1970), the newest first."""
+    span = round(since), round(until)
     # Frames of the last minutes are still written: what they will show is not to be kept as never seen.
-    is_over = clock() - until > REACH_SECONDS
-    read = _appearances if is_over else _appearances.__wrapped__
-    return list(read(data, round(since), round(until)))
+    if clock() - until > REACH_SECONDS:
+        return list(_appearances(data, *span))
+    return list(_appearances.__wrapped__(data, *span))
 
 
 @lru_cache(maxsize=64)
