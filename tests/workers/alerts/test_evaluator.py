@@ -517,45 +517,6 @@ def test_nobody_hears_of_an_end_before_the_beginning(looks):
     assert second.content["kind"] == "resolved" and second.content["title"].startswith("Resolved: ")
 
 
-def tried(looks, times):
-    """A message that was tried so often, 1,000 s apart, and did not arrive."""
-    (message,) = Message.objects.all()
-    for _ in range(times):
-        looks.now += 1_000
-        (due,) = outbox.due(looks.at)
-        outbox.failed(due, "no route", looks.at)
-    message.refresh_from_db()
-    return message
-
-
-def test_a_message_that_never_arrives_is_given_up_and_says_so_once_its_alert_is_over(looks):
-    rule(keep_seconds=0)
-    looks.snapshot = lost()
-    looks.look()
-    looks.look(6.0)
-    outbox.bundle(looks.at)
-    message = tried(looks, outbox.MOST_TRIES - 1)
-    looks.snapshot = plant()
-    looks.look()
-    message = tried(looks, 1)
-    assert (message.state, message.tries, message.error) == ("failed", outbox.MOST_TRIES, "no route")
-    assert outbox.due(looks.at + timedelta(days=1)) == []
-
-
-def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reached(looks):
-    rule()
-    looks.snapshot = lost()
-    looks.look()
-    looks.look(6.0)
-    outbox.bundle(looks.at)
-    message = tried(looks, 3 * outbox.MOST_TRIES)
-    assert (message.state, message.tries) == ("waiting", 3 * outbox.MOST_TRIES)
-    looks.now += 1_000
-    (due,) = outbox.due(looks.at)
-    outbox.sent(due, looks.at)
-    assert kinds(Alert.objects.get()).count("told") == 1
-
-
 def test_many_alerts_are_sent_in_one_message_and_then_cost_no_query_each(
     looks, django_assert_max_num_queries
 ):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
+from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
 from workers.alerts.conditions.evidence import Failing, failing_receivers
 from workers.alerts.delivery import outbox, receivers, schedule
 from workers.alerts.lifecycle import automaton
@@ -164,3 +164,42 @@ def test_what_is_owed_to_a_receiver_that_is_switched_off_meanwhile_is_dropped(lo
     assert outbox.bundle(looks.at) == []
     Receiver.objects.update(enabled=True)
     assert heard(looks) == [] and Delivery.objects.get().state == "dropped"
+
+
+def tried(looks, times):
+    """A message that was tried so often, 1,000 s apart, and did not arrive."""
+    (message,) = Message.objects.all()
+    for _ in range(times):
+        looks.now += 1_000
+        (due,) = outbox.due(looks.at)
+        outbox.failed(due, "no route", looks.at)
+    message.refresh_from_db()
+    return message
+
+
+def test_a_message_that_never_arrives_is_given_up_and_says_so_once_its_alert_is_over(looks):
+    rule(keep_seconds=0)
+    looks.snapshot = lost()
+    looks.look()
+    looks.look(6.0)
+    outbox.bundle(looks.at)
+    message = tried(looks, outbox.MOST_TRIES - 1)
+    looks.snapshot = plant()
+    looks.look()
+    message = tried(looks, 1)
+    assert (message.state, message.tries, message.error) == ("failed", outbox.MOST_TRIES, "no route")
+    assert outbox.due(looks.at + timedelta(days=1)) == []
+
+
+def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reached(looks):
+    rule()
+    looks.snapshot = lost()
+    looks.look()
+    looks.look(6.0)
+    outbox.bundle(looks.at)
+    message = tried(looks, 3 * outbox.MOST_TRIES)
+    assert (message.state, message.tries) == ("waiting", 3 * outbox.MOST_TRIES)
+    looks.now += 1_000
+    (due,) = outbox.due(looks.at)
+    outbox.sent(due, looks.at)
+    assert kinds(the_alert()).count("told") == 1
