@@ -195,7 +195,8 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
 
 def _rail(actor: Actor, snapshot: Snapshot | None, at_query: str) -> list[RailItem]:
     counts = {"plans": proposals(snapshot), "alerts": len(calling(snapshot))}
-    return [_item(*entry, counts, at_query) for entry in on_rail() if actor.may(action_of(entry[0]))]
+    shown = [entry for entry in on_rail() if actor.may_somewhere(action_of(entry[0]))]
+    return [_item(*entry, counts, at_query) for entry in shown]
 
 
 def _strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:

@@ -124,10 +124,10 @@ def everything(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry
 
 def _pages(actor: Actor) -> Iterator[PaletteEntry]:
     for name, label, _ in on_rail():
-        if actor.may(action_of(name)):
+        if actor.may_somewhere(action_of(name)):
             yield PaletteEntry("page", label, reverse(name))
     for name, label, action in MORE_PAGES:
-        if actor.may(action):
+        if actor.may_somewhere(action):
             yield PaletteEntry("page", label, reverse(name))
 
 

@@ -79,6 +79,9 @@ def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
     assert not refused & offered
     everything = palette.everything(Actor("ada", "operator"), SNAPSHOT)
     assert refused <= {each.label for each in everything}
+    limited = palette.everything(Actor("eve", "administrator", queues=frozenset({"orders"})), SNAPSHOT)
+    pages = {each.label for each in limited if each.kind == "page"}
+    assert "Audit" in pages and not {"Processes", "People and roles"} & pages
 
 
 def test_silence_is_also_something_to_do():
