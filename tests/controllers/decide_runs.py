@@ -21,7 +21,7 @@ def flow(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Docum
 
 
 def balance(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
-    """Three replicas, which at times can't be compared."""
+    """Three replicas, which at times can't be compared, or of which one has too small a share."""
     shares = {"a": 0.3, "b": 0.4, "c": 0.3} if action is None else action["shares"]
     times = {name: float(chance.uniform(0.5, 3)) for name in shares}
     return {
@@ -30,6 +30,7 @@ def balance(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Do
         "events_per_second": 900.0,
         "utilisation": None,
         "incomparable": "replica a is silent" if chance.random() < 0.2 else None,
+        "starved": "replica b gets too few events" if chance.random() < 0.2 else None,
     }
 
 
