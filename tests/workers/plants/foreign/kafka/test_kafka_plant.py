@@ -37,7 +37,8 @@ def seen(plant, group):
 
 
 def group(*topics, lag_seconds=0.0):
-    rows = [PartitionLag(topic=each, partition=0, lag_events=1, lag_seconds=lag_seconds) for each in topics]
+    shown = topics[: group_lag.MOST_SHOWN]
+    rows = [PartitionLag(topic=each, partition=0, lag_events=1, lag_seconds=lag_seconds) for each in shown]
     return ConsumerGroup(topics=list(topics), partitions=rows)
 
 
