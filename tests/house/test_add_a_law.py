@@ -19,7 +19,7 @@ from workers.control import schedule
 from workers.control.kinds import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "extend" / "a-control-law.md"
-BLOCK = re.compile(r'^```python title="(\S+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```\{\.python title="(\S+)"\}\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 LAW, KIND, TEST = (
     "controllers/flow/lateness.py",
     "workers/control/kinds/lateness.py",

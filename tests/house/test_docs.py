@@ -8,6 +8,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from console.help import contents, reference
+from console.help.rendering import rendered
 from controllers.catalog import LAWS
 from workers.alerts.rules.shipped import FIRST_RULES
 
@@ -41,6 +42,12 @@ def test_each_page_begins_with_its_title_and_has_one():
         lines = re.sub(r"^```.*?^```", "", page.text, flags=re.MULTILINE | re.DOTALL).splitlines()
         assert lines[0].startswith("# "), page.source
         assert sum(line.startswith("# ") for line in lines) == 1, page.source
+
+
+def test_code_is_shown_as_code_on_every_page():
+    """A fence that says more than its language takes braces; else its code would be read as Markdown."""
+    for source in contents.pages():
+        assert "```" not in rendered(source, "/help/").body, source
 
 
 def test_each_page_stands_in_the_table_of_contents_once():

@@ -20,7 +20,7 @@ from tests.house import test_pages
 
 pytestmark = pytest.mark.django_db
 DOCS = Path(__file__).parents[4] / "docs" / "extend" / "a-page.md"
-BLOCK = re.compile(r'^```\w+ title="(\S+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```\{\.\w+ title="(\S+)"\}\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 MODULE, TEMPLATE, TEST = (
     "console/pages/plant/producers.py",
     "templates/plant/producers.html",
@@ -58,7 +58,7 @@ def addresses_anew(shipped, monkeypatch):
 
 
 def test_it_takes_three_files():
-    blocks = re.findall(r"^```(\w.*)$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    blocks = re.findall(r"^```(.+)$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
     assert [re.search(r'title="(\S+)"', block)[1] for block in blocks] == [MODULE, TEMPLATE, TEST]
 
 
