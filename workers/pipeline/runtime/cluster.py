@@ -59,7 +59,10 @@ def environment(data: Path) -> dict[str, str]:
         **secret,
     }
     environment["SPARK_DAEMON_JAVA_OPTS"] = java_options(data / "spark")
-    environment["SPARK_WORKER_OPTS"] = " ".join(f"-D{name}={value}" for name, value in BOUNDED.items())
+    # What somebody has set comes behind: of two, Java takes the last.
+    own = environment.get("SPARK_WORKER_OPTS", "")
+    bounds = (f"-D{name}={value}" for name, value in BOUNDED.items())
+    environment["SPARK_WORKER_OPTS"] = " ".join([*bounds, own]).rstrip()
     # Spark reads it from its file; what the environment keeps, each executor would be given.
     environment.pop(variables.SPARK_SECRET.name, None)
     # The executors' tasks read and write blocks; nothing else of the plant's is theirs.
