@@ -261,12 +261,16 @@ class Segment:
             if page[1] < CHUNK:
                 break
             after = f"({last.decode()}"
-        right: dict[FieldT, EncodableT] = {}
+        right: dict[str, int] = {}
         for unit, count in zip(("events", "blocks", "bytes"), held, strict=True):
             inserted = max(counts[f"inserted_{unit}"], counts[f"removed_{unit}"] + count)
             right |= {f"inserted_{unit}": inserted, f"removed_{unit}": inserted - count}
-        with self.errors():
-            self.node.hset(keys.COUNTERS.of(self.queue), mapping=right)
+        changed: dict[FieldT, EncodableT] = {
+            name: value for name, value in right.items() if value != counts[name]
+        }
+        if changed:
+            with self.errors():
+                self.node.hset(keys.COUNTERS.of(self.queue), mapping=changed)
 
     def measure(self) -> dict[str, int | float | None]:
         """Counters, lengths and the age of the oldest entry; see `queues.segments.gauge`."""
