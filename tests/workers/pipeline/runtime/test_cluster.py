@@ -57,12 +57,13 @@ def started(tmp_path: Path) -> Iterator:
         process.wait()
 
 
-def alive_workers(web_port: int) -> int:
+def alive_workers(web_port: int) -> int | None:
+    """None while the master's page does not answer, or not with JSON: it is just starting."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=2) as answer:
             return json.load(answer)["aliveworkers"]
-    except OSError:
-        return 0
+    except (OSError, ValueError):
+        return None
 
 
 @pytest.mark.slow
