@@ -3,8 +3,9 @@
 share of a queue = the slots that its workers have / all slots, averaged over about MEMORY_SECONDS
 it crowds        when all queues together have FULL of the slots, and it at least CROWDS of them; until
                  it has less than CROWDED of them
-it is crowded    a queue with less than LIGHT of them while another one crowds; and for LINGER_SECONDS after
-                 that, as what has piled up keeps its own workers busy then
+it is crowded    a queue with less than LIGHT of them while another one crowds, or with less than HALF of what
+                 that one has: of few slots one is much; and for LINGER_SECONDS after that, as what has piled
+                 up keeps its own workers busy then
 """
 
 import math
@@ -16,6 +17,7 @@ from workers.documents.snapshot import Snapshot
 
 MEMORY_SECONDS = 10.0
 FULL, CROWDS, CROWDED, LIGHT = 0.8, 0.4, 0.3, 0.2
+HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Crowding:
         self._crowding = self._now_crowding()
         if self._crowding:
             self._crowded.pop(self._crowding, None)
-            light = {name for name, share in self._shares.items() if share < LIGHT} - {self._crowding}
+            less = max(LIGHT, HALF * self._shares[self._crowding])
+            light = {name for name, share in self._shares.items() if share < less} - {self._crowding}
             self._crowded |= dict.fromkeys(light, (self._crowding, monotonic_seconds))
         self._crowded = {
             name: (queue, at)

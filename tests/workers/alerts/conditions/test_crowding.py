@@ -43,6 +43,10 @@ def test_nobody_crowds_a_pool_that_is_not_full_or_fairly_shared(busy):
     assert found is None or found.queue == "video"
 
 
+def test_of_few_slots_one_is_no_load_of_its_own_beside_three():
+    assert followed(*[pool(mail=3, orders=1)] * 20) == Crowd("mail", {"orders": "mail", "video": "mail"})
+
+
 def test_two_that_are_slow_do_not_explain_each_other():
     found = followed(*[pool(mail=2, orders=2)] * 30)
     assert found is not None and set(found.crowded) == {"video"}
