@@ -8,12 +8,14 @@ from xml.etree.ElementTree import Element
 from django.utils.safestring import SafeString, mark_safe
 from markdown import Markdown
 from markdown.extensions import Extension
+from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
 from console.help.contents import HelpPage, pages
 
 EXTENSIONS = ("tables", "fenced_code", "toc", "sane_lists")
-WIDE = {"table": "Table", "pre": "Code"}  # may be wider than a phone: they scroll by themselves
+WIDE = {"table": "Table"}  # may be wider than a phone: they scroll by themselves, as code does
+CODE_BOX = '<div class="scroll" tabindex="0" role="group" aria-label="Code">'
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class InFrame(Extension):
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (its name)
         md.treeprocessors.register(Addresses(self._page, self._base), "weir-addresses", 1)
         md.treeprocessors.register(Wide(), "weir-wide", 0)
+        md.postprocessors.register(WideCode(), "weir-wide-code", 0)
 
 
 class Addresses(Treeprocessor):
@@ -66,6 +69,13 @@ class Addresses(Treeprocessor):
         source = posixpath.normpath(posixpath.join(self._folder, path))
         known = pages().get(source)
         return f"{self._base}{known.address if known else source}{mark}{fragment}"
+
+
+class WideCode(Postprocessor):
+    """Fenced code is in no tree: it is put in last, as text, with its angle brackets escaped."""
+
+    def run(self, text: str) -> str:
+        return text.replace("<pre>", f"{CODE_BOX}<pre>").replace("</pre>", "</pre></div>")
 
 
 class Wide(Treeprocessor):

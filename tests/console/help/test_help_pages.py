@@ -47,6 +47,15 @@ def test_a_page_of_help_brings_no_script_and_nothing_from_elsewhere():
         assert not re.search(r'src="(?!/help/)', body), source
 
 
+def test_code_of_every_page_scrolls_by_itself_also_from_the_keyboard():
+    bodies = [str(rendered(source, "/help/").body) for source in contents.pages()]
+    assert sum(body.count("<pre>") for body in bodies) > 20
+    for body in bodies:
+        assert len(
+            re.findall(r'<div class="scroll" tabindex="0"[^>]*aria-label="Code"><pre>', body)
+        ) == body.count("<pre>")
+
+
 def test_a_picture_is_served_and_nothing_else_of_the_folder(viewer):
     answer = viewer.get("/help/overview.png")
     assert answer["Content-Type"] == "image/png"
