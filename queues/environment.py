@@ -349,8 +349,8 @@ PLANT_COMMANDS = Variable(
 )
 PLANT_TIMEOUT_SECONDS = Seconds(
     "WEIR_PLANT_TIMEOUT_SECONDS",
-    "how long somebody else's plant may take to answer one request, 10 at most; an order may take four times"
-    " that, and what was seen of it is old after three times that",
+    "how long somebody else's plant may take to answer one request, 10 at most; all sensors of a declared"
+    " plant may take twice that, an order four times that, and what was seen is old after three times that",
     "2",
     most=10.0,
 )

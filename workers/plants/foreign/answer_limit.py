@@ -19,6 +19,11 @@ def order_seconds() -> float:
     return 4 * answer_seconds()
 
 
+def round_seconds() -> float:
+    """How long several questions may take that are asked at once, s."""
+    return 2 * answer_seconds()
+
+
 def stale_seconds() -> float:
     """How long a plant may give no answer before what was seen of it is old, s."""
     return 3 * answer_seconds()

@@ -1,4 +1,4 @@
-"""Reads the sensors of a declared plant: several at once, each in time, all together in ROUND_SECONDS.
+"""Reads the sensors of a declared plant: several at once, each in time, all together in round_seconds.
 
 A number that the source does not have is None. A source that is away, late or confused raises PlantSilent or
 PlantConfused, with the sensor's name; it keeps no other sensor waiting.
@@ -19,6 +19,7 @@ import orjson
 
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
+from workers.plants.foreign.answer_limit import round_seconds
 from workers.plants.foreign.declared import redis_value, sql
 from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.sensor import (
@@ -34,7 +35,6 @@ from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.plant import PlantConfused, PlantSilent
 
 AT_ONCE = 8
-ROUND_SECONDS = 4.0
 MOST_FILE_BYTES = 64 * 1024
 
 
@@ -85,7 +85,7 @@ class SensorReader:
             for answer in [self._pool.submit(self._timed, sensors)]
             for sensor in sensors
         }
-        wait(asked.values(), ROUND_SECONDS)
+        wait(asked.values(), round_seconds())
         return {each.name: self._reading(each, asked.get(each.name), now) for each in wanted}
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class SensorReader:
         if not asked.done():
             asked.cancel()
             return SensorReading(
-                None, PlantSilent(f"Sensor {sensor.name}: no answer within {ROUND_SECONDS:g} s.")
+                None, PlantSilent(f"Sensor {sensor.name}: no answer within {round_seconds():g} s.")
             )
         found = asked.result()[sensor.name]
         if found.error is None:

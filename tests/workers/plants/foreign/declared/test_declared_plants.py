@@ -186,7 +186,7 @@ def test_what_prometheus_answers_wrongly_is_said_by_sensor(far, plant, answer, e
 
 
 def test_one_slow_sensor_keeps_no_other_waiting_and_the_observation_ends_in_time(far, monkeypatch):
-    monkeypatch.setattr("workers.plants.foreign.declared.sensor_reader.ROUND_SECONDS", 0.2)
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.1")
     looked = threading.Event()
 
     def answer(request):
