@@ -1,7 +1,8 @@
 """How a protocol's machine is explored: its examples, and time that passes without waiting.
 
-A short form takes a quarter of what any Hypothesis test takes (WEIR_TEST_EXAMPLES), the long one many and
-longer ones. The servers' own clocks go on by milliseconds only: what waits for time is made older instead.
+A short form takes a quarter of what any Hypothesis test takes (WEIR_TEST_EXAMPLES), three at least; the long
+one many and longer ones. The servers' own clocks go on by milliseconds only: what waits for time is made
+older instead.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from queues import keys
 from queues.segments.scripts import GROUP
 from tests.conftest import EXAMPLES
 
-SHORT = (EXAMPLES // 4, 25)  # examples, steps of each
+SHORT = (max(3, EXAMPLES // 4), 25)  # examples, steps of each
 LONG = (300, 50)
 # Less than any claim or lease lasts, and more: what matters is on which side of the end somebody acts.
 SECONDS = st.sampled_from((4, 16))
