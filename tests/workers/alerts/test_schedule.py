@@ -68,6 +68,7 @@ def test_zones_summer_time_exceptions_and_whole_days_are_as_in_the_calendar():
     [
         ("Europe/Berlin", "2026-07-05T22:00:00"),
         ("America/New_York", "2026-07-06T04:00:00"),
+        ("W. Europe Standard Time", "2026-07-05T22:00:00"),
         (None, "2026-07-06T00:00:00"),
     ],
 )
@@ -81,6 +82,16 @@ def test_whole_days_and_times_without_a_zone_are_of_the_calendars_own_zone(zone,
     found = schedule.shifts(text, at("2026-07-05T12:00:00"))
     assert schedule.on_call(found, at(changes) - timedelta(seconds=1)) == []
     assert schedule.on_call(found, at(changes)) == ["eva", "finn"]
+
+
+@pytest.mark.parametrize("zone", ["The Moon", "../../etc/passwd", "/etc/passwd", "Europe", "\U0001f319"])
+def test_an_own_zone_that_nobody_knows_matters_only_to_a_time_without_a_zone(zone):
+    def of(text: bytes) -> bytes:
+        return text.replace(b"VERSION:2.0\r\n", f"VERSION:2.0\r\nX-WR-TIMEZONE:{zone}\r\n".encode())
+
+    assert schedule.shifts(of(WEEKLY), NOW) == schedule.shifts(WEEKLY, NOW) != []
+    with pytest.raises(BadInput, match="no known time zone in X-WR-TIMEZONE"):
+        schedule.shifts(of(calendar(event("eva", ";VALUE=DATE:20260105", ";VALUE=DATE:20260106"))), NOW)
 
 
 def test_people_are_those_of_the_summary_and_the_attendees():

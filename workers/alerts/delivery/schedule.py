@@ -3,7 +3,8 @@
 Pure. A shift is an event of the calendar, recurring ones expanded by their rules, exceptions and time zones;
 one that was cancelled is none. It names the people of its summary ("anna" or "anna, ben") and the e-mail
 addresses of its attendees, but for those who declined. A time without a zone, and the midnight at which an
-event of whole days begins and ends, are of the calendar's own zone (X-WR-TIMEZONE), or UTC where it has none.
+event of whole days begins and ends, are of the calendar's own zone (X-WR-TIMEZONE, by its IANA or its Windows
+name), or UTC where it has none. One that nobody knows matters only where such a time is.
 """
 
 import re
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from queues.errors import BadInput
 from workers.alerts.delivery.channels.plain_text import one_line
@@ -59,10 +60,10 @@ def shifts(text: bytes, now: datetime) -> list[Shift]:
             raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
         if any(map(_recurs_within_a_day, components)):
             raise BadInput("calendar", "has a rule that recurs within a day; a shift recurs daily at most.")
+        zone = _own_zone(calendar)
         events = recurring_ical_events.of(calendar).between(now - BEHIND, now + AHEAD)
         if len(events) > MOST_SHIFTS:
             raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
-        zone = ZoneInfo(str(calendar.get("X-WR-TIMEZONE", "UTC")).strip())
         found = [_shift(event, zone) for event in events if not _is(event.get("STATUS"), "CANCELLED")]
     except BadInput:
         raise
@@ -93,7 +94,23 @@ def next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
     return min((at for each in known for at in (each.since, each.until) if at > now), default=None)
 
 
-def _shift(event: Any, zone: tzinfo) -> Shift:
+def _own_zone(calendar: Any) -> tzinfo | str:
+    """The zone, by its IANA name in the calendar from now on; or the name of one that nobody knows, and that
+    is taken out: the library that expands events reads it too.
+    """
+    from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON  # here: see `shifts`
+
+    if (name := str(calendar.pop("X-WR-TIMEZONE", "")).strip()) == "":
+        return UTC
+    try:
+        zone = ZoneInfo(WINDOWS_TO_OLSON.get(name, name))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return name
+    calendar["X-WR-TIMEZONE"] = zone.key
+    return zone
+
+
+def _shift(event: Any, zone: tzinfo | str) -> Shift:
     begin = _instant(event["DTSTART"].dt, zone)
     end = _instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _length(event)
     attendees = event.get("ATTENDEE", [])
@@ -119,7 +136,14 @@ def _length(event: Any) -> timedelta:
     return timedelta() if isinstance(event["DTSTART"].dt, datetime) else timedelta(days=1)
 
 
-def _instant(at: date | datetime, zone: tzinfo) -> datetime:
+def _instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if not isinstance(at, datetime):
         at = datetime.combine(at, time())
-    return (at.replace(tzinfo=zone) if at.tzinfo is None else at).astimezone(UTC)
+    if at.tzinfo is not None:
+        return at.astimezone(UTC)
+    if isinstance(zone, str):
+        named = one_line(zone)[:40]
+        raise BadInput(
+            "calendar", f"names no known time zone in X-WR-TIMEZONE ({named}); write one as Europe/Berlin."
+        )
+    return at.replace(tzinfo=zone).astimezone(UTC)
