@@ -141,9 +141,9 @@ def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     if not _needs_pipeline(evidence):
         return
     age = pipeline.age_seconds
-    said = (
-        "The pipeline has never reported." if age is None else f"The pipeline last reported {age:,.0f} s ago."
-    )
+    said = f"The pipeline last reported {age or 0:,.0f} s ago."
+    if age is None:  # it has been silent since its time to start was over
+        said, age = "The pipeline has never reported.", _seconds_in("silent", evidence)
     if pipeline.state == FAILED:
         said, age = f"The pipeline failed: {pipeline.error}", _failed_seconds(evidence)
     yield Reading({"pipeline": "main"}, age, said)
@@ -153,10 +153,15 @@ def _failed_seconds(evidence: Evidence) -> float:
     """For how long it has been down, as its state says; unknown counts from now."""
     state = evidence.plant.states.get("pipeline/main")
     since = state.since if state is not None and state.severity == "critical" else None
+    if since is None:
+        return _seconds_in(FAILED, evidence) or 0.0
+    return max(0.0, evidence.now - since)
+
+
+def _seconds_in(state: str, evidence: Evidence) -> float | None:
+    """For how long the pipeline has been in this state as a part of the plant; None when it is in another."""
     part = evidence.plant.parts.get("pipeline")
-    if since is None and part is not None and part.state == FAILED:
-        since = part.since
-    return 0.0 if since is None else max(0.0, evidence.now - since)
+    return None if part is None or part.state != state else max(0.0, evidence.now - part.since)
 
 
 def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

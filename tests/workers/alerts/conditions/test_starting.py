@@ -78,6 +78,24 @@ def test_a_pipeline_that_never_comes_is_an_alert_when_its_time_is_over(looks):
     assert "pipeline-down" in fired()
 
 
+@pytest.mark.thorough
+def test_a_pipeline_that_has_never_reported_is_an_alert_when_its_time_to_start_is_over(looks):
+    record = PartsRecord()
+
+    def until(second: int) -> None:
+        while looks.now < START + second:
+            at = looks.now + 2 - START
+            document = at_second(at, PartsRecord()) | {"pipeline": {}}
+            parts = plain(record.step(snapshot_of(document), START + at))
+            looks.snapshot, looks.more = document | {"parts": parts}, facts(at)
+            looks.look()
+
+    until(int(STARTING_SECONDS) - 4)
+    assert "pipeline-down" not in fired()
+    until(int(STARTING_SECONDS) + 60)
+    assert "pipeline-down" in fired()
+
+
 def test_a_part_that_dies_later_is_an_alert_at_once(looks):
     record = PartsRecord()
     walk(looks, record, 300)
