@@ -13,8 +13,9 @@ causes of all before it among what changed.
     notified      seconds from the cause until a webhook is called with an alert that fired after it
 
 Rules fire sooner than as shipped (`shop.RULES`), as nobody waits minutes for each of thirty: the limit on
-*notified* holds for these rules alone; `queue-behind` as shipped needs 90 s at least. `--seconds`: a scenario
-for each SCENARIO_SECONDS of them.
+*notified* holds for these rules alone; `queue-behind` as shipped needs 90 s at least. It fires later on a
+host where events wait for seconds when all is well (`Shop.allow_for_the_host`). `--seconds`: a scenario for
+each SCENARIO_SECONDS of them.
 """
 
 import logging
