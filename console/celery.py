@@ -11,6 +11,7 @@ from celery.signals import (
     task_prerun,
     worker_before_create_process,
     worker_init,
+    worker_ready,
 )
 from django.db import close_old_connections, connection
 
@@ -18,6 +19,7 @@ from queues import environment as variables
 from queues import logs
 from queues.nodes import heartbeat_file
 from workers.coordination.broker_connection import PromptConnections
+from workers.coordination.pool_watchdog import watch_pool
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -47,6 +49,7 @@ def application(**options: Any) -> "Celery[Any]":
 
 app = application()
 app.autodiscover_tasks(["workers"])
+worker_ready.connect(watch_pool)
 
 
 @setup_logging.connect
