@@ -11,6 +11,7 @@ from celery.signals import (
     task_prerun,
     worker_before_create_process,
     worker_init,
+    worker_process_init,
     worker_ready,
 )
 from django.db import close_old_connections, connection
@@ -19,7 +20,7 @@ from queues import environment as variables
 from queues import logs
 from queues.nodes import heartbeat_file
 from workers.coordination.broker_connection import PromptConnections
-from workers.coordination.pool_watchdog import watch_pool
+from workers.coordination.pool_watchdog import watch_child, watch_pool
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -50,6 +51,7 @@ def application(**options: Any) -> "Celery[Any]":
 app = application()
 app.autodiscover_tasks(["workers"])
 worker_ready.connect(watch_pool)
+worker_process_init.connect(watch_child)
 
 
 @setup_logging.connect

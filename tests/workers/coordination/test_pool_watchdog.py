@@ -3,12 +3,23 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import psutil
 import pytest
 
 from console.celery import app
 from tests.waiting import until
-from workers.coordination.pool_watchdog import STOP_CHECKS, STUCK, UNBEGUN_CHECKS, PoolFigures, PoolWatchdog
+from workers.coordination.pool_watchdog import (
+    STOP_CHECKS,
+    STUCK,
+    STUCK_CHECKS,
+    PoolFigures,
+    PoolWatchdog,
+    StartWatchdog,
+)
 
 START_SECONDS = 60.0
 # Its threads end as one does that finds no memory between two tasks: outside of any task.
@@ -61,7 +72,7 @@ def ends_at(*figures: tuple[bool, int, int, int]) -> int | None:
         [(True, 0, 0, 7)] * 60,  # nothing to do
         [(True, 9, 2, 7)] * 60,  # all threads are at work, for long
         [(True, 9, 1, 7), (True, 9, 1, 8)] * 30,  # tasks are begun
-        [*[(True, 1, 0, 7)] * (UNBEGUN_CHECKS - 1), (True, 0, 0, 7)] * 9,
+        [*[(True, 1, 0, 7)] * (STUCK_CHECKS - 1), (True, 0, 0, 7)] * 9,
         [(True, 1, 0, 7), *[(False, 1, 0, 7)] * STOP_CHECKS],  # it is being stopped
     ],
 )
@@ -70,16 +81,45 @@ def test_a_worker_that_works_waits_or_ends_goes_on(figures):
 
 
 def test_a_worker_ends_when_tasks_wait_beside_a_free_thread_or_it_does_not_come_to_its_end():
-    assert ends_at(*[(True, 1, 0, 7)] * 60) == UNBEGUN_CHECKS
-    assert ends_at(*[(True, 5, 1, 7)] * 60) == UNBEGUN_CHECKS, "one of two threads is gone"
+    assert ends_at(*[(True, 1, 0, 7)] * 60) == STUCK_CHECKS
+    assert ends_at(*[(True, 5, 1, 7)] * 60) == STUCK_CHECKS, "one of two threads is gone"
     assert ends_at((True, 1, 0, 7), *[(False, 1, 0, 7)] * 60) == STOP_CHECKS + 2
 
 
-def test_a_worker_ends_when_a_thread_does_not_start_however_many_others_do():
-    stuck = [PoolFigures(True, 2, 2, 2, at, frozenset({1, 100 + at})) for at in range(UNBEGUN_CHECKS)]
-    given = iter([PoolFigures(True, 2, 0, 0, 0), *stuck])
-    watchdog = PoolWatchdog(lambda: next(given))
-    assert [watchdog.finding() is not None for _ in stuck] == [False] * (UNBEGUN_CHECKS - 1) + [True]
+def test_a_process_ends_when_a_thread_does_not_start_however_many_others_do():
+    given = iter([[1, 100 + at] for at in range(STUCK_CHECKS)])
+    watchdog = StartWatchdog(lambda: iter(next(given)))
+    found = [watchdog.finding() is not None for _ in range(STUCK_CHECKS)]
+    assert found == [False] * (STUCK_CHECKS - 1) + [True]
+
+
+@contextmanager
+def worker_of(url: str, data: Path, pool: str, slots: int, ends: bool = False) -> Iterator[subprocess.Popen]:
+    """A worker of the real application, and of the tasks above."""
+    (data / "ending.py").write_text(THREADS_THAT_END.replace("{ends}", str(ends)))
+    command = [sys.executable, "-m", "celery", "-A", "console.celery", "worker", "-I", "ending"]
+    options = ["-Q", "control", "--pool", pool, "-c", str(slots), "--without-gossip", "--without-mingle"]
+    environment = {**os.environ, "REDIS_URL": url, "WEIR_DATA": str(data), "PYTHONPATH": str(data)}
+    with (data / "log").open("wb") as log:
+        worker = subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log)
+        try:
+            yield worker
+        finally:
+            stop_family(worker)
+
+
+def stop_family(worker: subprocess.Popen) -> None:
+    with suppress(psutil.NoSuchProcess):
+        for each in psutil.Process(worker.pid).children(recursive=True):
+            each.kill()
+    worker.kill()
+    worker.wait()
+
+
+def send(url: str, *tasks: str) -> None:
+    with app.connection_for_write(url) as connection:
+        for task in tasks:
+            app.send_task(task, queue="control", connection=connection)
 
 
 @pytest.mark.parametrize(
@@ -87,37 +127,21 @@ def test_a_worker_ends_when_a_thread_does_not_start_however_many_others_do():
     [
         (True, "tests.begins", "threads free and 1 tasks taken; it ends"),
         (False, "tests.starts", "waits for a thread that never begins; it ends"),
-        (False, "tests.begins", None),
     ],
 )
-def test_the_control_worker_ends_once_its_threads_are_stuck_and_not_before(
-    control_server, tmp_path, ends, task, why
+def test_a_worker_of_threads_ends_once_they_are_stuck(control_server, tmp_path, ends, task, why):
+    with worker_of(control_server.url, tmp_path, "threads", 2, ends) as worker:
+        send(control_server.url, task)
+        assert worker.wait(START_SECONDS) == STUCK
+    assert why in (tmp_path / "log").read_text()
+    assert not (tmp_path / "ending.begun").exists()
+
+
+def test_a_process_of_a_pool_ends_where_a_thread_does_not_start_and_another_takes_its_place(
+    control_server, tmp_path
 ):
-    (tmp_path / "ending.py").write_text(THREADS_THAT_END.replace("{ends}", str(ends)))
-    begun = tmp_path / "ending.begun"
-    command = [sys.executable, "-m", "celery", "-A", "console.celery", "worker", "-I", "ending"]
-    log = (tmp_path / "log").open("wb")
-    worker = subprocess.Popen(
-        [*command, "-Q", "control", "--pool", "threads", "-c", "2", "--without-gossip", "--without-mingle"],
-        env={
-            **os.environ,
-            "REDIS_URL": control_server.url,
-            "WEIR_DATA": str(tmp_path),
-            "PYTHONPATH": str(tmp_path),
-        },
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        with app.connection_for_write(control_server.url) as connection:
-            app.send_task(task, queue="control", connection=connection)
-            if why:
-                assert worker.wait(START_SECONDS) == STUCK
-                assert why in (tmp_path / "log").read_text()
-            else:
-                until(begun.exists, START_SECONDS)
-        assert begun.exists() is (why is None)
-    finally:
-        worker.kill()
-        worker.wait()
-        log.close()
+    with worker_of(control_server.url, tmp_path, "prefork", 1) as worker:
+        send(control_server.url, "tests.starts", "tests.begins")
+        until((tmp_path / "ending.begun").exists, START_SECONDS)
+        assert worker.poll() is None
+    assert "waits for a thread that never begins; it ends" in (tmp_path / "log").read_text()
