@@ -39,12 +39,14 @@ from workers.documents.pipeline import (
     PatternStatus,
     PipelineOrder,
 )
+from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import Application, application_of_text
 from workers.pipeline.declaration.orders import NO_ORDER, Orders
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.status.recent_log import newest
 from workers.pipeline.tiers.state import StateStore
+from workers.snapshot.states.pipeline import SUBJECT
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class PipelinePage(FormPage):
     thresholds: StateThresholds  # from where on a replica or an operator is drawn as busy
     order: PipelineOrder  # what a person wants of it
     log: list[LogLine]  # of the process, the newest first
+    is_late: bool  # it has not reported yet, and should have
 
 
 @require_safe
@@ -185,10 +188,16 @@ def pipeline_page(
         thresholds=StateThresholds(),
         order=_order(name) if present else NO_ORDER,
         log=newest(control()) if present else [],
+        is_late=_is_late(seen_of(request)),
         errors=errors or {},
         submitted=submitted or {},
     )
     return render_page(request, page)
+
+
+def _is_late(snapshot: Snapshot) -> bool:
+    state = snapshot.states.get(f"pipeline/{SUBJECT}")
+    return snapshot.pipeline.state is None and state is not None and state.severity == "critical"
 
 
 def _recent(name: str) -> list[ComplexEvent]:

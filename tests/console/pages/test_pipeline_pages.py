@@ -82,6 +82,20 @@ def test_an_application_is_waited_for_while_no_process_has_ever_reported_one(
     assert "performance has not reported yet" in text
 
 
+def test_a_pipeline_that_should_have_reported_by_now_is_not_waited_for_but_says_what_to_do(
+    client_of, stored_snapshot, control
+):
+    snapshot = json.loads(control.get(keys.SNAPSHOT))
+    snapshot["pipeline"] = {}
+    for severity, late in (("notice", False), ("critical", True)):
+        snapshot["states"]["pipeline/main"] = {"kind": "pipeline", "name": "main", "severity": severity}
+        control.set(keys.SNAPSHOT, json.dumps(snapshot))
+        text = source_of(client_of("viewer").get(reverse("pipeline")))
+        assert ("It should have by now" in text) is late is ("operate/alerts/pipeline-down" in text)
+        assert ("takes about 15 seconds" in text) is not late
+        assert "not heard yet" in " ".join(text.split())
+
+
 def test_setting_tasks_steers_the_running_application_and_is_audited(client_of, at_work, control):
     address = reverse("pipeline-tasks", args=["performance", "hosts"])
     client_of("operator").post(address, {"tasks": "4", "reason": "it is busy"})

@@ -60,13 +60,14 @@ def _is_down(pipeline: PipelineStatus) -> bool:
 
 
 def _process(watched: Watched, row: PipelineStatus, applications: list[SubjectState]) -> SubjectState:
-    sign, word = SIGNS.get(row.state or "", (None, "Not known yet"))
     of_application = [each for each in applications if each.finding]
     within = None
     if not _is_down(row) and of_application:
         worst = max(of_application, key=lambda each: SEVERITIES.index(each.severity))
         within = f"application/{worst.name}"
     faults = list(_faults_of_process(watched, row))
+    never = NOT_REPORTING if any(fault.severity == "critical" for fault in faults) else ""
+    sign, word = SIGNS.get(row.state or never, (None, "Not known yet"))
     stale, known = row.state in OUTDATED, row.state is not None
     state = watched.state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
     return changed(state, within=within)

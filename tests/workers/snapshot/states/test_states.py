@@ -245,9 +245,9 @@ def test_a_silent_pipeline_is_not_reporting_and_its_figures_are_old():
 def test_a_pipeline_that_never_reported_is_starting_before_it_is_down():
     snapshot = pipeline(state=None, age_seconds=None, applications={})
     first = evaluated(snapshot)
-    assert first["pipeline/main"].severity == "notice"
+    assert (first["pipeline/main"].severity, first["pipeline/main"].word) == ("notice", "Not known yet")
     later = evaluated(changed(snapshot, at=1_100.0), first)
-    assert later["pipeline/main"].severity == "critical"
+    assert (later["pipeline/main"].severity, later["pipeline/main"].word) == ("critical", "Not reporting")
     assert evaluated(changed(snapshot, at=1_101.0), later)["pipeline/main"].severity == "critical"
 
 
