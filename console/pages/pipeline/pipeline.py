@@ -29,6 +29,7 @@ from queues.errors import BadInput
 from queues.nodes.node_state import StateThresholds
 from workers.documents.controls import CriterionHold
 from workers.documents.loops import LoopStatus
+from workers.documents.parts import CONSUMERS
 from workers.documents.pipeline import (
     ApplicationAtWork,
     ApplicationStatus,
@@ -46,7 +47,6 @@ from workers.pipeline.declaration.orders import NO_ORDER, Orders
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.status.recent_log import newest
 from workers.pipeline.tiers.state import StateStore
-from workers.snapshot.states.pipeline import SUBJECT
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,9 @@ def pipeline_page(
 
 
 def _is_late(snapshot: Snapshot) -> bool:
-    state = snapshot.states.get(f"pipeline/{SUBJECT}")
-    return snapshot.pipeline.state is None and state is not None and state.severity == "critical"
+    """Its time to start is over."""
+    part = snapshot.parts.get(CONSUMERS["pipeline"])
+    return snapshot.pipeline.state is None and part is not None and part.state == "silent"
 
 
 def _recent(name: str) -> list[ComplexEvent]:

@@ -87,8 +87,8 @@ def test_a_pipeline_that_should_have_reported_by_now_is_not_waited_for_but_says_
 ):
     snapshot = json.loads(control.get(keys.SNAPSHOT))
     snapshot["pipeline"] = {}
-    for severity, late in (("notice", False), ("critical", True)):
-        snapshot["states"]["pipeline/main"] = {"kind": "pipeline", "name": "main", "severity": severity}
+    for state, late in (("starting", False), ("silent", True)):
+        snapshot["parts"] = {"pipeline": {"state": state, "since": 0.0}}
         control.set(keys.SNAPSHOT, json.dumps(snapshot))
         text = source_of(client_of("viewer").get(reverse("pipeline")))
         assert ("It should have by now" in text) is late is ("operate/alerts/pipeline-down" in text)
