@@ -26,6 +26,7 @@ from console.live.consumer import LiveConsumer  # noqa: E402
 from console.live.origin import SameOrigin, refuse  # noqa: E402
 from console.web.admission import Admission  # noqa: E402
 from console.web.charset import Utf8Only  # noqa: E402
+from console.web.lifespan import lifespan  # noqa: E402
 from console.web.proxies import TrustedProxies  # noqa: E402
 
 sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", cast(Any, refuse))])
@@ -34,6 +35,7 @@ routed = ProtocolTypeRouter(
     {
         "http": Utf8Only(BodyLimit(Admission(AssistantEndpoint(pages)), allowed=allowance_of)),
         "websocket": SameOrigin(CookieMiddleware(sockets)),
+        "lifespan": lifespan,
     }
 )
 application = TrustedProxies(routed, settings.WEIR_TRUSTED_PROXIES)

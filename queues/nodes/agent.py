@@ -20,7 +20,7 @@ from queues import environment as variables
 from queues import keys, logs
 from queues.control import connection as control_connection
 from queues.errors import BadInput, WeirError
-from queues.nodes import heartbeat_file
+from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
 from queues.nodes.login import logged_in
@@ -238,6 +238,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not variables.REDIS_URL.is_set():
         log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.nodes.agent NODE")
         return 2
+    process_watchdog.watch()
     stop = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:

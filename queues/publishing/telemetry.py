@@ -24,7 +24,7 @@ from queues import environment as variables
 from queues import logs
 from queues.errors import BadInput, MalformedEvent, WeirError
 from queues.events.block import EncodedBlock
-from queues.nodes import heartbeat_file
+from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.private_files import keep_private
 from queues.publishing.client import Client
@@ -240,6 +240,7 @@ def main() -> int:
     if not variables.REDIS_URL.is_set():
         log.error("REDIS_URL is missing; it takes the control server's URL, redis://host:port/0.")
         return 2
+    process_watchdog.watch()
     stop = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:

@@ -11,6 +11,7 @@ from django.conf import settings
 from console.audit.watch import AuditWatch
 from console.incidents.keeper import ChangeKeeper
 from console.management.one_line import OneLineCommand
+from queues.nodes import process_watchdog
 from workers.alerts.alerter import Alerter
 from workers.alerts.dead_mans_switch import DeadMansSwitch
 from workers.alerts.delivery.schedule_feed import FeedReader
@@ -25,6 +26,7 @@ class Command(OneLineCommand):
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:
+        process_watchdog.watch()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

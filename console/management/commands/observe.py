@@ -11,6 +11,7 @@ from django.conf import settings
 from console.management.one_line import OneLineCommand
 from console.timeline.rollouts import RolloutMarks
 from queues import environment as variables
+from queues.nodes import process_watchdog
 from workers.coordination.connections import control_server
 from workers.documents.snapshot import Snapshot
 from workers.history.expected_bands import BandWatch
@@ -31,6 +32,7 @@ class Command(OneLineCommand):
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:
+        process_watchdog.watch()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

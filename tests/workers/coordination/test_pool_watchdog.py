@@ -11,14 +11,12 @@ import psutil
 import pytest
 
 from console.celery import app
+from queues.nodes.process_watchdog import STUCK, STUCK_CHECKS
 from tests.waiting import until
 from workers.coordination.pool_watchdog import (
     STOP_CHECKS,
-    STUCK,
-    STUCK_CHECKS,
     PoolFigures,
     PoolWatchdog,
-    StartWatchdog,
 )
 
 START_SECONDS = 60.0
@@ -84,13 +82,6 @@ def test_a_worker_ends_when_tasks_wait_beside_a_free_thread_or_it_does_not_come_
     assert ends_at(*[(True, 1, 0, 7)] * 60) == STUCK_CHECKS
     assert ends_at(*[(True, 5, 1, 7)] * 60) == STUCK_CHECKS, "one of two threads is gone"
     assert ends_at((True, 1, 0, 7), *[(False, 1, 0, 7)] * 60) == STOP_CHECKS + 2
-
-
-def test_a_process_ends_when_a_thread_does_not_start_however_many_others_do():
-    given = iter([[1, 100 + at] for at in range(STUCK_CHECKS)])
-    watchdog = StartWatchdog(lambda: iter(next(given)))
-    found = [watchdog.finding() is not None for _ in range(STUCK_CHECKS)]
-    assert found == [False] * (STUCK_CHECKS - 1) + [True]
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from py4j.protocol import Py4JError
 
 from queues.control.connection import connect
 from queues.errors import BadInput, WeirError
-from queues.nodes import heartbeat_file
+from queues.nodes import heartbeat_file, process_watchdog
 from queues.private_files import keep_private
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
@@ -248,6 +248,7 @@ def main(arguments: list[str]) -> int:
             process = PipelineProcess(settings, _declared(settings.declaration, control), control)
             signal.signal(signal.SIGTERM, process.stop)
             signal.signal(signal.SIGINT, process.stop)
+            process_watchdog.watch()
             process.run(given.reset)
     except BadInput as error:
         log.error("%s", error)

@@ -1,0 +1,14 @@
+"""What a web process does before it takes connections, and after the last: ASGI's lifespan."""
+
+from typing import Any
+
+from queues.nodes import process_watchdog
+
+
+async def lifespan(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """An ASGI application for a scope of that type."""
+    await receive()  # lifespan.startup
+    process_watchdog.watch()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()  # lifespan.shutdown
+    await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,33 @@
+"""A process whose threads can't start ends; one that starts many goes on."""
+
+import subprocess
+import sys
+
+from queues.nodes.process_watchdog import STUCK, STUCK_CHECKS, StartWatchdog
+
+A_THREAD_THAT_NEVER_BEGINS = """
+import threading
+from queues.nodes import process_watchdog
+
+def no_memory(thread):
+    raise MemoryError
+
+process_watchdog.CHECK_SECONDS = 0.01
+process_watchdog.watch()
+threading.Thread._bootstrap_inner = no_memory
+threading.Thread().start()
+"""
+
+
+def test_a_process_ends_when_a_thread_does_not_start_however_many_others_do():
+    given = iter([[1, 100 + at] for at in range(STUCK_CHECKS)])
+    watchdog = StartWatchdog(lambda: iter(next(given)))
+    found = [watchdog.finding() is not None for _ in range(STUCK_CHECKS)]
+    assert found == [False] * (STUCK_CHECKS - 1) + [True]
+
+
+def test_a_process_that_waits_for_a_thread_without_memory_ends_by_itself():
+    command = [sys.executable, "-c", A_THREAD_THAT_NEVER_BEGINS]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == STUCK
+    assert "waits for a thread that never begins; it ends" in ended.stderr
