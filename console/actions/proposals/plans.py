@@ -32,7 +32,13 @@ def fresh(
     """The snapshot, if it is one that may be planned on."""
     if snapshot is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
-    age_seconds = abs(now.timestamp() - (snapshot.at or 0.0))
+    age_seconds = now.timestamp() - (snapshot.at or 0.0)
+    if age_seconds < -oldest_seconds:
+        raise BadInput(
+            "plant",
+            f"was observed {-age_seconds:.0f} s ahead of this host's clock; set the clocks of both hosts, "
+            "then try again.",
+        )
     if age_seconds > oldest_seconds:
         raise BadInput(
             "plant", f"was last observed {age_seconds:.0f} s ago; see that the observer runs, then try again."

@@ -239,10 +239,17 @@ def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):
         proposed(person)
 
 
-def test_nothing_is_proposed_on_a_plant_that_nobody_observes_any_more(loop, assistant):
+@pytest.mark.parametrize(
+    ("ago", "why"),
+    [
+        (timedelta(minutes=2), "was last observed 120 s ago; see that the observer runs"),
+        (timedelta(minutes=-10), "was observed 600 s ahead of this host's clock; set the clocks"),
+    ],
+)
+def test_nothing_is_proposed_on_a_plant_that_nobody_observes_now(loop, assistant, ago, why):
     now = timezone.now()
-    with pytest.raises(BadInput, match="was last observed 120 s ago"):
-        proposed(assistant, now=now, snapshot=seen_at(now - timedelta(minutes=2)))
+    with pytest.raises(BadInput, match=why):
+        proposed(assistant, now=now, snapshot=seen_at(now - ago))
     assert not AssistantProposal.objects.exists()
 
 

@@ -1,44 +1,21 @@
-"""What assistants read and propose over MCP: by real clients, over streamable HTTP and standard input."""
+"""What the tools of assistants answer; `test_clients` asks as real clients do."""
 
 import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
-import anyio
 import httpx
 import pytest
 from django.utils import timezone
 
-import queues
 from console.accounts.access import Actor, actor_of_token, create_token
 from console.api.request.calls import InProcess, Refused
 from console.assistants.tools import Tools
 from console.models import AssistantProposal
 from queues import keys
-from tests.console.conftest import sample_snapshot
-from tests.console.served import Served
 from tests.workers.snapshots import judged_document
 from workers.models import LedgerEntry, Loop, Override
 
-queues.let_opentelemetry_be_found()  # for the client
 LOOP = "worker_rate/alert/n1"
-NAMES = {
-    "plant_state",
-    "subject",
-    "why",
-    "search_ledger",
-    "what_changed",
-    "what_if",
-    "propose",
-    "proposal",
-}
 
 
 @pytest.fixture
@@ -112,75 +89,6 @@ def test_a_proposal_does_nothing_and_a_token_can_not_approve_it(tools, loop, ass
     with pytest.raises(Refused, match=r"arguments\.minutes"):
         tools.propose("hold", {"loop": LOOP, "minutes": -1}, "wrong")
     assert not Override.objects.exists() and AssistantProposal.objects.count() == 1
-
-
-async def talk(streams: Any) -> tuple[set[str], dict[str, Any], Any]:
-    """Names of the tools, the plant's state, and what a subject that is not there answers."""
-    from mcp import ClientSession
-
-    async with streams as ends, ClientSession(ends[0], ends[1]) as client:
-        await client.initialize()
-        names = {each.name for each in (await client.list_tools()).tools}
-        state = await client.call_tool("plant_state", {})
-        wrong = await client.call_tool("subject", {"kind": "node", "name": "n9"})
-        return names, json.loads(state.content[0].text), wrong
-
-
-def check(answers: tuple[set[str], dict[str, Any], Any]) -> None:
-    names, state, wrong = answers
-    assert names == NAMES
-    assert "node/n1" in state["subjects"]
-    assert wrong.is_error and "node/n9 is not known" in wrong.content[0].text
-
-
-@pytest.fixture
-def observed(control) -> None:
-    """A plant that was observed just now, however long a program takes to start here."""
-    observed_at = time.time() + 600
-    control.set(keys.SNAPSHOT, json.dumps(judged_document({**sample_snapshot(), "at": observed_at})))
-
-
-@pytest.fixture
-def token(served: Served) -> str:
-    """Of a viewer, made as a person would."""
-    name = f"assistant-{os.urandom(4).hex()}"
-    command = [sys.executable, "manage.py", "token", name, "--role", "viewer", "--days", "1"]
-    made = subprocess.run(
-        command, cwd=Path(__file__).parents[3], env=served.environment, check=True, capture_output=True
-    )
-    return str(json.loads(made.stdout)["token"])
-
-
-@asynccontextmanager
-async def over_http(url: str, token: str) -> AsyncIterator[Any]:
-    from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
-    headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        create_mcp_http_client(headers=headers) as client,
-        streamable_http_client(url, http_client=client) as ends,
-    ):
-        yield ends
-
-
-@pytest.mark.slow
-def test_a_client_over_streamable_http_finds_every_tool_and_reads_the_plant(served, token, observed):
-    check(anyio.run(talk, over_http(f"{served.address}/mcp", token)))
-
-
-@pytest.mark.slow
-def test_a_client_over_standard_input_does_the_same(served, token, observed):
-    from mcp import StdioServerParameters
-    from mcp.client.stdio import stdio_client
-
-    command = StdioServerParameters(
-        command=sys.executable,
-        args=["manage.py", "assistant", "--url", served.address],
-        env={**served.environment, "WEIR_TOKEN": token},
-        cwd=Path(__file__).parents[3],
-    )
-    check(anyio.run(talk, stdio_client(command)))
 
 
 @pytest.mark.slow
