@@ -3,15 +3,21 @@
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import walk_packages
+from typing import Any, get_args, get_origin
 
 import pytest
-from pydantic import BaseModel
+from ninja import Status
+from ninja.operation import Operation
+from pydantic import RootModel
+from typing_extensions import get_original_bases, is_typeddict
 
-from console.api import v1
-from console.api.answer.router import Router
+from console.api import schemas, v1
+from console.api.answer.router import Router, Unconverted
 from console.api.answer.schema import ApiAnswer
+from console.api.routes import plant_control
 from tests.house import sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,17 +76,52 @@ def test_every_object_that_is_answered_names_its_fields():
             assert named or isinstance(schema.get("additionalProperties"), dict), name
 
 
-def every(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from every(each)
+def own_answers() -> set[type]:
+    """What the modules of schemas define to be answered, and not only to be built on."""
+    modules = [import_module(each.name) for each in walk_packages(schemas.__path__, f"{schemas.__name__}.")]
+    found = {each for module in modules for each in vars(module).values() if is_typeddict(each)}
+    parts = {base for each in found for base in get_original_bases(each)}
+    return found - parts - {ApiAnswer}
 
 
 def test_every_schema_is_answered_by_some_route():
-    own = {
-        each.__name__ for each in every(ApiAnswer) if "[" not in each.__name__ and not each.__subclasses__()
-    }
-    assert own - answered() == set()
+    assert {each.__name__ for each in own_answers()} - answered() == set()
+
+
+def operations() -> list[Operation]:
+    apis = (v1.api, plant_control.api)
+    return [
+        operation
+        for api in apis
+        for _, router in api._routers
+        for view in router.path_operations.values()
+        for operation in view.operations
+    ]
+
+
+def declared_answers(operation: Operation) -> set[Any]:
+    models = [model for model in operation.response_models.values() if hasattr(model, "model_fields")]
+    found = [mark for each in models for mark in each.model_fields["response"].metadata]
+    return {each.answer for each in found if isinstance(each, Unconverted)}
+
+
+def given_answers(function: Any) -> set[Any]:
+    """By its type: an answer, or a status with one."""
+    given = function.__annotations__["return"]
+    return set(get_args(given)) if get_origin(given) is Status else {given}
+
+
+def roots(answers: set[Any]) -> set[Any]:
+    """What is no object is answered as it is."""
+    plain = [each for each in answers if issubclass(each, RootModel)]
+    return answers - {*plain} | {each.model_fields["root"].annotation for each in plain}
+
+
+def test_a_route_gives_by_its_type_what_its_document_says():
+    declared = [each for each in operations() if declared_answers(each)]
+    assert len(declared) > 150
+    for each in declared:
+        assert given_answers(each.view_func) == roots(declared_answers(each)), each.view_func.__name__
 
 
 def test_a_route_without_an_answer_is_refused():

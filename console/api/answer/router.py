@@ -1,8 +1,8 @@
 """Routes that declare what they answer.
 
-An answer goes out as the route made it: its schema is for the API's document, and tests hold every route's
-answers to it. So nothing is converted on the way (a whole number stays one), a long list costs no second
-reading, and an operator gets the figures also where a schema is wrong.
+An answer goes out as the route made it: its schema is the route's type, which mypy checks, and what the API's
+document says; tests hold every route's answers to it. So nothing is converted on the way (a whole number
+stays one), a long list costs no second reading, and an operator gets figures also where a schema is wrong.
 """
 
 from collections.abc import Callable
@@ -10,15 +10,17 @@ from typing import Annotated, Any
 
 import ninja
 from ninja.constants import NOT_SET
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
+
+EXACTLY = ConfigDict(extra="forbid")  # the fields that are declared, and no others
 
 
 class Unconverted:
     """Marks the type of an answer that is described as that type, and neither checked nor converted."""
 
-    def __init__(self, answer: type[BaseModel]) -> None:
+    def __init__(self, answer: type) -> None:
         self.answer = answer
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -27,9 +29,13 @@ class Unconverted:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        # Handled as a part of another schema, it stands in the document once, by its name.
-        described = TypeAdapter(self.answer).core_schema
-        return handler(core_schema.json_or_python_schema(described, core_schema.any_schema()))
+        # Handled as a part of another schema, it stands in the document once, by its name; only what is in a
+        # list takes a configuration.
+        described = TypeAdapter(list[self.answer], config=EXACTLY).core_schema  # type: ignore[name-defined]
+        found: JsonSchemaValue = handler(
+            core_schema.json_or_python_schema(described, core_schema.any_schema())
+        )
+        return dict(found["items"])
 
 
 class Router(ninja.Router):

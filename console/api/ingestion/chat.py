@@ -4,7 +4,7 @@ nothing: what a message of ours offers to do is a link, behind a login.
 
 import time
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.conf import settings
 from django.http import Http404, HttpRequest
@@ -16,6 +16,7 @@ from console.accounts import token_failures
 from console.accounts.access import Actor
 from console.actions import alerts
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.ingestion import chat_message
 from console.api.ingestion.chat_message import ChatMessage, Unproven
 from console.api.request.refusals import RefusedError
@@ -50,7 +51,7 @@ BODY = {
     summary="Take what somebody answers in a chat",
     openapi_extra=BODY,
 )
-def take_chat_answer(request: HttpRequest, receiver: str) -> dict[str, Any]:
+def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
     """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
     of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
     is in the variable that the receiver names (`answers_environment`). 401 where it is another's.
@@ -68,7 +69,7 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> dict[str, Any]:
         message = _proven(request, found)
     except Unproven:
         _refuse(actor)
-    return message.reply(_noted(actor, message))
+    return declared(ChatReply, message.reply(_noted(actor, message)))
 
 
 def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:

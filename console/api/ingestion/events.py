@@ -64,7 +64,7 @@ Batches = Iterable[pa.RecordBatch]
     summary="Publish events",
     openapi_extra=BODY,
 )
-def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> Status[Any]:
+def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> Status[PublishedEvents]:
     """Store events: JSON lines or an Arrow stream, gzip or not. What is counted in `published` is stored.
 
     A body holds at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000

@@ -1,7 +1,5 @@
 """Accounts and settings: users, sessions, tokens, the plant's settings and the loops' own values."""
 
-from typing import Any
-
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
@@ -12,14 +10,17 @@ from console.accounts import people, second_factor, sessions, tokens
 from console.accounts.access import Actor, queues_of, role_of
 from console.actions import plant_settings
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.routes.control import loop_named
 from console.api.schemas.account import (
     SessionEnd,
     SessionList,
+    SessionRow,
     SettingChange,
     SettingList,
+    SettingRow,
     TokenList,
     TokenRevocation,
     TokenRow,
@@ -95,13 +96,13 @@ class NewQuota(Given):
 
 
 @router.get("/settings", response=SettingList, summary="The plant's settings, with what each takes")
-def list_settings(request: HttpRequest) -> dict[str, Any]:
+def list_settings(request: HttpRequest) -> SettingList:
     actor_for(request, "plant.view")
-    return {"settings": [vars(each) for each in plant_settings.setting_rows()]}
+    return {"settings": [declared(SettingRow, vars(each)) for each in plant_settings.setting_rows()]}
 
 
 @router.post("/settings/{name}", response=SettingChange, summary="Set a setting of the plant")
-def change_setting(request: HttpRequest, name: str, body: Value) -> dict[str, Any]:
+def change_setting(request: HttpRequest, name: str, body: Value) -> SettingChange:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_setting(actor, name, body.value, body.reason, timezone.now())
     return {"name": name, "before": before, "value": after}
@@ -112,14 +113,14 @@ def change_setting(request: HttpRequest, name: str, body: Value) -> dict[str, An
     response=SettingChange,
     summary="Set a loop's own value of a parameter or of its guard",
 )
-def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> dict[str, Any]:
+def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> SettingChange:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_own(actor, loop_named(loop_id), now=timezone.now(), **body.dict())
     return {"name": body.name, "before": before, "value": after}
 
 
 @router.get("/users", response=UserList, summary="Who may log in")
-def list_users(request: HttpRequest) -> dict[str, Any]:
+def list_users(request: HttpRequest) -> UserList:
     actor_for(request, "user.manage")
     return {"users": [user_row(each) for each in User.objects.order_by("username")]}
 
@@ -127,7 +128,7 @@ def list_users(request: HttpRequest) -> dict[str, Any]:
 @router.post(
     "/users", response={201: UserWithPassword}, summary="A new user; the password is shown this once"
 )
-def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status[Any]:
+def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status[UserWithPassword]:
     actor = actor_for(request, "user.manage")
     user, password = people.create(actor, **body.dict())
     response["Cache-Control"] = SHOWN_ONCE
@@ -135,7 +136,7 @@ def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> 
 
 
 @router.post("/users/{username}/role", response=UserRow, summary="Give another role")
-def change_role(request: HttpRequest, username: str, body: Role) -> dict[str, Any]:
+def change_role(request: HttpRequest, username: str, body: Role) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.change_role(actor, user, body.role, body.reason)
     return user_row(user)
@@ -146,7 +147,7 @@ def change_role(request: HttpRequest, username: str, body: Role) -> dict[str, An
     response=UserRow,
     summary="Limit a role to some queues; none: it holds for all",
 )
-def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> dict[str, Any]:
+def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.limit_queues(actor, user, body.queues, body.reason)
     return user_row(user)
@@ -157,7 +158,7 @@ def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> di
     response=UserRow,
     summary="Take away a lost second factor; their sessions end",
 )
-def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> dict[str, Any]:
+def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.remove_second_factor(actor, user, body.reason)
     return user_row(user)
@@ -166,14 +167,14 @@ def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> d
 @router.post(
     "/users/{username}/disable", response=UserRow, summary="Let them log in no more; sessions and tokens end"
 )
-def disable_user(request: HttpRequest, username: str, body: Reason) -> dict[str, Any]:
+def disable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.enable(actor, user, False, body.reason)
     return user_row(_user(username))
 
 
 @router.post("/users/{username}/enable", response=UserRow, summary="Let them log in again")
-def enable_user(request: HttpRequest, username: str, body: Reason) -> dict[str, Any]:
+def enable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.enable(actor, user, True, body.reason)
     return user_row(_user(username))
@@ -186,7 +187,7 @@ def enable_user(request: HttpRequest, username: str, body: Reason) -> dict[str, 
 )
 def reset_password(
     request: HttpRequest, response: HttpResponse, username: str, body: NewPassword
-) -> dict[str, Any]:
+) -> UserWithPassword:
     actor, user = actor_for(request, "user.manage"), _user(username)
     password = people.reset_password(actor, user, body.reason, body.password)
     response["Cache-Control"] = SHOWN_ONCE
@@ -196,14 +197,14 @@ def reset_password(
 @router.get(
     "/sessions", response=SessionList, summary="Where you are logged in; everybody, for who manages users"
 )
-def list_sessions(request: HttpRequest) -> dict[str, Any]:
+def list_sessions(request: HttpRequest) -> SessionList:
     actor = actor_for(request, "account.change")
     rows = sessions.alive(None if actor.may("user.manage") else actor.user)
     return {"sessions": [_session(each) for each in rows]}
 
 
 @router.post("/sessions/{session_id}/end", response=SessionEnd, summary="Log a session out")
-def end_session(request: HttpRequest, session_id: Id) -> dict[str, Any]:
+def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
     actor = actor_for(request, "account.change")
     found = UserSession.objects.select_related("user").filter(pk=session_id).first()
     if found is None or not (found.user == actor.user or actor.may("user.manage")):
@@ -217,14 +218,14 @@ def end_session(request: HttpRequest, session_id: Id) -> dict[str, Any]:
     response=TokenList,
     summary="Your API tokens; everybody's, for who manages users; a token's own children",
 )
-def list_tokens(request: HttpRequest) -> dict[str, Any]:
+def list_tokens(request: HttpRequest) -> TokenList:
     actor = actor_for(request, "token.mint")
     rows = ApiToken.objects.select_related("owner", "parent").order_by("-created_at")
     return {"tokens": [_token(each) for each in rows if _is_seen(actor, each)]}
 
 
 @router.post("/tokens", response={201: TokenWithSecret}, summary="A new token; its secret is shown this once")
-def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status[Any]:
+def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status[TokenWithSecret]:
     actor = actor_for(request, "token.mint")
     scope = tokens.TokenScope(body.queues, body.actions)
     token, secret = tokens.make(actor, body.name, body.role, body.days, timezone.now(), scope)
@@ -233,7 +234,7 @@ def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -
 
 
 @router.post("/tokens/{token_id}/revoke", response=TokenRevocation, summary="End a token")
-def revoke_token(request: HttpRequest, token_id: Id) -> dict[str, Any]:
+def revoke_token(request: HttpRequest, token_id: Id) -> TokenRevocation:
     actor = actor_for(request, "token.mint")
     found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
     if found is None or not _is_seen(actor, found):
@@ -246,7 +247,7 @@ def revoke_token(request: HttpRequest, token_id: Id) -> dict[str, Any]:
     response=TokenRow,
     summary="Give a token its own quota of events and bytes per second",
 )
-def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> dict[str, Any]:
+def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> TokenRow:
     actor = actor_for(request, "user.manage")
     found = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
     if found is None:
@@ -260,7 +261,7 @@ def _user(username: str) -> User:
     return people.found(username)
 
 
-def user_row(user: User) -> dict[str, Any]:
+def user_row(user: User) -> UserRow:
     return {
         "username": user.get_username(),
         "role": role_of(user) if user.is_active else None,
@@ -272,18 +273,34 @@ def user_row(user: User) -> dict[str, Any]:
     }
 
 
-def _session(row: UserSession) -> dict[str, Any]:
-    fields = ("id", "created_at", "seen_at", "address", "agent")
-    return {"user": row.user.get_username(), **{name: getattr(row, name) for name in fields}}
+def _session(row: UserSession) -> SessionRow:
+    return {
+        "user": row.user.get_username(),
+        "id": row.pk,
+        "created_at": row.created_at,
+        "seen_at": row.seen_at,
+        "address": row.address,
+        "agent": row.agent,
+    }
 
 
 def _is_seen(actor: Actor, token: ApiToken) -> bool:
     return tokens.is_own(actor, token) or actor.may("user.manage")
 
 
-def _token(row: ApiToken) -> dict[str, Any]:
-    fields = ("id", "name", "role", "queues", "actions", "created_at", "expires_at", "revoked_at", "used_at")
-    quotas = ("quota_events_per_second", "quota_bytes_per_second")
-    parent = row.parent.name if row.parent else None
-    own = {name: getattr(row, name) for name in fields + quotas}
-    return {"owner": row.owner.get_username(), "parent": parent, **own}
+def _token(row: ApiToken) -> TokenRow:
+    return {
+        "owner": row.owner.get_username(),
+        "parent": row.parent.name if row.parent else None,
+        "id": row.pk,
+        "name": row.name,
+        "role": row.role,
+        "queues": row.queues,
+        "actions": row.actions,
+        "created_at": row.created_at,
+        "expires_at": row.expires_at,
+        "revoked_at": row.revoked_at,
+        "used_at": row.used_at,
+        "quota_events_per_second": row.quota_events_per_second,
+        "quota_bytes_per_second": row.quota_bytes_per_second,
+    }

@@ -11,10 +11,11 @@ from pydantic import Field
 from console.actions.exports import export, newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
-from console.api.schemas.records import AuditPage
+from console.api.schemas.records import AuditPage, AuditRow
 from console.audit.audit_log import AuditFilter
 from console.input.row_id import Id
 from console.models import AuditEntry
@@ -47,12 +48,12 @@ def list_audit(
     before: Id | None = None,
     after: Id | None = None,
     rows: int = 50,
-) -> dict[str, Any]:
+) -> AuditPage:
     """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "audit.view")
     check_rows(rows)
     page = keyset.page(wanted.chosen(), rows, before, after)
-    return {"entries": [_document(each) for each in page.rows], "next": page.older}
+    return {"entries": [declared(AuditRow, _document(each)) for each in page.rows], "next": page.older}
 
 
 @router.get("/audit/export", openapi_extra=EXPORTED_ROWS, summary="All changes of a filter, streamed")

@@ -1,7 +1,6 @@
 """Steering: loops and overrides."""
 
 from dataclasses import replace
-from typing import Any
 
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -9,6 +8,7 @@ from ninja import Status
 
 from console.actions import loops
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
@@ -17,8 +17,11 @@ from console.api.routes.plant import node_named
 from console.api.schemas.control import (
     DesiredValue,
     LoopDetail,
+    LoopFirstReport,
     LoopList,
     LoopMode,
+    LoopParameter,
+    LoopRow,
     OverrideEnd,
     OverrideList,
     OverrideRow,
@@ -27,7 +30,7 @@ from console.api.schemas.control import (
 from console.connections.control_server import control
 from console.display.first_report import report_of
 from console.input.row_id import Id, id_of
-from console.pages.loops.loop_view import DescribedLoop, describe, described, parameter_rows
+from console.pages.loops.loop_view import DescribedLoop, ParameterRow, describe, described, parameter_rows
 from console.pages.loops.overrides import law_and_name, scope_of
 from controllers import catalog
 from queues.errors import BadInput
@@ -86,13 +89,13 @@ class NewMode(Given):
 
 
 @router.get("/loops", response=LoopList, summary="Every loop with what is in force")
-def list_loops(request: HttpRequest) -> dict[str, Any]:
+def list_loops(request: HttpRequest) -> LoopList:
     actor_for(request, "plant.view")
     return {"loops": [_loop(each) for each in described(timezone.now())]}
 
 
 @router.get("/loops/{loop_id}", response=LoopDetail, summary="One loop, its parameters and guard")
-def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
+def get_loop(request: HttpRequest, loop_id: Id) -> LoopDetail:
     actor_for(request, "plant.view")
     now = timezone.now()
     found = loop_named(loop_id)
@@ -102,18 +105,22 @@ def get_loop(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
     rows = parameter_rows(law, found.parameters, counted, now)
     return {
         **_loop(describe(found, held, now)),
-        "declared": [{**vars(row), "override": row.override and row.override.pk} for row in rows],
+        "declared": [_parameter(row) for row in rows],
         "guard": overrides.effective_guard(law, found.guard, counted, now),
         "first_report": _first_report(found.pk),
     }
 
 
-def _first_report(loop: int) -> dict[str, Any] | None:
+def _parameter(row: ParameterRow) -> LoopParameter:
+    return declared(LoopParameter, {**vars(row), "override": row.override and row.override.pk})
+
+
+def _first_report(loop: int) -> LoopFirstReport | None:
     found = report_of(loop)
     if found is None:
         return None
     figures = None if found.figures is None else plain(found.figures)
-    return {**vars(found), "figures": figures}
+    return declared(LoopFirstReport, {**vars(found), "figures": figures})
 
 
 @router.get(
@@ -121,13 +128,13 @@ def _first_report(loop: int) -> dict[str, Any] | None:
     response=DesiredValue,
     summary="What a loop wants in force, for autoscalers of others (KEDA); 503 without a number",
 )
-def get_desired(request: HttpRequest, loop_id: Id) -> dict[str, Any]:
+def get_desired(request: HttpRequest, loop_id: Id) -> DesiredValue:
     actor_for(request, "plant.view")
     return desired_value(loop_named(loop_id))
 
 
 @router.post("/loops/{loop_id}/mode", response=LoopMode, summary="Change a loop's mode")
-def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, Any]:
+def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> LoopMode:
     actor = actor_for(request, "loop.mode")
     found = loop_named(loop_id)
     expiry = Expiry(body.minutes, body.expires_at, body.endless)
@@ -139,7 +146,7 @@ def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> dict[str, A
 
 
 @router.get("/overrides", response=OverrideList, summary="Overrides in force")
-def list_overrides(request: HttpRequest) -> dict[str, Any]:
+def list_overrides(request: HttpRequest) -> OverrideList:
     actor_for(request, "plant.view")
     rows = overrides.in_force(timezone.now()).select_related("loop", "node", "owner")
     found = overrides.soonest_first(rows)
@@ -147,7 +154,7 @@ def list_overrides(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/overrides", response={201: OverrideRow}, summary="Put a value in force until it expires")
-def create_override(request: HttpRequest, body: NewOverride) -> Status[Any]:
+def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideRow]:
     now = timezone.now()
     if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
         actor = actor_for(request, "node.thresholds")
@@ -180,7 +187,7 @@ def _refuse_beside_a_node(body: NewOverride) -> None:
 
 
 @router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
-def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | None = None) -> dict[str, Any]:
+def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | None = None) -> OverrideEnd:
     actor = actor_for(request, "override.end")
     found = override_numbered(override_id)
     reason = "" if body is None else body.reason
@@ -189,7 +196,7 @@ def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | N
 
 
 @router.post("/overrides/{override_id}/undo", response=OverrideUndo, summary="Undo what set an override")
-def undo_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
+def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
     """It ends with those that were set with it, and what they ended is in force again until its own end."""
     actor = actor_for(request, "override.undo")
     found = override_numbered(override_id)
@@ -201,7 +208,7 @@ def undo_override(request: HttpRequest, override_id: Id) -> dict[str, Any]:
 
 
 @router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Let an override run longer")
-def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> dict[str, Any]:
+def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> OverrideRow:
     actor = actor_for(request, "override.extend")
     found = override_numbered(override_id)
     return described_override(
@@ -218,7 +225,7 @@ def loop_named(id_or_name: int | str) -> Loop:
     return found
 
 
-def desired_value(loop: Loop) -> dict[str, Any]:
+def desired_value(loop: Loop) -> DesiredValue:
     """Raises RefusedError 503 where there is no number: 0 would mean that nothing is needed."""
     now = timezone.now()
     try:
@@ -230,7 +237,10 @@ def desired_value(loop: Loop) -> dict[str, Any]:
         "name": loop.name,
         "mode": describe(loop, overrides.on(loop, now), now).mode,
         "desired": found.total,
-        **vars(found),
+        "values": dict(found.values),
+        "reason": found.reason,
+        "at": found.at,
+        "entry": found.entry,
     }
 
 
@@ -241,10 +251,12 @@ def override_numbered(override_id: int) -> Override:
     return found
 
 
-def _loop(loop: DescribedLoop) -> dict[str, Any]:
-    return {**vars(loop), "overrides": [described_override(each) for each in loop.overrides]}
+def _loop(loop: DescribedLoop) -> LoopRow:
+    rows = [described_override(each) for each in loop.overrides]
+    return declared(LoopRow, {**vars(loop), "overrides": rows})
 
 
-def described_override(override: Override) -> dict[str, Any]:
+def described_override(override: Override) -> OverrideRow:
     times = ("created_at", "expires_at", "ended_at")
-    return {**override_document.document(override), **{name: getattr(override, name) for name in times}}
+    document = override_document.document(override)
+    return declared(OverrideRow, {**document, **{name: getattr(override, name) for name in times}})

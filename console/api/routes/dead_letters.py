@@ -13,11 +13,17 @@ from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name
 from console.api.answer.files import STORED_BYTES
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime, UtcTime
 from console.api.request.rows import check_rows
-from console.api.schemas.dead_letters import DeadLetterActionReport, DeadLetterList, DeadLetterRow
+from console.api.schemas.dead_letters import (
+    DeadLetterActionReport,
+    DeadLetterGroup,
+    DeadLetterList,
+    DeadLetterRow,
+)
 from queues.errors import BadInput
 
 router = Router(tags=["dead letters"])
@@ -69,7 +75,7 @@ class Fix(Given):
 
 
 @router.get("/dead-letters", response=DeadLetterList, summary="Dead letters of all queues, newest first")
-def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: int = 50) -> dict[str, Any]:
+def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: int = 50) -> DeadLetterList:
     """`count`, `through` and `digest` say what was counted: an action on all of it takes them. Who has seen
     events is noted in the audit; who may not peek into a queue gets its dead letters without them (`sealed`).
     """
@@ -84,18 +90,18 @@ def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: in
         "digest": found.digest,
         "more": found.more,
         "unreachable": found.unreachable,
-        "groups": [vars(each) for each in found.groups()],
-        "letters": [letter.document() for letter in found.letters[:rows]],
+        "groups": [declared(DeadLetterGroup, vars(each)) for each in found.groups()],
+        "letters": [_row(letter) for letter in found.letters[:rows]],
     }
 
 
 @router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="One dead letter")
-def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> dict[str, Any]:
+def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> DeadLetterRow:
     """Its events for who may peek into the queue, which is noted in the audit; sealed for others."""
     found = dead_letters.opened(actor_for(request, "plant.view"), queue, node, dead_id)
     if found is None:
         raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
-    return found.document()
+    return _row(found)
 
 
 @router.get(
@@ -116,15 +122,15 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
     response=DeadLetterActionReport,
     summary="Put dead letters into their queues again",
 )
-def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> dict[str, Any]:
+def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.requeue")
-    return vars(dead_letter_steering.act(actor, "requeue", body.names(actor), body.reason))
+    return _report(dead_letter_steering.act(actor, "requeue", body.names(actor), body.reason))
 
 
 @router.post("/dead-letters/discard", response=DeadLetterActionReport, summary="Delete dead letters for good")
-def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> dict[str, Any]:
+def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.discard")
-    return vars(dead_letter_steering.act(actor, "discard", body.names(actor), body.reason, body.confirm))
+    return _report(dead_letter_steering.act(actor, "discard", body.names(actor), body.reason, body.confirm))
 
 
 @router.post(
@@ -132,8 +138,16 @@ def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> dict[str, 
     response=DeadLetterRow,
     summary="Change an event of a dead letter",
 )
-def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> dict[str, Any]:
+def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: Fix) -> DeadLetterRow:
     actor = actor_for(request, "dead_letters.fix")
     name = Name(queue, node, dead_id, body.digest)
     mended = dead_letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now())
-    return replace(mended, sealed=not dead_letters.may_open(actor, queue)).document()
+    return _row(replace(mended, sealed=not dead_letters.may_open(actor, queue)))
+
+
+def _row(letter: dead_letters.NamedDeadLetter) -> DeadLetterRow:
+    return declared(DeadLetterRow, letter.document())
+
+
+def _report(report: dead_letter_steering.DeadLetterReport) -> DeadLetterActionReport:
+    return declared(DeadLetterActionReport, vars(report))

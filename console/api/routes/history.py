@@ -1,7 +1,7 @@
 """What was: the observer's rows, as columns for a chart, over any range."""
 
 import math
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -28,7 +28,7 @@ def get_history(
     since: Annotated[float, Query(..., alias="from")],
     until: Annotated[float, Query(..., alias="to")],
     points: int = 600,
-) -> dict[str, Any]:
+) -> HistorySeries:
     """`{"time": [seconds], "series": {name: [value or null]}}` from `from` to `to` (seconds since 1970).
 
     A series is named by its path in the snapshot, such as `queues.alert.waiting_events`; repeat `series` for

@@ -1,7 +1,5 @@
 """The lab: scenarios, experiments begun and read, their series, what they found applied to the plant."""
 
-from typing import Any
-
 from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -11,16 +9,21 @@ from console.actions.lab.experiment_documents import experiment_document, experi
 from console.actions.lab.lab import read_wanted
 from console.actions.lab.traces import chosen_trace, known_traces
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
 from console.api.request.rows import check_rows
+from console.api.routes.plans import plan_row
 from console.api.schemas.lab import (
     AppliedOverrides,
     ExperimentList,
     ExperimentRow,
     ExperimentSeries,
     ScenarioList,
+    ScenarioMetric,
+    ScenarioRow,
+    ScenarioSetting,
 )
 from console.api.schemas.plans import PlanRow
 from console.connections.control_server import latest_snapshot
@@ -28,8 +31,8 @@ from console.connections.surroundings import surroundings
 from console.input.row_id import Id
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.metrics import metric
+from controllers.simulation.model.scenario import Scenario
 from workers.lab.models import Experiment
-from workers.placement.plan_document import plan_document
 from workers.steering.expiry import Expiry
 
 router = Router(tags=["lab"])
@@ -69,39 +72,29 @@ class Proposal(Given):
     response=ScenarioList,
     summary="Scenarios, with their laws, settings and metrics; traces that may be chosen",
 )
-def list_scenarios(request: HttpRequest) -> dict[str, Any]:
+def list_scenarios(request: HttpRequest) -> ScenarioList:
     actor_for(request, "plant.view")
-    names = ("name", "unit", "help", "default", "minimum", "maximum", "kind", "choices")
-    scenarios = [
-        {
-            "name": each.name,
-            "about": each.about,
-            "laws": list(each.laws),
-            "settings": [{name: getattr(one, name) for name in names} for one in each.settings],
-            "metrics": [{"name": name, **vars(metric(name))} for name in each.metrics],
-        }
-        for each in SCENARIOS.values()
-    ]
+    scenarios = [_scenario(each) for each in SCENARIOS.values()]
     return {"scenarios": scenarios, "traces": known_traces(settings.WEIR_DATA)}
 
 
 @router.get("/experiments", response=ExperimentList, summary="Experiments, newest first")
-def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> dict[str, Any]:
+def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> ExperimentList:
     actor_for(request, "plant.view")
     check_rows(rows)
     chosen = experiments().filter(scenario=scenario) if scenario else experiments()
-    return {"experiments": [experiment_document(each) for each in chosen.order_by("-pk")[:rows]]}
+    return {"experiments": [_experiment(each) for each in chosen.order_by("-pk")[:rows]]}
 
 
 @router.post(
     "/experiments", response=ExperimentRow, summary="Begin an experiment: a batch run, a chunk a law"
 )
-def begin_experiment(request: HttpRequest, body: NewExperiment) -> dict[str, Any]:
+def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
     trace = None if body.trace is None else chosen_trace(settings.WEIR_DATA, body.trace, body.column)
     given = {name: int(value) if isinstance(value, bool) else value for name, value in body.settings.items()}
     wanted = read_wanted(body.scenario, body.laws, given, body.seed, body.title, trace)
-    return experiment_document(lab_steering.begin(actor, wanted, surroundings()))
+    return _experiment(lab_steering.begin(actor, wanted, surroundings()))
 
 
 @router.get(
@@ -109,9 +102,9 @@ def begin_experiment(request: HttpRequest, body: NewExperiment) -> dict[str, Any
     response=ExperimentRow,
     summary="One experiment and what has come out so far",
 )
-def get_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor_for(request, "plant.view")
-    return experiment_document(_found(experiment_id))
+    return _experiment(_found(experiment_id))
 
 
 @router.get(
@@ -119,7 +112,7 @@ def get_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     response=ExperimentSeries,
     summary="Its series by law, as they are drawn",
 )
-def get_experiment_series(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
     actor_for(request, "plant.view")
     found = _found(experiment_id)
     return {"experiment": found.pk, "laws": series_document(settings.WEIR_DATA, found)}
@@ -130,9 +123,9 @@ def get_experiment_series(request: HttpRequest, experiment_id: Id) -> dict[str, 
     response=ExperimentRow,
     summary="End its run; what is simulated stays",
 )
-def cancel_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
-    return experiment_document(lab_steering.cancel(actor, _found(experiment_id), timezone.now()))
+    return _experiment(lab_steering.cancel(actor, _found(experiment_id), timezone.now()))
 
 
 @router.post(
@@ -140,7 +133,7 @@ def cancel_experiment(request: HttpRequest, experiment_id: Id) -> dict[str, Any]
     response=AppliedOverrides,
     summary="Put parameters of a law in force as overrides",
 )
-def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> dict[str, Any]:
+def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> AppliedOverrides:
     actor = actor_for(request, "override.set")
     made = lab_steering.override(
         actor,
@@ -158,10 +151,28 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
 @router.post(
     "/experiments/{experiment_id}/plan", response=PlanRow, summary="Compute a plan by the goal of a law"
 )
-def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> dict[str, Any]:
+def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
     found = _found(experiment_id)
-    return plan_document(lab_steering.plan(actor, found, body.law, latest_snapshot(), timezone.now()))
+    return plan_row(lab_steering.plan(actor, found, body.law, latest_snapshot(), timezone.now()))
+
+
+def _scenario(scenario: Scenario) -> ScenarioRow:
+    names = ("name", "unit", "help", "default", "minimum", "maximum", "kind", "choices")
+    settings_of = [{name: getattr(each, name) for name in names} for each in scenario.settings]
+    return {
+        "name": scenario.name,
+        "about": scenario.about,
+        "laws": list(scenario.laws),
+        "settings": [declared(ScenarioSetting, each) for each in settings_of],
+        "metrics": [
+            declared(ScenarioMetric, {"name": name, **vars(metric(name))}) for name in scenario.metrics
+        ],
+    }
+
+
+def _experiment(experiment: Experiment) -> ExperimentRow:
+    return declared(ExperimentRow, experiment_document(experiment))
 
 
 def _found(experiment_id: int) -> Experiment:

@@ -1,7 +1,5 @@
 """How far the remedy ladders of queues may go."""
 
-from typing import Any
-
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -26,7 +24,7 @@ class Cap(Given):
     response=LadderCap,
     summary="How far a queue's remedies may go; below shed it loses nothing",
 )
-def cap_ladder(request: HttpRequest, queue: str, body: Cap) -> dict[str, Any]:
+def cap_ladder(request: HttpRequest, queue: str, body: Cap) -> LadderCap:
     """{queue, before, after}; in force from the ladder's next decision on."""
     actor = actor_for(request, "ladder.cap")
     before, after = ladders.set_cap(actor, queue, body.cap, reason=body.reason, now=timezone.now())

@@ -13,14 +13,19 @@ from pydantic import Field
 from console.actions.exports import export, newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
 from console.api.routes.control import loop_named
 from console.api.schemas.records import (
+    CostDifferenceRow,
+    CostPriceList,
+    CostSideRow,
     LedgerDetail,
     LedgerPage,
     LedgerReplay,
+    LedgerRow,
     LoopCostsDetail,
     PlantCostsDetail,
     WhatIf,
@@ -87,13 +92,13 @@ def list_ledger(
     before: Id | None = None,
     after: Id | None = None,
     rows: int = 50,
-) -> dict[str, Any]:
+) -> LedgerPage:
     """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
     check_rows(rows)
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
     page = keyset.page(chosen, rows, before, after)
-    return {"entries": [entry_document(each) for each in page.rows], "next": page.older}
+    return {"entries": [_row(each) for each in page.rows], "next": page.older}
 
 
 @router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="All decisions of a filter, streamed")
@@ -103,25 +108,25 @@ def export_ledger(
     """As CSV, or as JSON lines; newest first, however many there are."""
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
-    pages = ([entry_document(each) for each in page] for page in newest_first(chosen))
+    pages = ([_fields(each) for each in page] for page in newest_first(chosen))
     return export(request, pages, COLUMNS, "ledger", format)
 
 
 @router.get("/ledger/{entry_id}", response=LedgerDetail, summary="One decision")
-def get_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
+def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     """The entry; `export` is what `manage.py decide` takes, and gives the same decision."""
     actor_for(request, "plant.view")
     found = entry_numbered(entry_id)
-    return {**entry_document(found), "export": ledger.export(found)}
+    return declared(LedgerDetail, {**_row(found), "export": ledger.export(found)})
 
 
 @router.get(
     "/ledger/{entry_id}/replay", response=LedgerReplay, summary="Decide once more from what is recorded"
 )
-def replay_entry(request: HttpRequest, entry_id: Id) -> dict[str, Any]:
+def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
     """`same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}."""
     actor_for(request, "plant.view")
-    return ledger.replay(entry_numbered(entry_id)).to_json()
+    return declared(LedgerReplay, ledger.replay(entry_numbered(entry_id)).to_json())
 
 
 @router.get(
@@ -132,47 +137,51 @@ def ask_what_if(
     loop_id: Id,
     set: Annotated[list[str], Query(...)],
     hours: float = what_if.FIRST_HOURS,
-) -> dict[str, Any]:
+) -> WhatIf:
     """`set`: name=value, repeated, of parameters or guard.NAME. Open-loop: the recorded observations of the
     last hours do not answer to what would have been done.
     """
     actor_for(request, "plant.view")
     changed = dict(_assignment(text) for text in set)
-    return what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now()).to_json()
+    found = what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now())
+    return declared(WhatIf, found.to_json())
 
 
 @router.get("/costs", response=PlantCostsDetail, summary="What the plant used, in hours and in money")
-def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> dict[str, Any]:
+def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCostsDetail:
     """Of the last hours, up to 2."""
     actor_for(request, "plant.view")
     found = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, timezone.now())
-    return vars(found)
+    return declared(PlantCostsDetail, vars(found))
 
 
 @router.get(
     "/loops/{loop_id}/costs", response=LoopCostsDetail, summary="What a loop saved against its rivals"
 )
-def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> dict[str, Any]:
+def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> LoopCostsDetail:
     """Its recorded load of the last hours (up to 6), worked on a model of the plant by the law and its
     rivals, and with the holds of the record.
     """
     actor_for(request, "plant.view")
     found = costs.loop_costs(loop_named(loop_id), hours, timezone.now(), time.monotonic)
     return {
-        **vars(found),
-        "prices": vars(found.prices),
+        "hours": found.hours,
+        "recorded_seconds": found.recorded_seconds,
+        "run_seconds": found.run_seconds,
+        "held_seconds": found.held_seconds,
+        "prices": declared(CostPriceList, vars(found.prices)),
         "law": _side(found.law),
         "rivals": [_difference(each) for each in found.rivals],
         "holds": None if found.holds is None else _difference(found.holds),
     }
 
 
-def _side(side: costs.CostSide) -> dict[str, Any]:
-    return {**vars(side), "cost": side.cost}
+def _side(side: costs.CostSide) -> CostSideRow:
+    return declared(CostSideRow, {**vars(side), "cost": side.cost})
 
 
-def _difference(found: costs.CostDifference) -> dict[str, Any]:
-    return {**vars(found), "side": _side(found.side)}
+def _difference(found: costs.CostDifference) -> CostDifferenceRow:
+    return declared(CostDifferenceRow, {**vars(found), "side": _side(found.side)})
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -189,6 +198,10 @@ def entry_numbered(entry_id: int) -> LedgerEntry:
     return found
 
 
-def entry_document(entry: LedgerEntry) -> dict[str, Any]:
+def _row(entry: LedgerEntry) -> LedgerRow:
+    return declared(LedgerRow, _fields(entry))
+
+
+def _fields(entry: LedgerEntry) -> dict[str, Any]:
     fields = {name: getattr(entry, name) for name in ENTRY_FIELDS}
     return {"loop": entry.loop.name, "law": entry.loop.law, **fields}

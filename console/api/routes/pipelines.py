@@ -1,16 +1,16 @@
 """Declared applications of the pipeline: what is at work, another version, and steering one that runs."""
 
-from typing import Any
-
 from django.http import HttpRequest
 from django.utils import timezone
 
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.schemas.pipelines import (
+    ApplicationAtWork,
     ApplicationList,
     ApplicationOrder,
     ApplicationVersion,
@@ -69,12 +69,13 @@ class Criterion(Given):
     response=ApplicationList,
     summary="Applications at work in the pipeline, with their versions",
 )
-def list_applications(request: HttpRequest, before: Id | None = None) -> dict[str, Any]:
+def list_applications(request: HttpRequest, before: Id | None = None) -> ApplicationList:
     """The newest 50 versions; `next` is what to give as `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
+    at_work = Declarations(control()).at_work()
     page = keyset.page(PipelineVersion.objects.select_related("owner"), MOST_VERSIONS, before)
     return {
-        "at_work": {name: plain(each) for name, each in Declarations(control()).at_work().items()},
+        "at_work": {name: declared(ApplicationAtWork, plain(each)) for name, each in at_work.items()},
         "versions": [_version(each) for each in page.rows],
         "next": page.older,
     }
@@ -83,7 +84,7 @@ def list_applications(request: HttpRequest, before: Id | None = None) -> dict[st
 @router.post(
     "/applications", response=ApplicationVersion, summary="Declare an application, or another version of one"
 )
-def declare_application(request: HttpRequest, body: Declaration) -> dict[str, Any]:
+def declare_application(request: HttpRequest, body: Declaration) -> ApplicationVersion:
     """It goes on where the version before is, and takes over within seconds."""
     actor = actor_for(request, "pipeline.declare")
     text = body.text.replace("\r\n", "\n")
@@ -91,21 +92,21 @@ def declare_application(request: HttpRequest, body: Declaration) -> dict[str, An
 
 
 @router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Start an application anew")
-def restart_application(request: HttpRequest, name: str, body: OrderReason) -> dict[str, Any]:
+def restart_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
     """At the events where it is. One that fails is started in a new process."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.restart(actor, name, body.reason, control()))
 
 
 @router.post("/applications/{name}/stop", response=ApplicationOrder, summary="Stop an application")
-def stop_application(request: HttpRequest, name: str, body: OrderReason) -> dict[str, Any]:
+def stop_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
     """Between two batches, until it is started. Its events wait in their segments."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.stop(actor, name, body.reason, control()))
 
 
 @router.post("/applications/{name}/start", response=ApplicationOrder, summary="Start a stopped application")
-def start_application(request: HttpRequest, name: str, body: OrderReason) -> dict[str, Any]:
+def start_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
     """It goes on where it stopped."""
     actor = actor_for(request, "pipeline.steer")
     return _order(name, pipelines.start(actor, name, body.reason, control()))
@@ -116,7 +117,7 @@ def start_application(request: HttpRequest, name: str, body: OrderReason) -> dic
     response=OperatorTasks,
     summary="How many tasks an operator has",
 )
-def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> dict[str, Any]:
+def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> OperatorTasks:
     actor = actor_for(request, "pipeline.steer")
     pipelines.set_tasks(actor, name, operator, body.tasks, body.reason, control(), body.minutes)
     return {"application": name, "operator": operator, "tasks": body.tasks}
@@ -127,12 +128,12 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
     response=CriterionHeld,
     summary="Hold a criterion that rules name",
 )
-def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> dict[str, Any]:
+def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> CriterionHeld:
     actor = actor_for(request, "pipeline.steer")
     held = pipelines.hold_criterion(
         actor, name, criterion, body.value, Expiry(body.minutes), body.reason, timezone.now(), control()
     )
-    return {"application": name, "criterion": criterion, **held}
+    return declared(CriterionHeld, {"application": name, "criterion": criterion, **held})
 
 
 @router.post(
@@ -140,17 +141,22 @@ def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criter
     response=CriterionRelease,
     summary="Let a criterion have its own value again",
 )
-def release_criterion(request: HttpRequest, name: str, criterion: str) -> dict[str, Any]:
+def release_criterion(request: HttpRequest, name: str, criterion: str) -> CriterionRelease:
     actor = actor_for(request, "pipeline.steer")
     pipelines.release_criterion(actor, name, criterion, control())
     return {"application": name, "criterion": criterion}
 
 
-def _order(name: str, order: PipelineOrder) -> dict[str, Any]:
-    return {"application": name, **plain(order)}
+def _order(name: str, order: PipelineOrder) -> ApplicationOrder:
+    return declared(ApplicationOrder, {"application": name, **plain(order)})
 
 
-def _version(row: PipelineVersion) -> dict[str, Any]:
-    fields = ("application", "number", "active", "reason", "text")
-    owner = row.owner.get_username() if row.owner else None
-    return {**{name: getattr(row, name) for name in fields}, "owner": owner}
+def _version(row: PipelineVersion) -> ApplicationVersion:
+    return {
+        "application": row.application,
+        "number": row.number,
+        "active": row.active,
+        "reason": row.reason,
+        "text": row.text,
+        "owner": row.owner.get_username() if row.owner else None,
+    }

@@ -1,12 +1,11 @@
 """Plans of moved points: seen, proposed, approved by their hash, rejected, stopped."""
 
-from typing import Any
-
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from console.actions.proposals import plans
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.rows import check_rows
@@ -48,7 +47,7 @@ class Use(Given):
 
 
 @router.get("/plans", response=PlanList, summary="Plans, newest first")
-def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[str, Any]:
+def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanList:
     """Filtered by `state` when it is given."""
     actor_for(request, "plant.view")
     if state and state not in Plan.State.values:
@@ -57,19 +56,19 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> dict[st
     chosen = Plan.objects.select_related("owner").order_by("-pk")
     if state:
         chosen = chosen.filter(state=state)
-    return {"plans": [plan_document(each) for each in chosen[:rows]]}
+    return {"plans": [plan_row(each) for each in chosen[:rows]]}
 
 
 @router.get("/plans/{plan_id}", response=PlanRow, summary="One plan, its moves and how far it is")
-def get_plan(request: HttpRequest, plan_id: Id) -> dict[str, Any]:
+def get_plan(request: HttpRequest, plan_id: Id) -> PlanRow:
     actor_for(request, "plant.view")
-    return plan_document(_found(plan_id))
+    return plan_row(_found(plan_id))
 
 
 @router.post("/plans", response=PlanRow, summary="Compute a plan; nothing is moved before it is approved")
-def propose_plan(request: HttpRequest, body: Goal) -> dict[str, Any]:
+def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
-    return plan_document(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
+    return plan_row(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
 
 
 @router.post(
@@ -77,41 +76,41 @@ def propose_plan(request: HttpRequest, body: Goal) -> dict[str, Any]:
     response=PlanRow,
     summary="Approve a plan by its hash; it runs within a second",
 )
-def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> dict[str, Any]:
+def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanRow:
     actor = actor_for(request, "plan.approve")
     made = plans.approve(actor, _found(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now())
-    return plan_document(made)
+    return plan_row(made)
 
 
 @router.post("/plans/{plan_id}/reject", response=PlanRow, summary="Turn a proposed plan down")
-def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor = actor_for(request, "plan.approve")
-    return plan_document(plans.reject(actor, _found(plan_id), body.reason, timezone.now()))
+    return plan_row(plans.reject(actor, _found(plan_id), body.reason, timezone.now()))
 
 
 @router.post(
     "/plans/{plan_id}/stop", response=PlanRow, summary="Begin nothing more of an approved or running plan"
 )
-def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor = actor_for(request, "plan.stop")
-    return plan_document(plans.stop(actor, _found(plan_id), body.reason, timezone.now()))
+    return plan_row(plans.stop(actor, _found(plan_id), body.reason, timezone.now()))
 
 
 @router.post(
     "/plans/{plan_id}/roll-back", response=PlanRow, summary="A plan with the inverse of what a plan has moved"
 )
-def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> dict[str, Any]:
+def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
-    return plan_document(plans.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
+    return plan_row(plans.roll_back(actor, _found(plan_id), body.reason, snapshot, timezone.now()))
 
 
 @router.post(
     "/queues/{queue}/points", response=PlanRow, summary="A plan of your own division of a queue's 1000 points"
 )
-def propose_points(request: HttpRequest, queue: str, body: Points) -> dict[str, Any]:
+def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
     made = plans.propose_points(actor, queue, body.points, body.reason, snapshot, timezone.now())
-    return plan_document(made)
+    return plan_row(made)
 
 
 @router.post(
@@ -119,17 +118,21 @@ def propose_points(request: HttpRequest, queue: str, body: Points) -> dict[str, 
     response=NodeUse,
     summary="Drain a node or give it its points again (makes a plan), cordon it, take it back",
 )
-def change_node_use(request: HttpRequest, name: str, body: Use) -> dict[str, Any]:
+def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
     actor, now = actor_for(request, "node.use"), timezone.now()
     makes_plan = {"drain": plans.propose_drain, "give-back": plans.propose_give_back}
     if body.use in makes_plan:
         made = makes_plan[body.use](actor, name, body.reason, latest_snapshot(), now)
-        return {"node": name, "plan": plan_document(made)}
+        return {"node": name, "plan": plan_row(made)}
     changes = {"cordon": plans.cordon, "return": plans.take_back}
     if body.use not in changes:
         raise BadInput("use", f"takes {', '.join(plans.USES)}, not {body.use[:40]!r}.")
     changes[body.use](actor, name, body.reason, now, control())
     return {"node": name, "plan": None}
+
+
+def plan_row(plan: Plan) -> PlanRow:
+    return declared(PlanRow, plan_document(plan))
 
 
 def _found(plan_id: int) -> Plan:

@@ -6,6 +6,7 @@ from django.forms.models import model_to_dict
 from django.http import Http404, HttpRequest
 
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
@@ -20,7 +21,7 @@ router = Router(tags=["plant"])
 
 
 @router.get("/live", response=SnapshotMessage, summary="The newest snapshot")
-def get_live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
+def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     """The message a websocket starts with: `{"seq", "at", "topic", "snapshot"}`; 503 while there is none.
 
     `of` names the part that is wanted: whole, frame, flow, nodes, loops, queue:NAME or node:NAME.
@@ -31,16 +32,12 @@ def get_live(request: HttpRequest, of: str = "whole") -> dict[str, Any]:
     if snapshot is None:
         message = "There is no snapshot yet, or the control server does not answer."
         raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
-    return {
-        "seq": snapshot.seq,
-        "at": snapshot.at,
-        "topic": "plant",
-        "snapshot": view.narrowed(plain(snapshot)),
-    }
+    whole = {"seq": snapshot.seq, "at": snapshot.at, "topic": "plant"}
+    return declared(SnapshotMessage, {**whole, "snapshot": view.narrowed(plain(snapshot))})
 
 
 @router.get("/queues", response=QueueList, summary="Every queue: configuration, points, live figures")
-def list_queues(request: HttpRequest) -> dict[str, Any]:
+def list_queues(request: HttpRequest) -> QueueList:
     actor_for(request, "plant.view")
     figures = _figures("queues")
     found = Queue.objects.prefetch_related("containers__node").order_by("name")
@@ -48,20 +45,20 @@ def list_queues(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.get("/queues/{name}", response=QueueRow, summary="One queue")
-def get_queue(request: HttpRequest, name: str) -> dict[str, Any]:
+def get_queue(request: HttpRequest, name: str) -> QueueRow:
     actor_for(request, "plant.view")
     return _queue(queue_named(name), _figures("queues"))
 
 
 @router.get("/nodes", response=NodeList, summary="Every node: configuration and live figures")
-def list_nodes(request: HttpRequest) -> dict[str, Any]:
+def list_nodes(request: HttpRequest) -> NodeList:
     actor_for(request, "plant.view")
     figures = _figures("nodes")
     return {"nodes": [_node(node, figures) for node in Node.objects.order_by("name")]}
 
 
 @router.get("/nodes/{name}", response=NodeRow, summary="One node")
-def get_node(request: HttpRequest, name: str) -> dict[str, Any]:
+def get_node(request: HttpRequest, name: str) -> NodeRow:
     actor_for(request, "plant.view")
     return _node(node_named(name), _figures("nodes"))
 
@@ -89,13 +86,14 @@ def _figures(part: str) -> dict[str, Any]:
     return {name: plain(row) for name, row in rows.items()}
 
 
-def _queue(queue: Queue, figures: dict[str, Any]) -> dict[str, Any]:
+def _queue(queue: Queue, figures: dict[str, Any]) -> QueueRow:
     points = {container.node.name: container.points for container in queue.containers.all()}
     # A handler's options may name a database with its password, so they stay inside.
     row = model_to_dict(queue, exclude=["id", "handler_options"])
-    return {**row, "points": points, "live": figures.get(queue.name)}
+    return declared(QueueRow, {**row, "points": points, "live": figures.get(queue.name)})
 
 
-def _node(node: Node, figures: dict[str, Any]) -> dict[str, Any]:
+def _node(node: Node, figures: dict[str, Any]) -> NodeRow:
     # The URL may carry the server's password, so it stays inside.
-    return {**model_to_dict(node, exclude=["id", "url"]), "live": figures.get(node.name)}
+    row = model_to_dict(node, exclude=["id", "url"])
+    return declared(NodeRow, {**row, "live": figures.get(node.name)})

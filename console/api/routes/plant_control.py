@@ -16,6 +16,7 @@ from console.accounts.access import Actor
 from console.actions import plant_control
 from console.api.answer.named_operations import NamedOperations
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import Caller, actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals
 from console.api.schemas.plants import (
@@ -27,6 +28,7 @@ from console.api.schemas.plants import (
     PlantHolder,
     PlantReleased,
     PlantTopology,
+    TaskChannel,
     TaskCount,
     TaskEventCounts,
     TaskEventCountsVariance,
@@ -118,9 +120,9 @@ def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list
     response=PhysicalTopology,
     summary="Tasks of every operator, and the channels between them (ms)",
 )
-def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any]:
+def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopology:
     topology = _viewed(request, plant)
-    channels = [
+    channels: list[TaskChannel] = [
         {
             "source": each.source,
             "target": each.target,
@@ -138,11 +140,12 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, Any
     response=PlantTopology,
     summary="All of it at one time: operators, tasks, links, measures (seconds)",
 )
-def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> dict[str, Any]:
+def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> PlantTopology:
     """`holder` is who steers it besides whoever asks."""
     actor, topology = actor_for(request, "plant.view"), topology_now(plant)
     own = topology.holder == plant_control.holder_name(actor, controller)
-    return {**topology.to_document(), **({"holder": None, "held_until": None} if own else {})}
+    unheld = {"holder": None, "held_until": None} if own else {}
+    return declared(PlantTopology, {**topology.to_document(), **unheld})
 
 
 @router.get("/getoperatorparallelism", response=TaskCount, summary="How many tasks an operator has")
@@ -312,7 +315,7 @@ def setmultipleoperatorparallelism(
 )
 def hold(
     request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
-) -> dict[str, Any]:
+) -> PlantHolder:
     actor = actor_for(request, "plant.scale")
     name, holder = topology_now(plant).plant, plant_control.holder_name(actor, controller)
     with adapters.plant_named(plant, PublishedPlant(control(), time.time), holder) as elastic:

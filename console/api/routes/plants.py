@@ -1,12 +1,12 @@
 """Plants that are seen and steered from here: registered, changed, removed, set by hand for a while."""
 
 import time
-from typing import Any
 
 from django.http import Http404, HttpRequest
 
 from console.actions import plant_control, plant_registration
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.routes.control import desired_value
@@ -15,12 +15,15 @@ from console.api.schemas.control import DesiredValue
 from console.api.schemas.plants import (
     HandReleased,
     InterventionDone,
+    InterventionKindRow,
+    InterventionRow,
     PlantInspected,
     PlantInterventions,
     PlantList,
     PlantRemoved,
     PlantResumed,
     PlantRow,
+    SnapshotPlant,
     TasksByHand,
 )
 from console.connections.control_server import control, latest_snapshot
@@ -90,14 +93,14 @@ class NewIntervention(UndoneIntervention):
     response=PlantList,
     summary="Every registered plant: how it is reached, and how it was last seen",
 )
-def list_plants(request: HttpRequest) -> dict[str, Any]:
+def list_plants(request: HttpRequest) -> PlantList:
     actor_for(request, "plant.view")
     seen = (latest_snapshot() or NOTHING_SEEN).plants
     return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.registered()]}
 
 
 @router.post("/plants", response=PlantRow, summary="Register a plant, or change how one is reached")
-def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
+def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
     actor = actor_for(request, "plant.register")
     made = plant_registration.register(
         actor,
@@ -118,16 +121,16 @@ def register_plant(request: HttpRequest, body: NewPlant) -> dict[str, Any]:
     response=PlantInspected,
     summary="What stands at an address and what could be steered there; nothing is registered or changed",
 )
-def inspect_plant(request: HttpRequest, body: PlantPlace) -> dict[str, Any]:
+def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspected:
     actor = actor_for(request, "plant.register")
     found = plant_registration.inspect(
         actor, body.kind, body.url, secret_environment=body.secret_environment, options=body.options
     )
-    return {"kind": body.kind, "sentences": sentences(found), **plain(found)}
+    return declared(PlantInspected, {"kind": body.kind, "sentences": sentences(found), **plain(found)})
 
 
 @router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Forget a plant; its ledger stays")
-def remove_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, Any]:
+def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved:
     actor = actor_for(request, "plant.register")
     gone = plant_registration.remove(actor, plant, body.reason)
     return {"removed": plant, "left": gone.left}
@@ -138,7 +141,7 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, An
     response=DesiredValue,
     summary="The tasks that a plant's loop wants, for autoscalers of others (KEDA); 503 without a number",
 )
-def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> dict[str, Any]:
+def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> DesiredValue:
     """law: of which loop; else of the one that acts, or that would act by default."""
     actor_for(request, "plant.view")
     found = [each for each in active_loops().filter(target__plant=plant) if law in ("", each.law)]
@@ -155,7 +158,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> dict[s
     response=TasksByHand,
     summary="Set an operator's tasks by hand; loops hold meanwhile",
 )
-def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
+def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     actor = actor_for(request, "plant.scale")
     topology = topology_now(plant)
     with adapters.plant_named(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
@@ -172,7 +175,7 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> dict[str, Any]:
 
 
 @router.post("/plants/{plant}/release", response=HandReleased, summary="Let the loops decide again at once")
-def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
+def release_plant(request: HttpRequest, plant: str) -> HandReleased:
     actor = actor_for(request, "plant.scale")
     with adapters.plant_named(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
         plant_control.release_hand(actor, elastic, plant, control())
@@ -184,7 +187,7 @@ def release_plant(request: HttpRequest, plant: str) -> dict[str, Any]:
     response=PlantResumed,
     summary="Forget what was ordered and did not take effect: the loops that hold for it go on",
 )
-def resume_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, Any]:
+def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed:
     actor = actor_for(request, "plant.scale")
     return {"plant": plant, "forgotten": plant_control.resume(actor, plant, body.reason)}
 
@@ -194,13 +197,14 @@ def resume_plant(request: HttpRequest, plant: str, body: Reason) -> dict[str, An
     response=PlantInterventions,
     summary="What may be done at a plant besides setting tasks, and what is in force",
 )
-def list_interventions(request: HttpRequest, plant: str) -> dict[str, Any]:
+def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
     actor_for(request, "plant.view")
     row = RegisteredPlant.objects.filter(name=plant).first()
     known = adapters.kinds()[row.kind].interventions if row and row.kind in adapters.kinds() else ()
+    in_force = interventions.in_force(control(), plant)
     return {
-        "interventions": [vars(each) for each in known],
-        "in_force": [plain(each) for each in interventions.in_force(control(), plant)],
+        "interventions": [declared(InterventionKindRow, vars(each)) for each in known],
+        "in_force": [declared(InterventionRow, plain(each)) for each in in_force],
     }
 
 
@@ -209,7 +213,7 @@ def list_interventions(request: HttpRequest, plant: str) -> dict[str, Any]:
     response=InterventionDone,
     summary="Do one of a plant's actions, as pausing a queue; it is undone after `minutes`",
 )
-def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> dict[str, Any]:
+def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> InterventionDone:
     actor = actor_for(request, "plant.scale")
     done = plant_control.intervene(
         actor,
@@ -225,14 +229,20 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
 
 
 @router.post("/plants/{plant}/interventions/undo", response=InterventionDone, summary="Undo one at once")
-def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> dict[str, Any]:
+def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> InterventionDone:
     actor = actor_for(request, "plant.scale")
     plant_control.undo_intervention(actor, plant, body.kind, body.subject, control(), reason=body.reason)
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": False}
 
 
-def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> dict[str, Any]:
-    fields = ("name", "kind", "url", "secret_environment", "options", "created_at")
-    shown = {name: getattr(row, name) for name in fields}
-    digest = digest_of(plant_registration.described(row))
-    return {**shown, "digest": digest, "seen": plain(seen) if seen else None}
+def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> PlantRow:
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "url": row.url,
+        "secret_environment": row.secret_environment,
+        "options": row.options,
+        "created_at": row.created_at,
+        "digest": digest_of(plant_registration.described(row)),
+        "seen": declared(SnapshotPlant, plain(seen)) if seen else None,
+    }

@@ -10,11 +10,12 @@ from console.actions import tasks
 from console.actions.task_documents import chunk_document, run_document, task_document
 from console.actions.tasks import WantedTask
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
 from console.api.request.rows import check_rows
-from console.api.schemas.tasks import RunDetail, RunList, RunRow, TaskList, TaskRow
+from console.api.schemas.tasks import ChunkRow, RunDetail, RunList, RunRow, TaskList, TaskRow
 from console.connections.surroundings import surroundings
 from console.input.row_id import Id
 from queues.errors import BadInput
@@ -61,45 +62,45 @@ class NewTask(Change):
 
 
 @router.get("/tasks", response=TaskList, summary="Every batch task: schedule, next start, last runs")
-def list_tasks(request: HttpRequest) -> dict[str, Any]:
+def list_tasks(request: HttpRequest) -> TaskList:
     actor_for(request, "plant.view")
     found = Task.objects.select_related("periodic").order_by("name")
-    return {"tasks": [task_document(each, timezone.now()) for each in found]}
+    return {"tasks": [_task_row(each) for each in found]}
 
 
 @router.post("/tasks", response=TaskRow, summary="Make a task of a job")
-def define_task(request: HttpRequest, body: NewTask) -> dict[str, Any]:
+def define_task(request: HttpRequest, body: NewTask) -> TaskRow:
     actor = actor_for(request, "task.define")
-    return task_document(tasks.define(actor, body.name, body.wanted(), body.reason), timezone.now())
+    return _task_row(tasks.define(actor, body.name, body.wanted(), body.reason))
 
 
 @router.get("/tasks/{name}", response=TaskRow, summary="One batch task")
-def get_task(request: HttpRequest, name: str) -> dict[str, Any]:
+def get_task(request: HttpRequest, name: str) -> TaskRow:
     actor_for(request, "plant.view")
-    return task_document(_task(name), timezone.now())
+    return _task_row(_task(name))
 
 
 @router.post(
     "/tasks/{name}", response=TaskRow, summary="Change a task: schedule, parameters, workers, on or off"
 )
-def change_task(request: HttpRequest, name: str, body: ChangedTask) -> dict[str, Any]:
+def change_task(request: HttpRequest, name: str, body: ChangedTask) -> TaskRow:
     actor = actor_for(request, "task.change")
     _task(name)
-    return task_document(tasks.change(actor, name, body.wanted(), body.reason, body.digest), timezone.now())
+    return _task_row(tasks.change(actor, name, body.wanted(), body.reason, body.digest))
 
 
 @router.post("/tasks/{name}/run", response=RunRow, summary="Run a task now")
-def begin_run(request: HttpRequest, name: str, body: NewRun) -> dict[str, Any]:
+def begin_run(request: HttpRequest, name: str, body: NewRun) -> RunRow:
     actor = actor_for(request, "task.run")
     _task(name)
     if body.deadline_at is not None and body.deadline_at.tzinfo is None:
         raise BadInput("deadline_at", "takes a time with its zone, such as 2026-11-20T06:00:00Z.")
     made = tasks.begin(actor, name, body.parameters, body.deadline_at, body.reason, surroundings())
-    return run_document(made)
+    return _run_row(made)
 
 
 @router.get("/runs", response=RunList, summary="Runs of batch tasks, newest first")
-def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int = 50) -> dict[str, Any]:
+def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int = 50) -> RunList:
     """Filtered by `task` and `state` when they are given."""
     actor_for(request, "plant.view")
     if state and state not in Run.State.values:
@@ -108,33 +109,39 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
     wanted = {"task__name": task, "state": state}
     chosen = Run.objects.filter(**{name: value for name, value in wanted.items() if value})
     newest = chosen.select_related("task", "owner").order_by("-pk")[:rows]
-    return {"runs": [run_document(each) for each in newest]}
+    return {"runs": [_run_row(each) for each in newest]}
 
 
 @router.get(
     "/runs/{run_id}", response=RunDetail, summary="One run: how far it is, its chunks, what was skipped"
 )
-def get_run(request: HttpRequest, run_id: Id) -> dict[str, Any]:
+def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
     actor_for(request, "plant.view")
     found = _run(run_id)
-    return {
-        **run_document(found),
-        "chunks": [chunk_document(chunk) for chunk in found.chunks.order_by("place")],
-    }
+    chunks = [declared(ChunkRow, chunk_document(chunk)) for chunk in found.chunks.order_by("place")]
+    return {**_run_row(found), "chunks": chunks}
 
 
 @router.post(
     "/runs/{run_id}/cancel", response=RunRow, summary="End a queued or running run; what is done stays"
 )
-def cancel_run(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
+def cancel_run(request: HttpRequest, run_id: Id, body: Reason) -> RunRow:
     actor = actor_for(request, "task.cancel")
-    return run_document(tasks.cancel(actor, _run(run_id), body.reason, timezone.now()))
+    return _run_row(tasks.cancel(actor, _run(run_id), body.reason, timezone.now()))
 
 
 @router.post("/runs/{run_id}/resume", response=RunRow, summary="Go on with a failed or cancelled run")
-def resume_run(request: HttpRequest, run_id: Id, body: Reason) -> dict[str, Any]:
+def resume_run(request: HttpRequest, run_id: Id, body: Reason) -> RunRow:
     actor = actor_for(request, "task.resume")
-    return run_document(tasks.resume(actor, _run(run_id), body.reason, timezone.now()))
+    return _run_row(tasks.resume(actor, _run(run_id), body.reason, timezone.now()))
+
+
+def _task_row(task: Task) -> TaskRow:
+    return declared(TaskRow, task_document(task, timezone.now()))
+
+
+def _run_row(run: Run) -> RunRow:
+    return declared(RunRow, run_document(run))
 
 
 def _task(name: str) -> Task:

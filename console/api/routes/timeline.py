@@ -11,17 +11,21 @@ from pydantic import ConfigDict
 
 from console.actions.timeline import marks, shared_links
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.ingestion.cloud_event import outside_change
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.request.rows import MOST_ROWS
-from console.api.schemas.alerts.incidents import ChangeList
+from console.api.schemas.alerts.incidents import ChangeList, ChangeRow
 from console.api.schemas.snapshot import PlantSnapshot
 from console.api.schemas.timeline import (
+    ChartDecision,
     ChartDecisionList,
     DifferenceList,
+    DifferenceRow,
+    GuardEvent,
     MarkList,
     MarkRow,
     SharedLinkList,
@@ -78,7 +82,7 @@ class CloudEvent(Schema):
 
 
 @router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
-def get_past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
+def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
     """The newest snapshot that was kept before `at` (ISO 8601); 404 when none is near it."""
     actor_for(request, "plant.view")
     found = snapshot_at(settings.WEIR_DATA, _zoned(at, "at").timestamp())
@@ -86,7 +90,7 @@ def get_past_snapshot(request: HttpRequest, at: GivenTime) -> dict[str, Any]:
         raise Http404(
             f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
         )
-    return plain(found)
+    return declared(PlantSnapshot, plain(found))
 
 
 MOST_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
@@ -100,7 +104,7 @@ def list_decisions(
     loop: Id | None = None,
     queue: str = "",
     node: str = "",
-) -> dict[str, Any]:
+) -> ChartDecisionList:
     """Decisions that acted, from `from` to `to` (seconds since 1970), the oldest first; of one `loop`, of
     those that steer a `queue` or a `node` (and the whole plant), or of all. Those too near to one another for
     a chart are one, with their `count`, the most severe verdict, and an address that lists them. `guard` has
@@ -112,16 +116,23 @@ def list_decisions(
     lanes = happenings.lanes_of(window, chosen)
     found = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
     short = loop is not None and window.seconds <= MOST_GUARDED_SECONDS
-    guard = (
-        [vars(each) for each in happenings.guard_events(window, loop)] if loop is not None and short else []
-    )
-    return {"decisions": sorted(found, key=lambda each: each["at"]), "guard": guard}
+    guard = happenings.guard_events(window, loop) if loop is not None and short else []
+    return {
+        "decisions": sorted(found, key=lambda each: each["at"]),
+        "guard": [declared(GuardEvent, vars(each)) for each in guard],
+    }
 
 
-def _decision(window: Window, lane: TimelineLane, sign: Triangle) -> dict[str, Any]:
+def _decision(window: Window, lane: TimelineLane, sign: Triangle) -> ChartDecision:
     at = window.since.timestamp() + sign.share * window.seconds
-    document = {name: getattr(sign, name) for name in ("verdict", "count", "url", "title")}
-    return {"at": round(at, 3), "law": lane.law, **document}
+    return {
+        "at": round(at, 3),
+        "law": lane.law,
+        "verdict": sign.verdict,
+        "count": sign.count,
+        "url": sign.url,
+        "title": sign.title,
+    }
 
 
 def _window(since: float, until: float) -> Window:
@@ -140,33 +151,33 @@ def list_marks(
     since: Annotated[GivenTime, Query(..., alias="from")],
     until: Annotated[GivenTime, Query(..., alias="to")],
     before: Id | None = None,
-) -> dict[str, Any]:
+) -> MarkList:
     """The newest 500, the oldest of them first; `next` is what to give as `before` for older ones."""
     actor_for(request, "plant.view")
     since, until = _zoned(since, "from"), _zoned(until, "to")
     if until <= since:
         raise BadInput("to", "is not after from; a range ends after it begins.")
     found, more = marks.newest(since, until, MOST_ROWS, before)
-    return {"marks": [marks.described(each) for each in found], "next": found[0].pk if more else None}
+    return {"marks": [_mark(each) for each in found], "next": found[0].pk if more else None}
 
 
 @router.post("/marks", response={201: MarkRow}, summary="Mark a deploy or a note")
-def add_mark(request: HttpRequest, body: NewMark) -> Status[Any]:
+def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
     actor = actor_for(request, "mark.add")
     given = body.dict()
     given |= {name: given[name] and _zoned(given[name], name) for name in ("at", "until")}
-    return Status(201, marks.described(marks.add(actor, now=timezone.now(), **given)))
+    return Status(201, _mark(marks.add(actor, now=timezone.now(), **given)))
 
 
 @router.get("/shared-links", response=SharedLinkList, summary="Links for people without a login")
-def list_shared_links(request: HttpRequest) -> dict[str, Any]:
+def list_shared_links(request: HttpRequest) -> SharedLinkList:
     """Those that are open, the newest first. Who is limited to some queues can share none, and sees none."""
     found = shared_links.listed(actor_for(request, "link.make"), timezone.now())
     return {"links": [_link(request, each) for each in found]}
 
 
 @router.post("/shared-links", response={201: SharedLinkRow}, summary="Share an instant of the plant")
-def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[Any]:
+def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[SharedLinkRow]:
     """A link that shows the plant at `at`, and nothing else, without a login, for `hours` (168 at most)."""
     actor = actor_for(request, "link.make")
     at, now = _zoned(body.at, "at"), timezone.now()
@@ -175,7 +186,7 @@ def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[Any]:
 
 
 @router.post("/shared-links/{link_id}/end", response=SharedLinkRow, summary="End a link")
-def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> dict[str, Any]:
+def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> SharedLinkRow:
     actor = actor_for(request, "link.end")
     found = SharedLink.objects.filter(pk=link_id).first()
     if found is None:
@@ -184,19 +195,23 @@ def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> dict[str
     return _link(request, found)
 
 
-def _link(request: HttpRequest, link: SharedLink) -> dict[str, Any]:
+def _link(request: HttpRequest, link: SharedLink) -> SharedLinkRow:
     address = request.build_absolute_uri(shared_links.address_of(link))
-    return {**shared_links.described(link), "url": address}
+    return declared(SharedLinkRow, {**shared_links.described(link), "url": address})
+
+
+def _mark(mark: Mark) -> MarkRow:
+    return declared(MarkRow, marks.described(mark))
 
 
 @router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Show a mark no more")
-def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> dict[str, Any]:
+def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> MarkRow:
     actor = actor_for(request, "mark.remove")
     found = Mark.objects.filter(pk=mark_id).first()
     if found is None:
         raise Http404(f"mark {mark_id} is not there.")
     marks.remove(actor, found, reason=body.reason, now=timezone.now())
-    return marks.described(found)
+    return _mark(found)
 
 
 MOST_EVENT_BYTES = 64 * 2**10
@@ -207,7 +222,7 @@ AN_HOUR_SECONDS = 3_600
 @router.post(
     "/changes", response={200: MarkRow, 201: MarkRow}, summary="Report a change made outside (a CloudEvent)"
 )
-def report_change(request: HttpRequest, body: CloudEvent) -> Status[Any]:
+def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
     """A deploy, a rollout, a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
     Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as
     queue/alert says what it is about; `data` may hold title, text, url and parts (a list of such subjects).
@@ -224,7 +239,7 @@ def report_change(request: HttpRequest, body: CloudEvent) -> Status[Any]:
         mark, is_new = marks.add_outside(actor, change, now)
     except marks.TooMany as error:
         raise RefusedError(429, error.field, error.message, AN_HOUR_SECONDS) from None
-    return Status(201 if is_new else 200, marks.described(mark))
+    return Status(201 if is_new else 200, _mark(mark))
 
 
 @router.get("/changes", response=ChangeList, summary="What was changed in a time range")
@@ -232,7 +247,7 @@ def list_changes(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
     until: Annotated[GivenTime, Query(..., alias="to")],
-) -> dict[str, Any]:
+) -> ChangeList:
     """Overrides, plans, declarations, settings, deploys, restarts, actions of loops, and what came, left or
     jumped among producers, nodes, hosts and types; of a day at most, the newest first.
     """
@@ -251,7 +266,7 @@ def list_differences(
     until: Annotated[GivenTime, Query(..., alias="to")],
     against: str = "before",
     queue: str = "",
-) -> dict[str, Any]:
+) -> DifferenceList:
     """Against the stretch `before` it, or the same hours a `day` or a `week` before; of one `queue` or all.
     Only what chance alone does not explain (1 of 100 rows at most is expected to be there by chance). 503
     while another comparison runs; 422 where the archive holds more than a comparison may read.
@@ -267,12 +282,12 @@ def list_differences(
         "other_from": found.there.since,
         "other_to": found.there.until,
         "compared": found.compared,
-        "differences": [vars(each) for each in found.rows],
+        "differences": [declared(DifferenceRow, vars(each)) for each in found.rows],
     }
 
 
-def _change(found: FoundChange) -> dict[str, Any]:
-    return {**vars(found), "parts": sorted(found.parts)}
+def _change(found: FoundChange) -> ChangeRow:
+    return declared(ChangeRow, {**vars(found), "parts": sorted(found.parts)})
 
 
 def _zoned(moment: datetime, field: str) -> datetime:

@@ -17,15 +17,15 @@ class SettingRow(ApiAnswer):
     """A setting of the plant as it is declared, and its value."""
 
     name: str
-    value: Json = Field(description="Now, in `unit`; null: it has none.")
+    value: Annotated[Json, Field(description="Now, in `unit`; null: it has none.")]
     default: Json
-    optional: bool = Field(description="It may be without a value.")
+    optional: Annotated[bool, Field(description="It may be without a value.")]
     minimum: float
     maximum: float
     unit: str
     help: str
     kind: Annotated[str, one_of(KINDS)]
-    changed_by: str | None = Field(description="Who changed it last; null: nobody.")
+    changed_by: Annotated[str | None, Field(description="Who changed it last; null: nobody.")]
     changed_at: datetime | None
 
 
@@ -45,10 +45,12 @@ class UserRow(ApiAnswer):
     """Somebody who may log in."""
 
     username: str
-    role: Annotated[str, one_of(ROLES)] | None = Field(description="null: disabled, or without a role.")
+    role: Annotated[
+        Annotated[str, one_of(ROLES)] | None, Field(description="null: disabled, or without a role.")
+    ]
     enabled: bool
-    queues: list[str] = Field(description="The queues that the role is limited to; empty: all.")
-    second_factor: bool = Field(description="Whether a second factor is asked for at the login.")
+    queues: Annotated[list[str], Field(description="The queues that the role is limited to; empty: all.")]
+    second_factor: Annotated[bool, Field(description="Whether a second factor is asked for at the login.")]
     last_login: datetime | None
     joined: datetime
 
@@ -56,7 +58,7 @@ class UserRow(ApiAnswer):
 class UserWithPassword(UserRow):
     """A user whose password was set just now."""
 
-    password: str = Field(description="Shown this once.")
+    password: Annotated[str, Field(description="Shown this once.")]
 
 
 class UserList(ApiAnswer):
@@ -69,9 +71,9 @@ class SessionRow(ApiAnswer):
     user: str
     id: int
     created_at: datetime
-    seen_at: datetime = Field(description="Its last request.")
+    seen_at: Annotated[datetime, Field(description="Its last request.")]
     address: str | None
-    agent: str = Field(description="What the browser calls itself.")
+    agent: Annotated[str, Field(description="What the browser calls itself.")]
 
 
 class SessionList(ApiAnswer):
@@ -87,24 +89,24 @@ class TokenRow(ApiAnswer):
     """An API token, without its secret."""
 
     owner: str
-    parent: str | None = Field(description="The token it was made with; null: made by a person.")
+    parent: Annotated[str | None, Field(description="The token it was made with; null: made by a person.")]
     id: int
     name: str
     role: Annotated[str, one_of(ApiToken.Role.values)]
-    queues: list[str] = Field(description="The queues it is limited to; empty: all of its role.")
-    actions: list[str] = Field(description="Actions, or families of them; empty: all of its role.")
+    queues: Annotated[list[str], Field(description="The queues it is limited to; empty: all of its role.")]
+    actions: Annotated[list[str], Field(description="Actions, or families of them; empty: all of its role.")]
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None
     used_at: datetime | None
-    quota_events_per_second: int | None = Field(description="null: as the plant's settings say.")
-    quota_bytes_per_second: int | None = Field(description="null: as the plant's settings say.")
+    quota_events_per_second: Annotated[int | None, Field(description="null: as the plant's settings say.")]
+    quota_bytes_per_second: Annotated[int | None, Field(description="null: as the plant's settings say.")]
 
 
 class TokenWithSecret(TokenRow):
     """A token that was made just now."""
 
-    token: str = Field(description="The secret, shown this once.")
+    token: Annotated[str, Field(description="The secret, shown this once.")]
 
 
 class TokenList(ApiAnswer):
@@ -113,4 +115,4 @@ class TokenList(ApiAnswer):
 
 class TokenRevocation(ApiAnswer):
     id: int
-    revoked: bool = Field(description="false: it had ended before.")
+    revoked: Annotated[bool, Field(description="false: it had ended before.")]

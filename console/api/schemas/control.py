@@ -18,7 +18,7 @@ class ReplacedOverride(ApiAnswer):
     value: Json
     owner: str
     reason: str
-    ended: bool = Field(description="Whether it ended then.")
+    ended: Annotated[bool, Field(description="Whether it ended then.")]
 
 
 class OverrideFields(ApiAnswer):
@@ -30,28 +30,28 @@ class OverrideFields(ApiAnswer):
     law: str | None
     queue: str | None
     node: str | None
-    host: str | None = Field(description="The worker host that is drained.")
+    host: Annotated[str | None, Field(description="The worker host that is drained.")]
     name: str
     value: Json
-    instead_of: Json = Field(description="The value that it stands before.")
+    instead_of: Annotated[Json, Field(description="The value that it stands before.")]
     owner: str
     reason: str
     replaces: list[ReplacedOverride]
-    notice_at: Instant | None = Field(description="When its owner is notified of its end.")
+    notice_at: Annotated[Instant | None, Field(description="When its owner is notified of its end.")]
 
 
 class SnapshotOverride(OverrideFields):
     """An override as the snapshot has it."""
 
     created_at: Instant
-    expires_at: Instant | None = Field(description="Seconds since 1970; null: it has no end.")
+    expires_at: Annotated[Instant | None, Field(description="Seconds since 1970; null: it has no end.")]
 
 
 class OverrideRow(OverrideFields):
     """An override."""
 
     created_at: datetime
-    expires_at: datetime | None = Field(description="null: it has no end.")
+    expires_at: Annotated[datetime | None, Field(description="null: it has no end.")]
     ended_at: datetime | None
 
 
@@ -71,18 +71,18 @@ class TuningRow(ApiAnswer):
     """Values of a loop's parameters that its record speaks for, and how they did on the days after."""
 
     id: int
-    loop: str = Field(description="By name.")
+    loop: Annotated[str, Field(description="By name.")]
     state: Annotated[str, one_of(Tuning.State.values)]
     values: Document
-    instead_of: Document = Field(description="What was in force when it was proposed.")
+    instead_of: Annotated[Document, Field(description="What was in force when it was proposed.")]
     days: list[TunedDay]
-    improvement: float = Field(description="The share of the cost that is gone.")
+    improvement: Annotated[float, Field(description="The share of the cost that is gone.")]
     confidence: Share
     hash: str
     created_at: datetime
     decided_at: datetime | None
     decided_by: str | None
-    note: str = Field(description="Why it was decided so.")
+    note: Annotated[str, Field(description="Why it was decided so.")]
 
 
 class TuningList(ApiAnswer):
@@ -90,14 +90,16 @@ class TuningList(ApiAnswer):
 
 
 class OverrideEnd(OverrideRow):
-    ended: bool = Field(description="false: it was over already.")
+    ended: Annotated[bool, Field(description="false: it was over already.")]
 
 
 class OverrideUndo(ApiAnswer):
     """What was undone; empty where it was over already."""
 
     ended: list[OverrideRow]
-    again: list[OverrideRow] = Field(description="What those had ended, in force again until its own end.")
+    again: Annotated[
+        list[OverrideRow], Field(description="What those had ended, in force again until its own end.")
+    ]
 
 
 class LoopRow(ApiAnswer):
@@ -106,15 +108,19 @@ class LoopRow(ApiAnswer):
     id: int
     name: str
     law: str
-    summary: str = Field(description="What its law does.")
-    target: dict[str, str] = Field(description="The queue, node, application, … that it steers.")
-    base_mode: Annotated[str, one_of(Loop.Mode.values)] = Field(description="When nobody overrides it.")
+    summary: Annotated[str, Field(description="What its law does.")]
+    target: Annotated[dict[str, str], Field(description="The queue, node, application, … that it steers.")]
+    base_mode: Annotated[
+        Annotated[str, one_of(Loop.Mode.values)], Field(description="When nobody overrides it.")
+    ]
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    parameters: Document = Field(description="When nobody overrides them.")
-    effective: Document = Field(description="The parameters in force.")
+    parameters: Annotated[Document, Field(description="When nobody overrides them.")]
+    effective: Annotated[Document, Field(description="The parameters in force.")]
     overrides: list[OverrideRow]
-    conflict: str = Field(description="Why overrides of parameters and guard do not count; empty: they do.")
-    actuator: str | None = Field(description="What it sets; null: several values at once.")
+    conflict: Annotated[
+        str, Field(description="Why overrides of parameters and guard do not count; empty: they do.")
+    ]
+    actuator: Annotated[str | None, Field(description="What it sets; null: several values at once.")]
     interval_seconds: Seconds
     ticked_at: datetime | None
 
@@ -129,7 +135,7 @@ class LoopParameter(ApiAnswer):
     name: str
     label: str
     value: Json
-    effective: Json = Field(description="In force.")
+    effective: Annotated[Json, Field(description="In force.")]
     default: Json
     minimum: float
     maximum: float
@@ -146,11 +152,11 @@ class FirstReportFigures(ApiAnswer):
     measured_seconds: Seconds
     task_hours: float
     advised_task_hours: float
-    events: float = Field(description="That came to an operator.")
-    waiting_event_seconds: float | None = Field(description="null: not measured.")
+    events: Annotated[float, Field(description="That came to an operator.")]
+    waiting_event_seconds: Annotated[float | None, Field(description="null: not measured.")]
     advised_waiting_event_seconds: float | None
-    changes: int = Field(description="Of tasks, that were advised.")
-    pause_seconds: Seconds = Field(description="Of the plant at a change; not in the waiting.")
+    changes: Annotated[int, Field(description="Of tasks, that were advised.")]
+    pause_seconds: Annotated[Seconds, Field(description="Of the plant at a change; not in the waiting.")]
 
 
 class LoopFirstReport(ApiAnswer):
@@ -159,20 +165,22 @@ class LoopFirstReport(ApiAnswer):
     since: datetime
     until: datetime
     sentences: list[str]
-    assumed: list[str] = Field(description="What the estimate rests on.")
-    figures: FirstReportFigures | None = Field(description="null: too little was measured.")
+    assumed: Annotated[list[str], Field(description="What the estimate rests on.")]
+    figures: Annotated[FirstReportFigures | None, Field(description="null: too little was measured.")]
 
 
 class LoopDetail(LoopRow):
     declared: list[LoopParameter]
-    guard: Document = Field(description="The guard's settings in force.")
-    first_report: LoopFirstReport | None = Field(description="null: there is none (yet).")
+    guard: Annotated[Document, Field(description="The guard's settings in force.")]
+    first_report: Annotated[LoopFirstReport | None, Field(description="null: there is none (yet).")]
 
 
 class LoopMode(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    override: OverrideRow | None = Field(description="Of the mode.")
-    overrides: list[OverrideRow] = Field(description="All that were set: of the mode, of the actuator.")
+    override: Annotated[OverrideRow | None, Field(description="Of the mode.")]
+    overrides: Annotated[
+        list[OverrideRow], Field(description="All that were set: of the mode, of the actuator.")
+    ]
 
 
 class DesiredValue(ApiAnswer):
@@ -181,10 +189,12 @@ class DesiredValue(ApiAnswer):
     loop: int
     name: str
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    at: Instant = Field(description="Of the decision.")
-    entry: int = Field(description="The decision's number in the ledger.")
-    desired: float = Field(description="All values together: tasks, processes, or what the law sets.")
-    values: dict[str, float] = Field(description="By operator, or by what the law sets.")
+    at: Annotated[Instant, Field(description="Of the decision.")]
+    entry: Annotated[int, Field(description="The decision's number in the ledger.")]
+    desired: Annotated[
+        float, Field(description="All values together: tasks, processes, or what the law sets.")
+    ]
+    values: Annotated[dict[str, float], Field(description="By operator, or by what the law sets.")]
     reason: str
 
 

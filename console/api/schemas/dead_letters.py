@@ -24,26 +24,30 @@ class DeadLetterEvent(ApiAnswer):
 class UnreadableBytes(ApiAnswer):
     error: str
     bytes: Bytes
-    hex: str = Field(description="The first of them.")
+    hex: Annotated[str, Field(description="The first of them.")]
 
 
 class DeadLetterRow(ApiAnswer):
     """A dead letter, with its events for who may peek into its queue."""
 
-    name: str = Field(description="What an action takes.")
+    name: Annotated[str, Field(description="What an action takes.")]
     queue: str
     node: str
     id: str
     at: datetime
-    events: list[DeadLetterEvent] = Field(description="None when they can't be read, or it is sealed.")
+    events: Annotated[
+        list[DeadLetterEvent], Field(description="None when they can't be read, or it is sealed.")
+    ]
     event_count: Events
-    sealed: bool = Field(description="Whether what is in it is left out: you may not peek into its queue.")
+    sealed: Annotated[
+        bool, Field(description="Whether what is in it is left out: you may not peek into its queue.")
+    ]
     unreadable: UnreadableBytes | None
     error: str
     tries: int
     worker: str
     block_id: str
-    fixes: int = Field(description="How often it was changed.")
+    fixes: Annotated[int, Field(description="How often it was changed.")]
 
 
 class DeadLetterGroup(ApiAnswer):
@@ -53,7 +57,7 @@ class DeadLetterGroup(ApiAnswer):
     error: str
     letters: int
     events: Events
-    at: datetime = Field(description="The first of them.")
+    at: Annotated[datetime, Field(description="The first of them.")]
     last: datetime
 
 
@@ -62,10 +66,12 @@ class DeadLetterList(ApiAnswer):
 
     count: int
     events: Events
-    through: datetime = Field(description="When the last of them came.")
+    through: Annotated[
+        str, Field(description="When the last of them came.", json_schema_extra={"format": "date-time"})
+    ]
     digest: str
-    more: bool = Field(description="Whether there may be more than was read.")
-    unreachable: list[str] = Field(description="Nodes that did not answer.")
+    more: Annotated[bool, Field(description="Whether there may be more than was read.")]
+    unreachable: Annotated[list[str], Field(description="Nodes that did not answer.")]
     groups: list[DeadLetterGroup]
     letters: list[DeadLetterRow]
 

@@ -1,7 +1,7 @@
 """Answers about the lab."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 
@@ -40,14 +40,16 @@ class ScenarioRow(ApiAnswer):
 
 class ScenarioList(ApiAnswer):
     scenarios: list[ScenarioRow]
-    traces: list[str] = Field(description="Files of arrivals that may be chosen.")
+    traces: Annotated[list[str], Field(description="Files of arrivals that may be chosen.")]
 
 
 class ExperimentTrace(ApiAnswer):
     name: str
     column: str
     rows: int
-    path: str = Field("", description="Of its file, in the data folder; empty where that is not known.")
+    path: NotRequired[
+        Annotated[str, Field(description="Of its file, in the data folder; empty where that is not known.")]
+    ]
 
 
 class ExperimentRow(ApiAnswer):
@@ -57,8 +59,8 @@ class ExperimentRow(ApiAnswer):
     scenario: str
     title: str
     laws: list[str]
-    parameters: Document = Field(description="The scenario's settings.")
-    changed: Document = Field(description="The settings that are not the scenario's own.")
+    parameters: Annotated[Document, Field(description="The scenario's settings.")]
+    changed: Annotated[Document, Field(description="The settings that are not the scenario's own.")]
     seed: int
     trace: ExperimentTrace | None
     owner: str | None
@@ -66,9 +68,9 @@ class ExperimentRow(ApiAnswer):
     run: int | None
     state: Annotated[str, one_of(Run.State.values)]
     error: str
-    results: dict[str, dict[str, float | None]] = Field(description="Law, then metric.")
-    seconds: dict[str, Seconds] = Field(description="How long each law's simulation took, s.")
-    command: str = Field(description="The same from a command line.")
+    results: Annotated[dict[str, dict[str, float | None]], Field(description="Law, then metric.")]
+    seconds: Annotated[dict[str, Seconds], Field(description="How long each law's simulation took, s.")]
+    command: Annotated[str, Field(description="The same from a command line.")]
     progress: RunProgress
 
 
@@ -85,7 +87,7 @@ class ExperimentCurve(ApiAnswer):
 
 class ExperimentSeries(ApiAnswer):
     experiment: int
-    laws: dict[str, dict[str, ExperimentCurve]] = Field(description="Law, then series.")
+    laws: Annotated[dict[str, dict[str, ExperimentCurve]], Field(description="Law, then series.")]
 
 
 class AppliedOverrides(ApiAnswer):

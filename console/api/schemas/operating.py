@@ -14,10 +14,10 @@ from queues.topology import KINDS
 class WaitingEventRow(ApiAnswer):
     """An event as it waits."""
 
-    block: str = Field(description="The id of its block.")
-    inserted_at: Instant = Field(description="By the node's clock.")
-    event: DeadLetterEvent | None = Field(description="null: its block can't be read.")
-    error: str = Field(description="Why it can't be read.")
+    block: Annotated[str, Field(description="The id of its block.")]
+    inserted_at: Annotated[Instant, Field(description="By the node's clock.")]
+    event: Annotated[DeadLetterEvent | None, Field(description="null: its block can't be read.")]
+    error: Annotated[str, Field(description="Why it can't be read.")]
 
 
 class WaitingEventList(ApiAnswer):
@@ -27,7 +27,7 @@ class WaitingEventList(ApiAnswer):
     node: str
     order: Annotated[str, one_of(ORDERS)]
     events: list[WaitingEventRow]
-    more: bool = Field(description="There may be more behind them.")
+    more: Annotated[bool, Field(description="There may be more behind them.")]
 
 
 class QueueDefinition(ApiAnswer):
@@ -42,7 +42,7 @@ class QueueDefinition(ApiAnswer):
     handler_timeout_seconds: Seconds
     priority: int
     minimum_containers: int
-    digest: str = Field(description="What a change of it takes.")
+    digest: Annotated[str, Field(description="What a change of it takes.")]
 
 
 class QueueDifference(ApiAnswer):
@@ -57,23 +57,25 @@ class ProcessStatus(ApiAnswer):
     """A process that ./run supervises."""
 
     name: str
-    state: str = Field(description="As its supervisor says.")
+    state: Annotated[str, Field(description="As its supervisor says.")]
     word: str
     pid: int | None
-    since: Instant | None = Field(description="When it began; null: it does not run.")
-    restarts: int = Field(description="Since ./run began.")
+    since: Annotated[Instant | None, Field(description="When it began; null: it does not run.")]
+    restarts: Annotated[int, Field(description="Since ./run began.")]
     ended_at: Instant | None
     how_it_ended: str
 
 
 class ProcessList(ApiAnswer):
-    supervised: bool = Field(description="Whether ./run started this console; in Compose it knows none.")
+    supervised: Annotated[
+        bool, Field(description="Whether ./run started this console; in Compose it knows none.")
+    ]
     processes: list[ProcessStatus]
 
 
 class ProcessLog(ApiAnswer):
     process: str
-    lines: list[str] = Field(description="The oldest first.")
+    lines: Annotated[list[str], Field(description="The oldest first.")]
 
 
 class PaletteRow(ApiAnswer):
@@ -81,10 +83,10 @@ class PaletteRow(ApiAnswer):
 
     kind: Annotated[str, one_of(PALETTE_KINDS)]
     label: str
-    url: str = Field(description="Where it is, or where it is done.")
+    url: Annotated[str, Field(description="Where it is, or where it is done.")]
     about: str
 
 
 class PaletteList(ApiAnswer):
-    results: list[PaletteRow] = Field(description="The best first.")
-    total: int = Field(description="How many matched.")
+    results: Annotated[list[PaletteRow], Field(description="The best first.")]
+    total: Annotated[int, Field(description="How many matched.")]

@@ -1,8 +1,9 @@
 """What the snapshot has of the pipeline: figures of all applications together, and of each."""
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from console.api.answer.schema import ApiAnswer, Bytes, Events, Instant, PerSecond, Seconds, Share, one_of
 from console.api.schemas.plants import TaskMeasures
@@ -11,20 +12,21 @@ from workers.documents.pipeline import STATES
 State = Annotated[str, one_of(STATES)]
 
 
-class RuleFlow(ApiAnswer):
+_Rates = TypedDict("_Rates", {"in": PerSecond, "out": PerSecond})  # "in" is a word of Python
+
+
+class RuleFlow(_Rates):
     """A rule's events, a second."""
 
     name: str
-    taken: PerSecond = Field(alias="in")
-    given: PerSecond = Field(alias="out")
 
 
 class PatternCounts(ApiAnswer):
     """A pattern of the pipeline; counts go on over restarts."""
 
     matches: int
-    quiet: int = Field(0, description="Matches in the suppression interval.")
-    seconds: Seconds | None = Field(description="The matcher's time for one event, s.")
+    quiet: NotRequired[Annotated[int, Field(description="Matches in the suppression interval.")]]
+    seconds: Annotated[Seconds | None, Field(description="The matcher's time for one event, s.")]
 
 
 class ControlKeys(ApiAnswer):
@@ -39,20 +41,20 @@ class RecallEstimate(ApiAnswer):
 
     estimate: Share
     low: Share
-    high: Share | None = Field(description="null: no bound.")
-    matches: int = Field(description="Of the control keys.")
+    high: Annotated[Share | None, Field(description="null: no bound.")]
+    matches: Annotated[int, Field(description="Of the control keys.")]
 
 
 class PatternStatus(PatternCounts):
     """A pattern of an application."""
 
     operator: str
-    emits: str = Field(description="The type of its complex events.")
+    emits: Annotated[str, Field(description="The type of its complex events.")]
     expression: str
     sheddable: bool
-    types: dict[str, PerSecond] = Field(description="Events per second by type.")
+    types: Annotated[dict[str, PerSecond], Field(description="Events per second by type.")]
     out_per_second: PerSecond
-    shed_events: dict[str, int] = Field(description="Events shed since ever, by type.")
+    shed_events: Annotated[dict[str, int], Field(description="Events shed since ever, by type.")]
     shed_per_second: dict[str, PerSecond]
     shed_share: Share
     spared: ControlKeys
@@ -63,7 +65,7 @@ class HeldCriterion(ApiAnswer):
     """A person's value in place of a criterion's own."""
 
     value: float
-    until_seconds: Instant | None = Field(description="Seconds since 1970; null: it has no end.")
+    until_seconds: Annotated[Instant | None, Field(description="Seconds since 1970; null: it has no end.")]
     owner: str
     reason: str
 
@@ -71,26 +73,28 @@ class HeldCriterion(ApiAnswer):
 class ApplicationControls(ApiAnswer):
     """What steers an application."""
 
-    admit_events_per_second: PerSecond | None = Field(
-        description="At most; null: as the result queue allows."
-    )
-    admit_until_seconds: Instant | None = None
-    admit_events_per_batch: Events = 0
-    combine_events_per_batch: Events = 0
-    shares: dict[str, Share] = Field({}, description="By replica.")
+    admit_events_per_second: Annotated[
+        PerSecond | None, Field(description="At most; null: as the result queue allows.")
+    ]
+    admit_until_seconds: NotRequired[Instant | None]
+    admit_events_per_batch: NotRequired[Events]
+    combine_events_per_batch: NotRequired[Events]
+    shares: NotRequired[Annotated[dict[str, Share], Field(description="By replica.")]]
     parallelism: int
-    tasks: dict[str, int] = Field(description="By operator.")
-    result_bytes: Bytes = 0
-    lateness_seconds: Seconds = 0.0
-    ahead_seconds: Seconds = 0.0
-    hold_seconds: Seconds = 0.0
+    tasks: Annotated[dict[str, int], Field(description="By operator.")]
+    result_bytes: NotRequired[Bytes]
+    lateness_seconds: NotRequired[Seconds]
+    ahead_seconds: NotRequired[Seconds]
+    hold_seconds: NotRequired[Seconds]
     criteria: dict[str, float]
-    held_criteria: dict[str, HeldCriterion] = {}
-    shed: dict[str, dict[str, Share]] = Field({}, description="By pattern, then type.")
-    shed_until_seconds: Instant | None = Field(None, description="When shedding ends by itself.")
-    shed_by: str = ""
-    spared_keys_share: Share = 0.0
-    revision: int = 0
+    held_criteria: NotRequired[dict[str, HeldCriterion]]
+    shed: NotRequired[Annotated[dict[str, dict[str, Share]], Field(description="By pattern, then type.")]]
+    shed_until_seconds: NotRequired[
+        Annotated[Instant | None, Field(description="When shedding ends by itself.")]
+    ]
+    shed_by: NotRequired[str]
+    spared_keys_share: NotRequired[Share]
+    revision: NotRequired[int]
 
 
 class ResultQueueFigures(ApiAnswer):
@@ -103,18 +107,20 @@ class ResultQueueFigures(ApiAnswer):
 class ReplicaStatus(ApiAnswer):
     """One replica of the first tier."""
 
-    share: Share = Field(description="Of the events.")
+    share: Annotated[Share, Field(description="Of the events.")]
     in_per_second: PerSecond
     kept_per_second: PerSecond
     utilisation: Share
     batch_seconds: Seconds | None
     response_seconds: Seconds | None
-    response_error_seconds: Seconds | None = Field(None, description="The standard error of that mean, s.")
+    response_error_seconds: NotRequired[
+        Annotated[Seconds | None, Field(description="The standard error of that mean, s.")]
+    ]
     work: TaskMeasures
 
 
 class CombinerStatus(ApiAnswer):
-    waits_for: str | None = Field(description="The replica.")
+    waits_for: Annotated[str | None, Field(description="The replica.")]
     held_results: int | None
 
 
@@ -126,15 +132,15 @@ class OperatorStatus(ApiAnswer):
     reads_source: bool
     in_per_second: PerSecond
     out_per_second: PerSecond
-    tasks: int | None = Field(description="In the newest batch.")
-    parallelism: int = Field(description="As it is set.")
+    tasks: Annotated[int | None, Field(description="In the newest batch.")]
+    parallelism: Annotated[int, Field(description="As it is set.")]
     utilisation: Share
-    seconds: Seconds | None = Field(description="For one event, s.")
-    overhead_seconds: Seconds | None = Field(description="Of it beside the matching, s.")
+    seconds: Annotated[Seconds | None, Field(description="For one event, s.")]
+    overhead_seconds: Annotated[Seconds | None, Field(description="Of it beside the matching, s.")]
     shed_share: Share
     late_per_second: PerSecond
     patterns: list[str]
-    work: list[TaskMeasures] = Field(description="Of each task.")
+    work: Annotated[list[TaskMeasures], Field(description="Of each task.")]
 
 
 class MonitoredValue(ApiAnswer):
@@ -158,7 +164,7 @@ class TierFigures(ApiAnswer):
     """Figures of an application, or of all together; null: not known."""
 
     error: str | None
-    hindrance: str | None = Field(None, description="Why nothing moves.")
+    hindrance: NotRequired[Annotated[str | None, Field(description="Why nothing moves.")]]
     batch: int | None
     in_per_second: PerSecond | None
     kept_per_second: PerSecond | None
@@ -166,34 +172,40 @@ class TierFigures(ApiAnswer):
     batch_seconds: Seconds | None
     watermark_lag_seconds: Seconds | None
     waiting_events: Events | None
-    offered_per_second: PerSecond | None = None
-    shed_per_second: PerSecond | None = None
-    shed_events: Events = 0
-    late_events: Events = 0
-    outbox: dict[str, Events] = Field({}, description="Queue → complex events that it has not taken yet")
-    skipped_nodes: list[str] = []
+    offered_per_second: NotRequired[PerSecond | None]
+    shed_per_second: NotRequired[PerSecond | None]
+    shed_events: NotRequired[Events]
+    late_events: NotRequired[Events]
+    outbox: NotRequired[
+        Annotated[dict[str, Events], Field(description="Queue → complex events that it has not taken yet")]
+    ]
+    skipped_nodes: NotRequired[list[str]]
 
 
 class ApplicationRestarts(ApiAnswer):
     """How often an application was started anew, and whether it fails now."""
 
-    count: int = Field(0, description="Starts after the first, since ever.")
-    tries: int = Field(0, description="Failures in a row since anything was worked.")
-    failed_at: Instant | None = Field(None, description="null: it does not fail.")
-    next_try_at: Instant | None = Field(None, description="null: nothing tries again by itself.")
-    last_error: str | None = None
-    last_error_at: Instant | None = None
+    count: NotRequired[Annotated[int, Field(description="Starts after the first, since ever.")]]
+    tries: NotRequired[Annotated[int, Field(description="Failures in a row since anything was worked.")]]
+    failed_at: NotRequired[Annotated[Instant | None, Field(description="null: it does not fail.")]]
+    next_try_at: NotRequired[
+        Annotated[Instant | None, Field(description="null: nothing tries again by itself.")]
+    ]
+    last_error: NotRequired[str | None]
+    last_error_at: NotRequired[Instant | None]
 
 
 class ApplicationStatus(TierFigures):
     """What an application says of itself."""
 
     state: State
-    outbox_full: bool = Field(False, description="It reads no more until queues have taken some.")
-    restarts: ApplicationRestarts | None = None
+    outbox_full: NotRequired[
+        Annotated[bool, Field(description="It reads no more until queues have taken some.")]
+    ]
+    restarts: NotRequired[ApplicationRestarts | None]
     rules: list[RuleFlow]
     queues: list[str]
-    sinks: dict[str, list[str]] = Field(description="The queues that each complex event goes to.")
+    sinks: Annotated[dict[str, list[str]], Field(description="The queues that each complex event goes to.")]
     batch_overhead_seconds: Seconds | None
     latency_p95_seconds: Seconds | None
     shed_share: Share
@@ -215,7 +227,7 @@ class PipelineStatus(TierFigures):
 
     state: State | None
     rules: list[RuleFlow]
-    age_seconds: Seconds | None = Field(description="Since it was heard; null: never.")
-    result_free_bytes: Bytes | None = None
+    age_seconds: Annotated[Seconds | None, Field(description="Since it was heard; null: never.")]
+    result_free_bytes: NotRequired[Bytes | None]
     patterns: dict[str, PatternCounts]
     applications: dict[str, ApplicationStatus]

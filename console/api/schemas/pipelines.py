@@ -1,5 +1,7 @@
 """Answers about declared applications of the pipeline."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from console.api.answer.schema import ApiAnswer, Instant
@@ -9,9 +11,9 @@ class ApplicationAtWork(ApiAnswer):
     """A declared application as the pipeline has it."""
 
     name: str
-    version: int = Field(description="0: it came with Weir.")
-    text: str = Field(description="YAML.")
-    refused: str | None = Field(description="Why the pipeline refuses it.")
+    version: Annotated[int, Field(description="0: it came with Weir.")]
+    text: Annotated[str, Field(description="YAML.")]
+    refused: Annotated[str | None, Field(description="Why the pipeline refuses it.")]
 
 
 class ApplicationVersion(ApiAnswer):
@@ -21,22 +23,24 @@ class ApplicationVersion(ApiAnswer):
     number: int
     active: bool
     reason: str
-    text: str = Field(description="YAML.")
+    text: Annotated[str, Field(description="YAML.")]
     owner: str | None
 
 
 class ApplicationList(ApiAnswer):
     at_work: dict[str, ApplicationAtWork]
-    versions: list[ApplicationVersion] = Field(description="The newest first.")
-    next: int | None = Field(description="Give it as `before` for older ones; null: there are none.")
+    versions: Annotated[list[ApplicationVersion], Field(description="The newest first.")]
+    next: Annotated[
+        int | None, Field(description="Give it as `before` for older ones; null: there are none.")
+    ]
 
 
 class ApplicationOrder(ApiAnswer):
     """What a person wants of an application."""
 
     application: str
-    stopped: bool = Field(description="It stands still until it is started.")
-    restart: int = Field(description="How often it was started anew by hand.")
+    stopped: Annotated[bool, Field(description="It stands still until it is started.")]
+    restart: Annotated[int, Field(description="How often it was started anew by hand.")]
     by: str
     reason: str
     at: Instant | None

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from console.actions.proposals.assistant_proposals import ACTS
 from console.api.answer.schema import (
@@ -21,17 +22,24 @@ from console.models import AssistantProposal
 from queues.nodes.node_state import STATES
 from workers.models import Plan
 
+# Names that Python has words for.
+_Ends = TypedDict(
+    "_Ends",
+    {
+        "from": Annotated[str, Field(description="The node that gives.")],
+        "to": Annotated[str, Field(description="The node that takes.")],
+    },
+)
 
-class PlannedMove(ApiAnswer):
+
+class PlannedMove(_Ends):
     """A move of points, and how far it is."""
 
     queue: str
-    source: str = Field(alias="from", description="The node that gives.")
-    target: str = Field(alias="to", description="The node that takes.")
     points: Points
     state: Annotated[str, one_of(("pending", "moved", "transferring", "done"))]
     points_moved: Points
-    blocks: int = Field(description="Blocks of events transferred.")
+    blocks: Annotated[int, Field(description="Blocks of events transferred.")]
     blocks_total: int
     events: Events
     bytes: Bytes
@@ -55,15 +63,15 @@ class PlanSummary(ApiAnswer):
     """A plan as the snapshot has it."""
 
     id: int
-    hash: str = Field(description="64 hexadecimal digits; an approval names it.")
+    hash: Annotated[str, Field(description="64 hexadecimal digits; an approval names it.")]
     kind: Annotated[str, one_of(Plan.Kind.values)]
     title: str
     state: Annotated[str, one_of(Plan.State.values)]
     moves: list[PlannedMove]
     points: Points
     progress_share: Share
-    note: str = Field(description="What it waits for, or why it ended so.")
-    empties: str | None = Field(description="The node that is to hold nothing at the end.")
+    note: Annotated[str, Field(description="What it waits for, or why it ended so.")]
+    empties: Annotated[str | None, Field(description="The node that is to hold nothing at the end.")]
     expires_at: Instant
 
 
@@ -79,8 +87,8 @@ class PlanRow(PlanSummary):
     owner: str
     approvals: list[PlanApproval]
     law: str | None
-    entry: int | None = Field(description="The ledger entry that it comes from.")
-    undoes: int | None = Field(description="The plan that it undoes.")
+    entry: Annotated[int | None, Field(description="The ledger entry that it comes from.")]
+    undoes: Annotated[int | None, Field(description="The plan that it undoes.")]
     created_at: Instant
     started_at: Instant | None
     ended_at: Instant | None
@@ -95,7 +103,7 @@ class PlanList(ApiAnswer):
 
 class NodeUse(ApiAnswer):
     node: str
-    plan: PlanRow | None = Field(description="The plan that drains it.")
+    plan: Annotated[PlanRow | None, Field(description="The plan that drains it.")]
 
 
 class ProposalRow(ApiAnswer):
@@ -105,17 +113,19 @@ class ProposalRow(ApiAnswer):
     act: Annotated[str, one_of(tuple(ACTS))]
     arguments: Document
     reason: str
-    proposed_by: str = Field(description="The token that asks.")
+    proposed_by: Annotated[str, Field(description="The token that asks.")]
     snapshot_seq: int
-    snapshot_at: float = Field(description="When the snapshot was made that it rests on, s since 1970.")
-    hash: str = Field(description="Of all of it; who approves gives it.")
+    snapshot_at: Annotated[
+        float, Field(description="When the snapshot was made that it rests on, s since 1970.")
+    ]
+    hash: Annotated[str, Field(description="Of all of it; who approves gives it.")]
     created_at: datetime
-    expires_at: datetime = Field(description="Void from then on, unless somebody has decided.")
+    expires_at: Annotated[datetime, Field(description="Void from then on, unless somebody has decided.")]
     state: Annotated[str, one_of(AssistantProposal.State.values)]
     decided_by: str | None
     decided_at: datetime | None
     note: str
-    outcome: str = Field(description="What was done, in a sentence.")
+    outcome: Annotated[str, Field(description="What was done, in a sentence.")]
 
 
 class ProposalList(ApiAnswer):

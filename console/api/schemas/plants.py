@@ -1,7 +1,7 @@
 """Answers about plants: those that are registered, and a plant's operators and tasks (the control API)."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field, RootModel
 
@@ -12,43 +12,45 @@ from workers.plants.foreign.adapters import kinds
 class TaskMeasures(ApiAnswer):
     """What is measured of a task; null: not known. Counts are of the plant's window."""
 
-    latency_seconds: Seconds | None = Field(
-        description="From an event's being taken to its being given on, s."
-    )
-    latency_variance: float | None = Field(description="s².")
-    service_seconds: Seconds | None = Field(description="Between the takings of two events, s.")
-    service_variance: float | None = Field(description="s².")
+    latency_seconds: Annotated[
+        Seconds | None, Field(description="From an event's being taken to its being given on, s.")
+    ]
+    latency_variance: Annotated[float | None, Field(description="s².")]
+    service_seconds: Annotated[Seconds | None, Field(description="Between the takings of two events, s.")]
+    service_variance: Annotated[float | None, Field(description="s².")]
     arrival_interval_seconds: Seconds | None
-    arrival_interval_variance: float | None = Field(description="s².")
-    utilisation: float | None = Field(description="A share.")
-    inputs: float | None = Field(description="Events that came to it.")
-    inputs_variance: float | None = Field(description="Events².")
-    executions: float | None = Field(description="Events that it worked.")
-    executions_variance: float | None = Field(description="Events².")
-    outputs: float | None = Field(description="Events that it gave on.")
-    outputs_variance: float | None = Field(description="Events².")
+    arrival_interval_variance: Annotated[float | None, Field(description="s².")]
+    utilisation: Annotated[float | None, Field(description="A share.")]
+    inputs: Annotated[float | None, Field(description="Events that came to it.")]
+    inputs_variance: Annotated[float | None, Field(description="Events².")]
+    executions: Annotated[float | None, Field(description="Events that it worked.")]
+    executions_variance: Annotated[float | None, Field(description="Events².")]
+    outputs: Annotated[float | None, Field(description="Events that it gave on.")]
+    outputs_variance: Annotated[float | None, Field(description="Events².")]
 
 
 class OperatorTopology(ApiAnswer):
     """An operator of a plant and what is measured of its tasks."""
 
-    kind: Annotated[str, one_of(("source", "operator"))] = Field(
-        description="A source only brings events in."
-    )
-    parallelism: int = Field(description="Tasks now.")
-    minimum: int = Field(description="Tasks that may be set.")
-    maximum: int = Field(description="Tasks that may be set.")
-    fixed: str | None = Field(description="Why its tasks can't be set; null: they can.")
-    failed: float | None = Field(description="Of a source: events whose work failed in the window.")
-    acked: float | None = Field(description="Of a source: events worked to their end in the window.")
-    tasks: list[TaskMeasures] = Field(description="From the first.")
+    kind: Annotated[
+        Annotated[str, one_of(("source", "operator"))], Field(description="A source only brings events in.")
+    ]
+    parallelism: Annotated[int, Field(description="Tasks now.")]
+    minimum: Annotated[int, Field(description="Tasks that may be set.")]
+    maximum: Annotated[int, Field(description="Tasks that may be set.")]
+    fixed: Annotated[str | None, Field(description="Why its tasks can't be set; null: they can.")]
+    failed: Annotated[float | None, Field(description="Of a source: events whose work failed in the window.")]
+    acked: Annotated[
+        float | None, Field(description="Of a source: events worked to their end in the window.")
+    ]
+    tasks: Annotated[list[TaskMeasures], Field(description="From the first.")]
 
 
 class OperatorLink(ApiAnswer):
-    source: str = Field(description="The operator that gives.")
-    target: str = Field(description="The operator that takes.")
-    latency_seconds: Seconds | None = Field(description="From being given to being taken, s.")
-    batching_seconds: Seconds | None = Field(description="Of it, in the giver's buffer, s.")
+    source: Annotated[str, Field(description="The operator that gives.")]
+    target: Annotated[str, Field(description="The operator that takes.")]
+    latency_seconds: Annotated[Seconds | None, Field(description="From being given to being taken, s.")]
+    batching_seconds: Annotated[Seconds | None, Field(description="Of it, in the giver's buffer, s.")]
 
 
 class PlantTopology(ApiAnswer):
@@ -56,8 +58,8 @@ class PlantTopology(ApiAnswer):
 
     plant: str
     at: Instant
-    window_seconds: Seconds = Field(description="Over which counts are, s.")
-    holder: str | None = Field(description="Who steers it besides whoever asks; null: nobody.")
+    window_seconds: Annotated[Seconds, Field(description="Over which counts are, s.")]
+    holder: Annotated[str | None, Field(description="Who steers it besides whoever asks; null: nobody.")]
     held_until: Instant | None
     operators: dict[str, OperatorTopology]
     links: list[OperatorLink]
@@ -76,8 +78,8 @@ class PlantSection(ApiAnswer):
     title: str
     about: str
     columns: list[str]
-    rows: list[list[str | float | None]] = Field(description="A value a column; null: not known.")
-    empty: str = Field(description="What stands there without rows.")
+    rows: Annotated[list[list[str | float | None]], Field(description="A value a column; null: not known.")]
+    empty: Annotated[str, Field(description="What stands there without rows.")]
 
 
 class PartitionLag(ApiAnswer):
@@ -85,13 +87,15 @@ class PartitionLag(ApiAnswer):
 
     topic: str
     partition: int
-    committed: int | None = Field(description="The offset of the group's next event.")
-    end: int | None = Field(description="The offset of the next event to be appended.")
-    lag_events: int | None = Field(description="null: it does not count, `said` says why.")
-    lag_seconds: Seconds | None = Field(description="The age of the group's next event, s.")
-    at_least: bool = Field(description="Whether it may be older.")
-    expired_events: int = Field(description="Events that retention took before the group read them.")
-    member: str = Field(description="Who reads it.")
+    committed: Annotated[int | None, Field(description="The offset of the group's next event.")]
+    end: Annotated[int | None, Field(description="The offset of the next event to be appended.")]
+    lag_events: Annotated[int | None, Field(description="null: it does not count, `said` says why.")]
+    lag_seconds: Annotated[Seconds | None, Field(description="The age of the group's next event, s.")]
+    at_least: Annotated[bool, Field(description="Whether it may be older.")]
+    expired_events: Annotated[
+        int, Field(description="Events that retention took before the group read them.")
+    ]
+    member: Annotated[str, Field(description="Who reads it.")]
     said: str
 
 
@@ -109,23 +113,25 @@ class ConsumerGroup(ApiAnswer):
     state: str
     members: list[GroupMember]
     topics: list[str]
-    lag_events: int | None = Field(description="Of all partitions that count.")
-    lag_seconds: Seconds | None = Field(description="Of the partition that is furthest behind, s.")
-    at_least: bool = Field(description="Whether it may be more.")
-    trend: str | None = Field(description="rising, falling or steady, of the lag in events.")
+    lag_events: Annotated[int | None, Field(description="Of all partitions that count.")]
+    lag_seconds: Annotated[Seconds | None, Field(description="Of the partition that is furthest behind, s.")]
+    at_least: Annotated[bool, Field(description="Whether it may be more.")]
+    trend: Annotated[str | None, Field(description="rising, falling or steady, of the lag in events.")]
     in_per_second: PerSecond | None
     out_per_second: PerSecond | None
-    clearing_seconds: Seconds | None = Field(description="Until nothing waits, at the present rates, s.")
+    clearing_seconds: Annotated[
+        Seconds | None, Field(description="Until nothing waits, at the present rates, s.")
+    ]
     expired_events: int
     partition_count: int
-    partitions: list[PartitionLag] = Field(description="Those that are furthest behind.")
+    partitions: Annotated[list[PartitionLag], Field(description="Those that are furthest behind.")]
 
 
 class SensorStatus(ApiAnswer):
     """A number that a plant's declaration names."""
 
-    value: float | None = Field(description="null: not known.")
-    silent_seconds: Seconds = Field(description="Since it was known last, s.")
+    value: Annotated[float | None, Field(description="null: not known.")]
+    silent_seconds: Annotated[Seconds, Field(description="Since it was known last, s.")]
     unit: str
     title: str
     error: str | None
@@ -135,21 +141,24 @@ class ProofStatus(ApiAnswer):
     """What shows that an order took effect."""
 
     sensor: str
-    value: float | None = Field(description="What it says now; null: not known.")
-    within_seconds: Seconds = Field(description="By then it must say what was ordered, s.")
+    value: Annotated[float | None, Field(description="What it says now; null: not known.")]
+    within_seconds: Annotated[Seconds, Field(description="By then it must say what was ordered, s.")]
 
 
 class PlantOrderRow(ApiAnswer):
     """What was last ordered of an operator from here, and what it has."""
 
-    tasks: int = Field(description="That were ordered.")
-    at: Instant = Field(description="When they were.")
-    by: str = Field(description="A loop or a person.")
-    now: int | None = Field(description="Tasks that it has.")
-    since: Instant | None = Field(description="When it was first seen to have them.")
-    state: Annotated[str, one_of(("pending", "reached", "missed", "undone"))] = Field(
-        description="missed: it never had them; undone: something else set others. Loops hold for both."
-    )
+    tasks: Annotated[int, Field(description="That were ordered.")]
+    at: Annotated[Instant, Field(description="When they were.")]
+    by: Annotated[str, Field(description="A loop or a person.")]
+    now: Annotated[int | None, Field(description="Tasks that it has.")]
+    since: Annotated[Instant | None, Field(description="When it was first seen to have them.")]
+    state: Annotated[
+        Annotated[str, one_of(("pending", "reached", "missed", "undone"))],
+        Field(
+            description="missed: it never had them; undone: something else set others. Loops hold for both."
+        ),
+    ]
     waiting_since: Instant | None
 
 
@@ -162,17 +171,21 @@ class SnapshotPlant(ApiAnswer):
     error: str | None
     tasks: int | None
     in_per_second: PerSecond | None
-    latency_seconds: Seconds | None = Field(description="Of its slowest path, s.")
+    latency_seconds: Annotated[Seconds | None, Field(description="Of its slowest path, s.")]
     steered_by: PlantHolder | None
-    topology: PlantTopology | None = None
-    sections: list[PlantSection] = []
-    groups: dict[str, ConsumerGroup] = {}
-    sensors: dict[str, SensorStatus] = {}
-    revisions: dict[str, str] = Field({}, description="What is rolled out of each part.")
-    proofs: dict[str, ProofStatus] = {}
-    set_to: dict[str, int] = Field({}, description="Tasks that the plant itself aims at, where it says so.")
-    lives: dict[str, float] = Field({}, description="Since when each operator is at work, s since 1970.")
-    orders: dict[str, PlantOrderRow] = {}
+    topology: NotRequired[PlantTopology | None]
+    sections: NotRequired[list[PlantSection]]
+    groups: NotRequired[dict[str, ConsumerGroup]]
+    sensors: NotRequired[dict[str, SensorStatus]]
+    revisions: NotRequired[Annotated[dict[str, str], Field(description="What is rolled out of each part.")]]
+    proofs: NotRequired[dict[str, ProofStatus]]
+    set_to: NotRequired[
+        Annotated[dict[str, int], Field(description="Tasks that the plant itself aims at, where it says so.")]
+    ]
+    lives: NotRequired[
+        Annotated[dict[str, float], Field(description="Since when each operator is at work, s since 1970.")]
+    ]
+    orders: NotRequired[dict[str, PlantOrderRow]]
 
 
 class TaskChannel(ApiAnswer):
@@ -180,12 +193,12 @@ class TaskChannel(ApiAnswer):
 
     source: str
     target: str
-    latency: float | None = Field(description="ms.")
-    batching: float | None = Field(description="Of it, in the giver's buffer, ms.")
+    latency: Annotated[float | None, Field(description="ms.")]
+    batching: Annotated[float | None, Field(description="Of it, in the giver's buffer, ms.")]
 
 
 class PhysicalTopology(ApiAnswer):
-    tasks: dict[str, list[str]] = Field(description="The names of each operator's tasks.")
+    tasks: Annotated[dict[str, list[str]], Field(description="The names of each operator's tasks.")]
     channels: list[TaskChannel]
 
 
@@ -239,13 +252,19 @@ class PlantRow(ApiAnswer):
     name: str
     kind: Annotated[str, one_of(tuple(kinds()))]
     url: str
-    secret_environment: str = Field(description="The variable that holds its token.")
+    secret_environment: Annotated[str, Field(description="The variable that holds its token.")]
     options: dict[str, str]
     created_at: datetime
-    digest: str = Field(description="Of how it is reached: a change that names an older one is refused.")
+    digest: Annotated[
+        str, Field(description="Of how it is reached: a change that names an older one is refused.")
+    ]
     seen: SnapshotPlant | None
-    left: str = Field("", description="What Weir may still hold where it was until now, and what to do.")
-    advising: list[str] = Field([], description="Loops of that name that were there, and advise again.")
+    left: NotRequired[
+        Annotated[str, Field(description="What Weir may still hold where it was until now, and what to do.")]
+    ]
+    advising: NotRequired[
+        Annotated[list[str], Field(description="Loops of that name that were there, and advise again.")]
+    ]
 
 
 class PlantList(ApiAnswer):
@@ -254,7 +273,7 @@ class PlantList(ApiAnswer):
 
 class PlantRemoved(ApiAnswer):
     removed: str
-    left: str = Field("", description="What Weir may still hold there, and what to do.")
+    left: NotRequired[Annotated[str, Field(description="What Weir may still hold there, and what to do.")]]
 
 
 class TasksByHand(ApiAnswer):
@@ -263,7 +282,7 @@ class TasksByHand(ApiAnswer):
     plant: str
     operator: str
     tasks: int
-    until: Instant = Field(description="Loops hold until then, in seconds since 1970.")
+    until: Annotated[Instant, Field(description="Loops hold until then, in seconds since 1970.")]
 
 
 class HandReleased(ApiAnswer):
@@ -273,7 +292,7 @@ class HandReleased(ApiAnswer):
 
 class PlantResumed(ApiAnswer):
     plant: str
-    forgotten: int = Field(description="Orders that count no longer.")
+    forgotten: Annotated[int, Field(description="Orders that count no longer.")]
 
 
 class FoundPart(ApiAnswer):
@@ -284,20 +303,20 @@ class FoundPart(ApiAnswer):
     tasks: int | None
     minimum: int | None
     maximum: int | None
-    fixed: str | None = Field(description="Why its tasks can't be set; null: they can.")
+    fixed: Annotated[str | None, Field(description="Why its tasks can't be set; null: they can.")]
 
 
 class PlantInspected(ApiAnswer):
     """What stands at an address."""
 
     kind: str
-    sentences: list[str] = Field(description="All of it in words.")
+    sentences: Annotated[list[str], Field(description="All of it in words.")]
     what: str
-    name: str = Field(description="What it calls itself; empty: nothing.")
+    name: Annotated[str, Field(description="What it calls itself; empty: nothing.")]
     said: list[str]
     parts: list[FoundPart]
-    needs: list[str] = Field(description="What it would need so that Weir can do more there.")
-    choices: dict[str, list[str]] = Field(description="Option → what it could be there.")
+    needs: Annotated[list[str], Field(description="What it would need so that Weir can do more there.")]
+    choices: Annotated[dict[str, list[str]], Field(description="Option → what it could be there.")]
 
 
 class InterventionKindRow(ApiAnswer):
@@ -305,9 +324,9 @@ class InterventionKindRow(ApiAnswer):
 
     name: str
     title: str
-    subject: str = Field(description="On what.")
-    value: str = Field(description="What it takes besides; empty: nothing.")
-    lasting: bool = Field(description="Whether it is in force until it is undone.")
+    subject: Annotated[str, Field(description="On what.")]
+    value: Annotated[str, Field(description="What it takes besides; empty: nothing.")]
+    lasting: Annotated[bool, Field(description="Whether it is in force until it is undone.")]
 
 
 class InterventionRow(ApiAnswer):
@@ -316,16 +335,18 @@ class InterventionRow(ApiAnswer):
     kind: str
     subject: str
     value: str
-    before: str = Field(description="What it goes back to, as its adapter wrote it.")
+    before: Annotated[str, Field(description="What it goes back to, as its adapter wrote it.")]
     by: str
     until: Instant
-    error: str = Field(description="Why it could not be undone when that was tried last; empty: it was not.")
+    error: Annotated[
+        str, Field(description="Why it could not be undone when that was tried last; empty: it was not.")
+    ]
     tried_at: Instant | None
 
 
 class PlantInterventions(ApiAnswer):
     interventions: list[InterventionKindRow]
-    in_force: list[InterventionRow] = Field(description="The first to end first.")
+    in_force: Annotated[list[InterventionRow], Field(description="The first to end first.")]
 
 
 class InterventionDone(ApiAnswer):

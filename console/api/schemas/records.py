@@ -1,21 +1,20 @@
 """Answers about the ledger and the audit, pages of what only grows; and about the weekly report."""
 
 from datetime import datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 
 from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, Share, one_of
 from workers.models import LedgerEntry, Loop
 
-Row = TypeVar("Row", bound=ApiAnswer)
 
-
-class CursorPage(ApiAnswer, Generic[Row]):
+class CursorPage(ApiAnswer):
     """Rows, newest first, and where the older ones begin."""
 
-    entries: list[Row]
-    next: int | None = Field(description="Give it as `before` for older rows; null: there are none.")
+    next: Annotated[
+        int | None, Field(description="Give it as `before` for older ones; null: there are none.")
+    ]
 
 
 class AuditRow(ApiAnswer):
@@ -23,7 +22,7 @@ class AuditRow(ApiAnswer):
 
     id: int
     at: datetime
-    actor: str = Field(description="A user name, or token:NAME.")
+    actor: Annotated[str, Field(description="A user name, or token:NAME.")]
     action: str
     target: str
     reason: str
@@ -33,8 +32,10 @@ class AuditRow(ApiAnswer):
     request_id: str
 
 
-class AuditPage(CursorPage[AuditRow]):
+class AuditPage(CursorPage):
     """Changes, newest first."""
+
+    entries: list[AuditRow]
 
 
 class ExpectedEffect(ApiAnswer):
@@ -42,7 +43,7 @@ class ExpectedEffect(ApiAnswer):
 
     metric: str
     direction: Annotated[str, one_of(("up", "down"))]
-    amount: float = Field(description="In the unit of the metric.")
+    amount: Annotated[float, Field(description="In the unit of the metric.")]
     within_seconds: Seconds
 
 
@@ -56,22 +57,24 @@ class LedgerRow(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
     observation: Document | None
     parameters: Document
-    action: Document | None = Field(description="null: nothing was to be done.")
-    raw: float | None = Field(description="The value before the guard.")
-    guarded: float | None = Field(description="The value after the guard.")
+    action: Annotated[Document | None, Field(description="null: nothing was to be done.")]
+    raw: Annotated[float | None, Field(description="The value before the guard.")]
+    guarded: Annotated[float | None, Field(description="The value after the guard.")]
     reason: str
-    terms: Document = Field(description="What the decision was computed from.")
+    terms: Annotated[Document, Field(description="What the decision was computed from.")]
     limited_by: str | None
     expected: ExpectedEffect | None
-    outcome: Document | None = Field(description="What came of it, once that is judged.")
+    outcome: Annotated[Document | None, Field(description="What came of it, once that is judged.")]
     applied: bool
     error: str
     verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
-    code: str = Field(description="The digest of the code that decided.")
+    code: Annotated[str, Field(description="The digest of the code that decided.")]
 
 
-class LedgerPage(CursorPage[LedgerRow]):
+class LedgerPage(CursorPage):
     """Decisions, newest first."""
+
+    entries: list[LedgerRow]
 
 
 class GuardRequest(ApiAnswer):
@@ -80,8 +83,8 @@ class GuardRequest(ApiAnswer):
     settings: Document | None
     state: Json
     now_seconds: Instant
-    age_seconds: Seconds | None = Field(description="Of what was measured, s.")
-    unfit: Json = Field(description="Why what was measured is no valid measurement.")
+    age_seconds: Annotated[Seconds | None, Field(description="Of what was measured, s.")]
+    unfit: Annotated[Json, Field(description="Why what was measured is no valid measurement.")]
     idle: Json
 
 
@@ -93,7 +96,7 @@ class DecideRequest(ApiAnswer):
     state: Json
     observation: Document
     guard: GuardRequest
-    manual: Json = None
+    manual: NotRequired[Json]
 
 
 class LedgerDetail(LedgerRow):
@@ -119,10 +122,10 @@ class ReplayedDecision(ApiAnswer):
 class LedgerReplay(ApiAnswer):
     """A decision made once more from its record."""
 
-    same: bool | None = Field(description="null: it can't be replayed.")
-    differences: dict[str, ReplayedField] = Field(description="By field.")
+    same: Annotated[bool | None, Field(description="null: it can't be replayed.")]
+    differences: Annotated[dict[str, ReplayedField], Field(description="By field.")]
     decision: ReplayedDecision | None
-    code: str = Field(description="The digest of the code that replayed.")
+    code: Annotated[str, Field(description="The digest of the code that replayed.")]
     recorded_code: str
     error: str
 
@@ -131,8 +134,8 @@ class RerunSide(ApiAnswer):
     """What one side came to."""
 
     actions: int
-    total: float = Field(description="The sum of all actions.")
-    movement: float = Field(description="The sum of the changes between decisions.")
+    total: Annotated[float, Field(description="The sum of all actions.")]
+    movement: Annotated[float, Field(description="The sum of the changes between decisions.")]
 
 
 class RerunSeries(ApiAnswer):
@@ -167,9 +170,11 @@ class CostSideRow(ApiAnswer):
 
     name: str
     words: str
-    runs: float = Field(description="Of workers.")
+    runs: Annotated[float, Field(description="Of workers.")]
     worker_hours: float | None
-    late_seconds: Seconds = Field(description="In which the oldest event waited longer than it may, s.")
+    late_seconds: Annotated[
+        Seconds, Field(description="In which the oldest event waited longer than it may, s.")
+    ]
     workers_cost: float | None
     late_cost: float | None
     cost: float | None
@@ -189,12 +194,12 @@ class LoopCostsDetail(ApiAnswer):
 
     hours: float
     recorded_seconds: int
-    run_seconds: float | None = Field(description="Of a run, on average, s.")
+    run_seconds: Annotated[float | None, Field(description="Of a run, on average, s.")]
     prices: CostPriceList
     law: CostSideRow
     rivals: list[CostDifferenceRow]
     held_seconds: int
-    holds: CostDifferenceRow | None = Field(description="The law with the holds of the record.")
+    holds: Annotated[CostDifferenceRow | None, Field(description="The law with the holds of the record.")]
 
 
 class PlantCostsDetail(ApiAnswer):
@@ -204,7 +209,7 @@ class PlantCostsDetail(ApiAnswer):
     measured_seconds: float
     worker_hours: float | None
     node_hours: float | None
-    lost_events: int | None = Field(description="That were shed.")
+    lost_events: Annotated[int | None, Field(description="That were shed.")]
     workers_cost: float | None
     nodes_cost: float | None
     lost_cost: float | None
@@ -216,8 +221,8 @@ class WhatIf(ApiAnswer):
     open_loop: str
     decisions: int
     differing: int
-    skipped: int = Field(description="Entries that are no longer valid for the law.")
-    left: int = Field(description="Entries that there was no time for.")
+    skipped: Annotated[int, Field(description="Entries that are no longer valid for the law.")]
+    left: Annotated[int, Field(description="Entries that there was no time for.")]
     first_error: str
     did: RerunSide
     would: RerunSide
@@ -230,11 +235,14 @@ class PromiseRow(ApiAnswer):
 
     name: str
     target: Share
-    good_share: Share | None = Field(description="null: nobody counted.")
-    burnt: float | None = Field(description="Of the error budget of a whole window.")
-    known_from: datetime | None = Field(
-        description="Where what is kept begins only after the week did; null: the week is known whole."
-    )
+    good_share: Annotated[Share | None, Field(description="null: nobody counted.")]
+    burnt: Annotated[float | None, Field(description="Of the error budget of a whole window.")]
+    known_from: Annotated[
+        datetime | None,
+        Field(
+            description="Where what is kept begins only after the week did; null: the week is known whole."
+        ),
+    ]
     missed: bool
 
 
@@ -246,8 +254,8 @@ class ReportedIncident(ApiAnswer):
     severity: str
     fired_at: datetime
     seconds: Seconds
-    acknowledged_by: str = Field(description="Empty: nobody.")
-    outcome: str = Field(description="What loops did about it.")
+    acknowledged_by: Annotated[str, Field(description="Empty: nobody.")]
+    outcome: Annotated[str, Field(description="What loops did about it.")]
 
 
 class LoopWeekRow(ApiAnswer):
@@ -259,7 +267,7 @@ class LoopWeekRow(ApiAnswer):
     effective: int
     harmful: int
     ineffective: int
-    advice: int = Field(description="Decisions of modes that only advise.")
+    advice: Annotated[int, Field(description="Decisions of modes that only advise.")]
 
 
 class OverriddenRow(ApiAnswer):
@@ -271,14 +279,14 @@ class OverriddenRow(ApiAnswer):
     owner: str
     reason: str
     since: datetime
-    until: datetime | None = Field(description="null: it has no end.")
+    until: Annotated[datetime | None, Field(description="null: it has no end.")]
 
 
 class ProposedRow(ApiAnswer):
     """What was proposed, and what became of it."""
 
     what: str
-    expected: str = Field(description="The effect that it is for; empty where none is known.")
+    expected: Annotated[str, Field(description="The effect that it is for; empty where none is known.")]
     state: str
     at: datetime
 
@@ -294,4 +302,4 @@ class WeeklyReport(ApiAnswer):
     loops: list[LoopWeekRow]
     overrides: list[OverriddenRow]
     proposals: list[ProposedRow]
-    text: str = Field(description="As it is sent by mail.")
+    text: Annotated[str, Field(description="As it is sent by mail.")]

@@ -1,7 +1,7 @@
 """Answers about batch tasks and their runs."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 
@@ -22,12 +22,12 @@ class RunStages(ApiAnswer):
 class RunProgress(ApiAnswer):
     """How far a run is; empty before its first report."""
 
-    rows: int = 0
-    share: Share | None = Field(None, description="0 to 1; null: not known.")
-    stages: RunStages | None = None
-    chunks: int = Field(0, description="Those that have ended.")
-    working: list[str] = Field([], description="The chunks that are worked on.")
-    skipped: list[SkippedFile] = []
+    rows: NotRequired[int]
+    share: NotRequired[Annotated[Share | None, Field(description="0 to 1; null: not known.")]]
+    stages: NotRequired[RunStages | None]
+    chunks: NotRequired[Annotated[int, Field(description="Those that have ended.")]]
+    working: NotRequired[Annotated[list[str], Field(description="The chunks that are worked on.")]]
+    skipped: NotRequired[list[SkippedFile]]
 
 
 class RunRow(ApiAnswer):
@@ -36,19 +36,19 @@ class RunRow(ApiAnswer):
     run: int
     task: str
     state: Annotated[str, one_of(Run.State.values)]
-    owner: str | None = Field(description="null: the schedule.")
+    owner: Annotated[str | None, Field(description="null: the schedule.")]
     parameters: Document
     progress: RunProgress
-    chunks_total: int | None = Field(description="null: not known beforehand.")
+    chunks_total: Annotated[int | None, Field(description="null: not known beforehand.")]
     chunks_done: int
     workers_wanted: int
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     deadline_at: datetime | None
-    seconds: Seconds | None = Field(description="How long it took, s; null: it has not ended.")
+    seconds: Annotated[Seconds | None, Field(description="How long it took, s; null: it has not ended.")]
     error: str
-    command: str = Field(description="The same from a command line.")
+    command: Annotated[str, Field(description="The same from a command line.")]
 
 
 class RunList(ApiAnswer):
@@ -78,7 +78,7 @@ class TaskRow(ApiAnswer):
     name: str
     job: str
     help: str
-    sound: bool = Field(description="false: its job can't be imported, and help says why.")
+    sound: Annotated[bool, Field(description="false: its job can't be imported, and help says why.")]
     parameters: dict[str, Json]
     schedule: str
     interval_seconds: Seconds | None
@@ -86,10 +86,10 @@ class TaskRow(ApiAnswer):
     next_at: datetime | None
     requirements: list[str]
     single_instance: bool
-    parallel: int = Field(description="Workers at once, at most.")
-    deadline: str | None = Field(description="HH:MM (UTC) by which a run is to be done.")
+    parallel: Annotated[int, Field(description="Workers at once, at most.")]
+    deadline: Annotated[str | None, Field(description="HH:MM (UTC) by which a run is to be done.")]
     enabled: bool
-    digest: str = Field(description="Of it as it is: a change that names an older one is refused.")
+    digest: Annotated[str, Field(description="Of it as it is: a change that names an older one is refused.")]
     runs: list[RunRow]
 
 

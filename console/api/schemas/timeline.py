@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from console.api.answer.schema import ApiAnswer, Instant, one_of
 from console.models import Mark
@@ -14,7 +15,7 @@ class HistorySeries(ApiAnswer):
     """Columns for a chart, over one axis of time."""
 
     time: list[Instant]
-    series: dict[str, list[float | None]] = Field(description="By name; null: not known.")
+    series: Annotated[dict[str, list[float | None]], Field(description="By name; null: not known.")]
 
 
 class ChartDecision(ApiAnswer):
@@ -22,11 +23,11 @@ class ChartDecision(ApiAnswer):
 
     at: Instant
     law: str
-    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)] = Field(
-        description="The most severe of them."
-    )
+    verdict: Annotated[
+        Annotated[str, one_of(LedgerEntry.Verdict.values)], Field(description="The most severe of them.")
+    ]
     count: int
-    url: str = Field(description="A page that lists them.")
+    url: Annotated[str, Field(description="A page that lists them.")]
     title: str
 
 
@@ -35,37 +36,46 @@ class GuardEvent(ApiAnswer):
 
     at: Instant
     limited_by: str
-    count: int = Field(description="Decisions.")
-    url: str = Field(description="A page that lists them.")
+    count: Annotated[int, Field(description="Decisions.")]
+    url: Annotated[str, Field(description="A page that lists them.")]
     title: str
 
 
 class ChartDecisionList(ApiAnswer):
     decisions: list[ChartDecision]
-    guard: list[GuardEvent] = Field(description="Of one `loop`, and of a day at most; else empty.")
+    guard: Annotated[list[GuardEvent], Field(description="Of one `loop`, and of a day at most; else empty.")]
 
 
 class DifferenceRow(ApiAnswer):
     """What is different in a stretch of time, beyond chance."""
 
-    dimension: str = Field(description="type, key, source, producer, node, container, handler, operator …")
+    dimension: Annotated[
+        str, Field(description="type, key, source, producer, node, container, handler, operator …")
+    ]
     value: str
-    measure: str = Field(description='"share" of the events (0 to 1), or what a mean is of, with its unit.')
+    measure: Annotated[
+        str, Field(description='"share" of the events (0 to 1), or what a mean is of, with its unit.')
+    ]
     here: float
     there: float
-    effect: float = Field(description="Cohen's h of a share, the logarithm of the ratio of a measure.")
-    probability: float = Field(description="That chance alone differs so much, before the correction.")
+    effect: Annotated[
+        float, Field(description="Cohen's h of a share, the logarithm of the ratio of a measure.")
+    ]
+    probability: Annotated[
+        float, Field(description="That chance alone differs so much, before the correction.")
+    ]
 
 
-class DifferenceList(ApiAnswer):
+_Stretch = TypedDict("_Stretch", {"from": float, "to": float})  # "from" is a word of Python
+
+
+class DifferenceList(_Stretch):
     """A stretch against another. Times in seconds since 1970."""
 
-    since: float = Field(alias="from")
-    until: float = Field(alias="to")
-    other_since: float = Field(alias="other_from")
-    other_until: float = Field(alias="other_to")
-    compared: int = Field(description="How many values were tested.")
-    differences: list[DifferenceRow] = Field(description="The largest effect first.")
+    other_from: float
+    other_to: float
+    compared: Annotated[int, Field(description="How many values were tested.")]
+    differences: Annotated[list[DifferenceRow], Field(description="The largest effect first.")]
 
 
 class MarkRow(ApiAnswer):
@@ -76,17 +86,21 @@ class MarkRow(ApiAnswer):
     title: str
     text: str
     at: datetime
-    until: datetime | None = Field(description="null: an instant.")
+    until: Annotated[datetime | None, Field(description="null: an instant.")]
     author: str
-    source: str = Field(description="Of an outside change: the system that reports it; else empty.")
-    event: str = Field(description="Of an outside change: its id there; else empty.")
-    parts: list[str] = Field(description="What it is about, such as queue/alert; none: the whole plant.")
+    source: Annotated[str, Field(description="Of an outside change: the system that reports it; else empty.")]
+    event: Annotated[str, Field(description="Of an outside change: its id there; else empty.")]
+    parts: Annotated[
+        list[str], Field(description="What it is about, such as queue/alert; none: the whole plant.")
+    ]
     url: str
 
 
 class MarkList(ApiAnswer):
     marks: list[MarkRow]
-    next: int | None = Field(description="Give it as `before` for older ones; null: there are none.")
+    next: Annotated[
+        int | None, Field(description="Give it as `before` for older ones; null: there are none.")
+    ]
 
 
 class SharedLinkRow(ApiAnswer):
@@ -98,7 +112,7 @@ class SharedLinkRow(ApiAnswer):
     author: str
     created_at: datetime
     expires_at: datetime
-    url: str = Field(description="The link: whoever has it sees the plant at that instant.")
+    url: Annotated[str, Field(description="The link: whoever has it sees the plant at that instant.")]
 
 
 class SharedLinkList(ApiAnswer):

@@ -5,6 +5,9 @@ from typing import Any
 
 from django.http import Http404
 
+from console.api.answer.schema import declared
+from console.api.schemas.alerts.alerts import AlertHappening, AlertRow
+from console.api.schemas.alerts.reported import ReportedRow
 from workers.alerts.lifecycle.models import (
     Alert,
     AlertEvent,
@@ -25,7 +28,7 @@ def found_alert(alert_id: int) -> Alert:
     return found
 
 
-def alert_document(alert: Alert) -> dict[str, Any]:
+def alert_document(alert: Alert) -> AlertRow:
     more = {
         "impact": alert.impact,
         "worst": alert.worst,
@@ -33,28 +36,27 @@ def alert_document(alert: Alert) -> dict[str, Any]:
         "came_back": alert.came_back,
         "resolved_at": seconds_of(alert.resolved_at),
     }
-    return {**document(alert), **more}
+    return declared(AlertRow, {**document(alert), **more})
 
 
-def event_document(event: AlertEvent) -> dict[str, Any]:
+def event_document(event: AlertEvent) -> AlertHappening:
     by = event.by.get_username() if event.by else None
     return {"at": event.at.timestamp(), "kind": event.kind, "by": by, "text": event.text}
 
 
-def reported_document(row: ReportedAlert) -> dict[str, Any]:
-    names = (
-        "source",
-        "name",
-        "severity",
-        "labels",
-        "summary",
-        "description",
-        "link",
-        "began_at",
-        "ended_at",
-        "reported_at",
-    )
-    return {name: getattr(row, name) for name in names}
+def reported_document(row: ReportedAlert) -> ReportedRow:
+    return {
+        "source": row.source,
+        "name": row.name,
+        "severity": row.severity,
+        "labels": row.labels,
+        "summary": row.summary,
+        "description": row.description,
+        "link": row.link,
+        "began_at": row.began_at,
+        "ended_at": row.ended_at,
+        "reported_at": row.reported_at,
+    }
 
 
 def seconds_of(moment: datetime | None) -> float | None:

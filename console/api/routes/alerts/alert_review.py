@@ -1,16 +1,17 @@
 """The review of a time: what fired, how long, and which actions had an effect."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Query
 
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
-from console.api.schemas.alerts.alert_review import AlertReview
+from console.api.schemas.alerts.alert_review import AlertReview, ReviewedAlert, ReviewSummary
 from queues.errors import BadInput
 from workers.alerts import review
 
@@ -26,7 +27,7 @@ def get_alert_review(
     request: HttpRequest,
     since: Annotated[UtcTime | None, Query(alias="from")] = None,
     until: Annotated[UtcTime | None, Query(alias="to")] = None,
-) -> dict[str, Any]:
+) -> AlertReview:
     """The last 12 hours unless the request says otherwise; at most 31 days."""
     actor_for(request, "plant.view")
     end = until or timezone.now()
@@ -37,6 +38,6 @@ def get_alert_review(
     return {
         "from": begin,
         "to": end,
-        "summary": review.summary(found, begin, end).document(),
-        "alerts": [row.document() for row in found],
+        "summary": declared(ReviewSummary, review.summary(found, begin, end).document()),
+        "alerts": [declared(ReviewedAlert, row.document()) for row in found],
     }

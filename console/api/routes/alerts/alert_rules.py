@@ -8,9 +8,10 @@ from django.utils import timezone
 
 from console.actions import alerts
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
-from console.api.schemas.alerts.alert_rules import RuleDetail, RuleList, RulePreview, RuleRow
+from console.api.schemas.alerts.alert_rules import RuleDetail, RuleList, RulePreview, RuleRow, WouldHaveFired
 from console.connections.control_server import control
 from workers.alerts.evaluation import preview
 from workers.alerts.lifecycle.models import (
@@ -30,9 +31,9 @@ class RuleFields(Given):
 
 
 @router.get("/alert-rules", response=RuleList, summary="Every rule")
-def list_rules(request: HttpRequest) -> dict[str, Any]:
+def list_rules(request: HttpRequest) -> RuleList:
     actor_for(request, "plant.view")
-    return {"rules": [rules.document(each) for each in AlertRule.objects.order_by("name")]}
+    return {"rules": [_rule(each) for each in AlertRule.objects.order_by("name")]}
 
 
 @router.get(
@@ -40,20 +41,20 @@ def list_rules(request: HttpRequest) -> dict[str, Any]:
     response=RuleDetail,
     summary="One rule, and what it would have done in the last 24 h",
 )
-def get_rule(request: HttpRequest, name: str) -> dict[str, Any]:
+def get_rule(request: HttpRequest, name: str) -> RuleDetail:
     actor_for(request, "plant.view")
     found = AlertRule.objects.filter(name=name).first()
     if found is None:
         raise Http404(f"Rule {name} is not known.")
-    return {**rules.document(found), "preview": _preview(found)}
+    return {**_rule(found), "preview": _preview(found)}
 
 
 @router.post("/alert-rules/{name}", response=RuleRow, summary="Make a rule, or change it")
-def change_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
+def change_rule(request: HttpRequest, name: str, body: RuleFields) -> RuleRow:
     actor = actor_for(request, "alert_rule.change")
     now = timezone.now()
     made = alerts.define_rule(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
-    return rules.document(made)
+    return _rule(made)
 
 
 @router.post(
@@ -61,14 +62,20 @@ def change_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, 
     response=RulePreview,
     summary="What a rule would have done; nothing is changed",
 )
-def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> dict[str, Any]:
+def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> RulePreview:
     actor_for(request, "plant.view")
     known = AlertRule.objects.filter(name=name).first()
     fields = rules.checked(body.fields, {key: getattr(known, key) for key in rules.FIELDS} if known else None)
     return _preview(AlertRule(name=name, **fields))
 
 
-def _preview(rule: AlertRule) -> dict[str, Any]:
+def _rule(rule: AlertRule) -> RuleRow:
+    return declared(RuleRow, rules.document(rule))
+
+
+def _preview(rule: AlertRule) -> RulePreview:
     found = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
-    fired = [{"labels": each.labels, "at": each.at, "until": each.until} for each in found.fired]
+    fired: list[WouldHaveFired] = [
+        {"labels": dict(each.labels), "at": each.at, "until": each.until} for each in found.fired
+    ]
     return {"sentence": found.sentence(), "stored_seconds": found.stored_seconds, "fired": fired}

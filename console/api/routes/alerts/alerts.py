@@ -1,13 +1,12 @@
 """Alerts: seen, with what changed before them, and acted on."""
 
-from typing import Any
-
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
 from console.actions import alerts
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.rows import check_rows
@@ -18,11 +17,18 @@ from console.api.routes.alerts.alert_documents import (
     found_alert,
     reported_document,
 )
-from console.api.schemas.alerts.alerts import AlertDetail, AlertHappening, AlertList, AlertRow
-from console.api.schemas.alerts.incidents import IncidentChanges
+from console.api.schemas.alerts.alerts import (
+    AlertDetail,
+    AlertHappening,
+    AlertList,
+    AlertRow,
+    NoticeRow,
+    NotificationDetail,
+)
+from console.api.schemas.alerts.incidents import IncidentChangeRow, IncidentChanges
 from console.incidents import changes
 from console.input.row_id import Id
-from console.pages.alerts.incident_changes import shown_changes
+from console.pages.alerts.incident_changes import ShownChange, shown_changes
 from queues.errors import BadInput
 from workers.alerts import history
 from workers.alerts.delivery.notification import notification_of
@@ -50,7 +56,7 @@ class Minutes(Given):
 
 
 @router.get("/alerts", response=AlertList, summary="Alerts, newest first")
-def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> dict[str, Any]:
+def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> AlertList:
     """`state`: open (firing or acknowledged), firing, acknowledged, resolved."""
     actor_for(request, "plant.view")
     if state not in STATES:
@@ -63,7 +69,7 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> d
 @router.get(
     "/alerts/{alert_id}", response=AlertDetail, summary="One alert, what happened to it and what was tried"
 )
-def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
     found = found_alert(alert_id)
     tried = history.response(found)
@@ -87,14 +93,19 @@ def get_alert(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     }
 
 
-def _notification(alert: Alert) -> dict[str, Any]:
+def _notification(alert: Alert) -> NotificationDetail:
     found = notification_of(alert)
-    rows = [vars(each) for each in found.notices]
+    rows = [declared(NoticeRow, vars(each)) for each in found.notices]
     return {"nobody": found.nobody, "reasons": found.reasons, "receivers": rows}
 
 
+def _change(shown: ShownChange) -> IncidentChangeRow:
+    undo = shown.undo.words if shown.undo else ""
+    return declared(IncidentChangeRow, {**shown.change.document(), "url": shown.url, "undo": undo})
+
+
 @router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="What changed before an incident")
-def get_incident_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
     """The changes of the 3 h before its onset, at its subject and upstream, the likeliest cause first."""
     actor = actor_for(request, "plant.view")
     found = found_alert(alert_id)
@@ -103,34 +114,31 @@ def get_incident_changes(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
         "alert": found.pk,
         "onset": onset_of(found),
         "reach_seconds": REACH.total_seconds(),
-        "changes": [
-            {**each.change.document(), "url": each.url, "undo": each.undo.words if each.undo else ""}
-            for each in shown_changes(kept[: changes.MOST_STORED], actor)
-        ],
+        "changes": [_change(each) for each in shown_changes(kept[: changes.MOST_STORED], actor)],
     }
 
 
 @router.post(
     "/alerts/{alert_id}/acknowledge", response=AlertRow, summary="You have it, until its rule's time-out"
 )
-def acknowledge_alert(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+def acknowledge_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.acknowledge")
     return alert_document(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/snooze", response=AlertRow, summary="Notify nobody for some minutes")
-def snooze_alert(request: HttpRequest, alert_id: Id, body: Minutes) -> dict[str, Any]:
+def snooze_alert(request: HttpRequest, alert_id: Id, body: Minutes) -> AlertRow:
     actor = actor_for(request, "alert.snooze")
     return alert_document(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/escalate", response=AlertRow, summary="Notify the next step at once")
-def escalate_alert(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+def escalate_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.escalate")
     return alert_document(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/notes", response=AlertHappening, summary="Words beside an alert")
-def add_note(request: HttpRequest, alert_id: Id, body: Note) -> dict[str, Any]:
+def add_note(request: HttpRequest, alert_id: Id, body: Note) -> AlertHappening:
     actor = actor_for(request, "alert.note")
     return event_document(alerts.note(actor, alert_id, text=body.note, now=timezone.now()))

@@ -1,7 +1,6 @@
 """Incidents: their timeline and roles, what is to be done after them, and their review."""
 
 from datetime import date
-from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -10,13 +9,20 @@ from ninja import Status
 
 from console.actions import incidents as acting
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
     found_alert,
 )
-from console.api.schemas.alerts.incidents import FollowUpList, FollowUpRow, IncidentDetail, IncidentReview
+from console.api.schemas.alerts.incidents import (
+    FollowUpList,
+    FollowUpRow,
+    IncidentDetail,
+    IncidentEventRow,
+    IncidentReview,
+)
 from console.incidents.incident_timeline import timeline_of
 from console.incidents.review_draft import review_of
 from console.input.row_id import Id
@@ -60,7 +66,7 @@ class EditedReview(Given):
 @router.get(
     "/alerts/{alert_id}/incident", response=IncidentDetail, summary="An incident's timeline, roles and times"
 )
-def get_incident(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
     actor_for(request, "plant.view")
     return _incident(found_alert(alert_id))
 
@@ -70,7 +76,7 @@ def get_incident(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
     response=IncidentDetail,
     summary="Severity and roles of an incident, that it is mitigated, and whether its data stay",
 )
-def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> dict[str, Any]:
+def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> IncidentDetail:
     """What is left out stays; a severity of "" is that of the rule, a role of "" is nobody's. retained:
     whether retention leaves what is recorded of its time.
     """
@@ -84,7 +90,7 @@ def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) ->
     response={201: FollowUpRow},
     summary="Note what is to be done after an incident",
 )
-def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Status[Any]:
+def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Status[FollowUpRow]:
     actor = actor_for(request, "incident.change")
     made = acting.add_follow_up(actor, alert_id, now=timezone.now(), **body.dict())
     return Status(201, _follow_up(made))
@@ -95,56 +101,67 @@ def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Stat
     response=FollowUpRow,
     summary="A follow-up is done, or open",
 )
-def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: IsDone) -> dict[str, Any]:
+def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: IsDone) -> FollowUpRow:
     actor = actor_for(request, "incident.change")
     return _follow_up(acting.set_follow_up(actor, alert_id, follow_up_id, done=body.done, now=timezone.now()))
 
 
 @router.get("/follow-ups", response=FollowUpList, summary="What is open after incidents")
-def list_follow_ups(request: HttpRequest, rows: int = 100) -> dict[str, Any]:
+def list_follow_ups(request: HttpRequest, rows: int = 100) -> FollowUpList:
     actor_for(request, "plant.view")
     check_rows(rows)
     return {"follow_ups": [_follow_up(each) for each in incidents.open_follow_ups()[:rows]]}
 
 
 @router.get("/alerts/{alert_id}/review", response=IncidentReview, summary="The review of an incident")
-def get_incident_review(request: HttpRequest, alert_id: Id) -> dict[str, Any]:
+def get_incident_review(request: HttpRequest, alert_id: Id) -> IncidentReview:
     """In Markdown: as somebody has edited it, else a draft from what is recorded."""
     actor_for(request, "plant.view")
     return _review(found_alert(alert_id))
 
 
 @router.post("/alerts/{alert_id}/review", response=IncidentReview, summary="Edit the review of an incident")
-def change_incident_review(request: HttpRequest, alert_id: Id, body: EditedReview) -> dict[str, Any]:
+def change_incident_review(request: HttpRequest, alert_id: Id, body: EditedReview) -> IncidentReview:
     """An empty text gives the draft back. `revision`: of the review as it was read."""
     actor = actor_for(request, "incident.change")
     acting.write_review(actor, alert_id, now=timezone.now(), **body.dict())
     return _review(found_alert(alert_id))
 
 
-def _incident(alert: Alert) -> dict[str, Any]:
+def _incident(alert: Alert) -> IncidentDetail:
     kept = incidents.incident_of(alert)
     rows = FollowUp.objects.filter(incident=alert.pk).order_by("pk")
     retained = acting.retained_data(alert.pk)
+    times, timeline = incidents.times(alert), timeline_of(alert, settings.WEIR_DATA)
     return {
         "alert": alert.pk,
         "severity": incidents.severity_of(alert),
         "roles": kept.roles,
         "mitigated_at": kept.mitigated_at,
-        "retained_since": retained and retained.since,
-        "retained_until": retained and retained.until,
-        **vars(incidents.times(alert)),
-        "timeline": [vars(each) for each in timeline_of(alert, settings.WEIR_DATA)],
+        "retained_since": retained.since if retained else None,
+        "retained_until": retained.until if retained else None,
+        "detect_seconds": times.detect_seconds,
+        "acknowledge_seconds": times.acknowledge_seconds,
+        "mitigate_seconds": times.mitigate_seconds,
+        "resolve_seconds": times.resolve_seconds,
+        "timeline": [declared(IncidentEventRow, vars(each)) for each in timeline],
         "follow_ups": [_follow_up(each) for each in rows],
     }
 
 
-def _follow_up(row: FollowUp) -> dict[str, Any]:
-    names = ("id", "text", "owner", "due_on", "created_at", "done_at")
-    return {"alert": row.incident_id, **{name: getattr(row, name) for name in names}}
+def _follow_up(row: FollowUp) -> FollowUpRow:
+    return {
+        "id": row.pk,
+        "alert": row.incident_id,
+        "text": row.text,
+        "owner": row.owner,
+        "due_on": row.due_on,
+        "created_at": row.created_at,
+        "done_at": row.done_at,
+    }
 
 
-def _review(alert: Alert) -> dict[str, Any]:
+def _review(alert: Alert) -> IncidentReview:
     kept = incidents.incident_of(alert)
     return {
         "alert": alert.pk,

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from console.actions import alerts
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.routes.alerts.alert_documents import (
@@ -40,7 +41,7 @@ class NewReceiver(Given):
 
 
 @router.get("/receivers", response=ReceiverList, summary="Who is notified, and whether messages arrive")
-def list_receivers(request: HttpRequest) -> dict[str, Any]:
+def list_receivers(request: HttpRequest) -> ReceiverList:
     actor_for(request, "plant.view")
     found = Receiver.objects.order_by("name")
     watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
@@ -51,7 +52,7 @@ def list_receivers(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/receivers/{name}", response=ReceiverRow, summary="Make a receiver, or change it")
-def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> dict[str, Any]:
+def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> ReceiverRow:
     actor = actor_for(request, "receiver.change")
     return _receiver_row(alerts.define_receiver(actor, name, **body.dict()))
 
@@ -59,21 +60,21 @@ def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> dict[
 @router.post(
     "/receivers/{name}/delete", response=ReceiverDeleted, summary="Take a receiver away that no rule names"
 )
-def delete_receiver(request: HttpRequest, name: str, body: Reason) -> dict[str, Any]:
+def delete_receiver(request: HttpRequest, name: str, body: Reason) -> ReceiverDeleted:
     actor = actor_for(request, "receiver.change")
     alerts.delete_receiver(actor, _receiver(name), reason=body.reason)
     return {"deleted": name}
 
 
 @router.post("/receivers/{name}/test", response=MessageRow, summary="Send a test message")
-def test_receiver(request: HttpRequest, name: str) -> dict[str, Any]:
+def test_receiver(request: HttpRequest, name: str) -> MessageRow:
     actor = actor_for(request, "receiver.test")
     return _message(alerts.test_receiver(actor, _receiver(name), now=timezone.now()))
 
 
-def _receiver_row(receiver: Receiver) -> dict[str, Any]:
+def _receiver_row(receiver: Receiver) -> ReceiverRow:
     described = alerts.described(receiver)
-    return {**described, "digest": digest_of(described)}
+    return declared(ReceiverRow, {**described, "digest": digest_of(described)})
 
 
 def _receiver(name: str) -> Receiver:
@@ -83,11 +84,11 @@ def _receiver(name: str) -> Receiver:
     return found
 
 
-def _messages(receiver: Receiver) -> list[dict[str, Any]]:
+def _messages(receiver: Receiver) -> list[MessageRow]:
     return [_message(each) for each in receiver.messages.order_by("-pk")[:5]]
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message(message: Message) -> MessageRow:
     return {
         "key": message.key,
         "state": message.state,

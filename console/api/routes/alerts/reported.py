@@ -33,7 +33,7 @@ class AlertmanagerReport(Schema):
     response=ReportedList,
     summary="What Alertmanagers of others reported, newest first",
 )
-def list_reported(request: HttpRequest, rows: int = 100) -> dict[str, Any]:
+def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
     actor_for(request, "plant.view")
     check_rows(rows)
     newest = ReportedAlert.objects.order_by("-began_at", "-pk")[:rows]
@@ -45,7 +45,7 @@ def list_reported(request: HttpRequest, rows: int = 100) -> dict[str, Any]:
     response=ReportTaken,
     summary="Take an Alertmanager's webhook as evidence beside our alerts",
 )
-def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> dict[str, Any]:
+def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken:
     """Its receiver is a `webhook_config` with this address, and a token of the action alert.report as
     `authorization`. At most 200 alerts (`max_alerts`). The same again changes nothing.
     """

@@ -1,7 +1,5 @@
 """Silences: seen, previewed, set and ended."""
 
-from typing import Any
-
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Status
@@ -35,13 +33,13 @@ class Matchers(Given):
 
 
 @router.get("/silences", response=SilenceList, summary="Silences in force")
-def list_silences(request: HttpRequest) -> dict[str, Any]:
+def list_silences(request: HttpRequest) -> SilenceList:
     actor_for(request, "plant.view")
     return {"silences": [_silence(each) for each in in_force(timezone.now()).select_related("owner")]}
 
 
 @router.post("/silences", response={201: SilenceRow}, summary="Silence what matches; it ends by itself")
-def add_silence(request: HttpRequest, body: NewSilence) -> Status[Any]:
+def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
     actor = actor_for(request, "silence.set")
     made = alerts.silence(actor, now=timezone.now(), **body.dict())
     return Status(201, _silence(made))
@@ -50,14 +48,18 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[Any]:
 @router.post(
     "/silences/preview", response=SilencePreview, summary="What a silence would hide; nothing is changed"
 )
-def preview_silence(request: HttpRequest, body: Matchers) -> dict[str, Any]:
+def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
     actor_for(request, "plant.view")
     found = silences.hidden(matching.read(body.matchers, least=1), timezone.now())
-    return {**found, "open": [alert_document(each) for each in found["open"]]}
+    return {
+        "open": [alert_document(each) for each in found["open"]],
+        "lately": found["lately"],
+        "of": found["of"],
+    }
 
 
 @router.post("/silences/{silence_id}/end", response=SilenceEnd, summary="End a silence now")
-def end_silence(request: HttpRequest, silence_id: Id) -> dict[str, Any]:
+def end_silence(request: HttpRequest, silence_id: Id) -> SilenceEnd:
     actor = actor_for(request, "silence.end")
     found = Silence.objects.filter(pk=silence_id).first()
     if found is None:
@@ -65,7 +67,7 @@ def end_silence(request: HttpRequest, silence_id: Id) -> dict[str, Any]:
     return {"ended": alerts.end_silence(actor, found, now=timezone.now())}
 
 
-def _silence(silence: Silence) -> dict[str, Any]:
+def _silence(silence: Silence) -> SilenceRow:
     return {
         "id": silence.pk,
         "matchers": silence.matchers,

@@ -35,7 +35,7 @@ class ProposalApproval(Given):
 
 
 @router.get("/proposals", response=ProposalList, summary="What assistants propose, and what became of it")
-def list_proposals(request: HttpRequest) -> dict[str, Any]:
+def list_proposals(request: HttpRequest) -> ProposalList:
     """The newest first, 200 at most."""
     actor_for(request, "plant.view")
     rows = AssistantProposal.objects.select_related("token", "decided_by").order_by("-pk")[:MOST_ROWS]
@@ -43,13 +43,13 @@ def list_proposals(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.get("/proposals/{proposal_id}", response=ProposalRow, summary="One proposal of an assistant")
-def get_proposal(request: HttpRequest, proposal_id: Id) -> dict[str, Any]:
+def get_proposal(request: HttpRequest, proposal_id: Id) -> ProposalRow:
     actor_for(request, "plant.view")
     return _document(_numbered(proposal_id))
 
 
 @router.post("/proposals", response={201: ProposalRow}, summary="Propose an act; nothing is done yet")
-def add_proposal(request: HttpRequest, body: NewProposal) -> Status[Any]:
+def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]:
     """A token proposes; a person approves within five minutes, or it is void."""
     actor, now = actor_for(request, "proposal.make"), timezone.now()
     made = assistant_proposals.propose(
@@ -59,7 +59,7 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[Any]:
 
 
 @router.post("/proposals/{proposal_id}/approve", response=ProposalRow, summary="Do what was proposed")
-def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> dict[str, Any]:
+def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
     """For who is logged in, never for a token. It is done with the rights of who approves."""
     actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
     snapshot, now = latest_snapshot(), timezone.now()
@@ -69,7 +69,7 @@ def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApprov
 
 
 @router.post("/proposals/{proposal_id}/reject", response=ProposalRow, summary="Reject what was proposed")
-def reject_proposal(request: HttpRequest, proposal_id: Id, body: Reason) -> dict[str, Any]:
+def reject_proposal(request: HttpRequest, proposal_id: Id, body: Reason) -> ProposalRow:
     actor, found = actor_for(request, "proposal.decide"), _numbered(proposal_id)
     return _document(assistant_proposals.reject(actor, found, reason=body.reason, now=timezone.now()))
 
@@ -82,12 +82,21 @@ def _numbered(proposal_id: int) -> AssistantProposal:
     return found
 
 
-def _document(proposal: AssistantProposal) -> dict[str, Any]:
-    names = ("act", "arguments", "reason", "snapshot_seq", "snapshot_at", "hash", "created_at", "expires_at")
+def _document(proposal: AssistantProposal) -> ProposalRow:
     return {
-        **{name: getattr(proposal, name) for name in (*names, "decided_at", "note", "outcome")},
         "id": proposal.pk,
-        "state": assistant_proposals.state_at(proposal, timezone.now()),
+        "act": proposal.act,
+        "arguments": proposal.arguments,
+        "reason": proposal.reason,
         "proposed_by": proposal.token.name,
+        "snapshot_seq": proposal.snapshot_seq,
+        "snapshot_at": proposal.snapshot_at,
+        "hash": proposal.hash,
+        "created_at": proposal.created_at,
+        "expires_at": proposal.expires_at,
+        "state": assistant_proposals.state_at(proposal, timezone.now()),
         "decided_by": proposal.decided_by.get_username() if proposal.decided_by else None,
+        "decided_at": proposal.decided_at,
+        "note": proposal.note,
+        "outcome": proposal.outcome,
     }

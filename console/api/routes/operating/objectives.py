@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from console.actions import objectives
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.schemas.alerts.objectives import (
@@ -32,7 +33,7 @@ class ObjectiveFields(Given):
 
 
 @router.get("/objectives", response=ObjectiveList, summary="Every objective, and what is left of its budget")
-def list_objectives(request: HttpRequest) -> dict[str, Any]:
+def list_objectives(request: HttpRequest) -> ObjectiveList:
     actor_for(request, "plant.view")
     return {"objectives": [_row(each) for each in Objective.objects.order_by("name")]}
 
@@ -40,7 +41,7 @@ def list_objectives(request: HttpRequest) -> dict[str, Any]:
 @router.get(
     "/objectives/{name}", response=ObjectiveDetail, summary="One objective, and what burnt its budget"
 )
-def get_objective(request: HttpRequest, name: str) -> dict[str, Any]:
+def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     """Of its window: the hours in which anything was counted, the subjects and incidents that burnt most."""
     actor_for(request, "plant.view")
     found = _named(name)
@@ -63,7 +64,7 @@ def get_objective(request: HttpRequest, name: str) -> dict[str, Any]:
 
 
 @router.post("/objectives/{name}", response=ObjectiveRow, summary="Make an objective, or change it")
-def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> dict[str, Any]:
+def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> ObjectiveRow:
     actor, now = actor_for(request, "objective.change"), timezone.now()
     made = objectives.define(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
     return _row(made)
@@ -72,7 +73,7 @@ def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> 
 @router.post(
     "/objectives/{name}/remove", response=ObjectiveRemoved, summary="Remove an objective and its counts"
 )
-def remove_objective(request: HttpRequest, name: str, body: Reason) -> dict[str, Any]:
+def remove_objective(request: HttpRequest, name: str, body: Reason) -> ObjectiveRemoved:
     actor = actor_for(request, "objective.change")
     objectives.remove(actor, _named(name), reason=body.reason)
     return {"removed": name}
@@ -85,13 +86,13 @@ def _named(name: str) -> Objective:
     return found
 
 
-def _row(objective: Objective) -> dict[str, Any]:
+def _row(objective: Objective) -> ObjectiveRow:
     """As it is set, and as the snapshot of now has it; status null: not counted yet, or not now."""
     status = live_snapshot().objectives.get(objective.name)
     by = objective.changed_by.get_username() if objective.changed_by else None
-    return {
-        **definitions.document(objective),
+    more = {
         "changed_by": by,
         "changed_at": objective.changed_at,
         "status": None if status is None else plain(status),
     }
+    return declared(ObjectiveRow, {**definitions.document(objective), **more})

@@ -1,12 +1,10 @@
 """The palette: what a person can go to or do, by name."""
 
-from typing import Any
-
 from django.http import HttpRequest
 
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.schemas.operating import PaletteList
+from console.api.schemas.operating import PaletteList, PaletteRow
 from console.connections.control_server import latest_snapshot
 from console.pages.frame import palette
 from queues.errors import BadInput
@@ -15,13 +13,14 @@ router = Router(tags=["plant"])
 
 
 @router.get("/palette", response=PaletteList, summary="Pages, subjects and actions by name")
-def search_everything(request: HttpRequest, text: str = "") -> dict[str, Any]:
+def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
     """What matches all words of `text`, the best first, 20 at most. It holds what the caller may do."""
     actor = actor_for(request, "plant.view")
     if len(text) > palette.MOST_TEXT:
         raise BadInput("text", f"takes at most {palette.MOST_TEXT} characters, not {len(text)}.")
     found = palette.search(actor, latest_snapshot(), text)
-    rows = [
-        {name: getattr(each, name) for name in ("kind", "label", "url", "about")} for each in found.entries
+    rows: list[PaletteRow] = [
+        {"kind": each.kind, "label": each.label, "url": each.url, "about": each.about}
+        for each in found.entries
     ]
     return {"results": rows, "total": found.total}

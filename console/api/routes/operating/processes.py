@@ -1,12 +1,12 @@
 """The processes that ./run supervises, for administrators."""
 
 from dataclasses import asdict
-from typing import Any
 
 from django.http import Http404, HttpRequest
 
 from console.actions.queues import processes
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Reason
 from console.api.request.refusals import RefusedError
@@ -23,17 +23,20 @@ class RestartRequest(Reason):
 
 
 @router.get("/processes", response=ProcessList, summary="Processes of this plant")
-def list_processes(request: HttpRequest) -> dict[str, Any]:
+def list_processes(request: HttpRequest) -> ProcessList:
     """Those that do not run first; none where ./run did not start this console, as in Compose."""
     actor = actor_for(request, "process.view")
     try:
-        return {"supervised": True, "processes": [asdict(row) for row in processes.processes(actor)]}
+        return {
+            "supervised": True,
+            "processes": [declared(ProcessStatus, asdict(row)) for row in processes.processes(actor)],
+        }
     except NoSupervisor:
         return {"supervised": False, "processes": []}
 
 
 @router.get("/processes/{process}/log", response=ProcessLog, summary="The last lines of a process's log")
-def get_process_log(request: HttpRequest, process: str) -> dict[str, Any]:
+def get_process_log(request: HttpRequest, process: str) -> ProcessLog:
     """Without secrets."""
     actor = actor_for(request, "process.view")
     try:
@@ -43,10 +46,10 @@ def get_process_log(request: HttpRequest, process: str) -> dict[str, Any]:
 
 
 @router.post("/processes/{process}/restart", response=ProcessStatus, summary="Start a process again")
-def restart_process(request: HttpRequest, process: str, body: RestartRequest) -> dict[str, Any]:
+def restart_process(request: HttpRequest, process: str, body: RestartRequest) -> ProcessStatus:
     """What it was. It finishes what it is at, unless it is to end at once."""
     actor = actor_for(request, "process.restart")
     try:
-        return asdict(processes.restart(actor, process, body.reason, body.at_once))
+        return declared(ProcessStatus, asdict(processes.restart(actor, process, body.reason, body.at_once)))
     except NoSupervisor as error:
         raise RefusedError(409, "supervisor", str(error)) from None

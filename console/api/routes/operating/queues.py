@@ -10,9 +10,10 @@ from console.actions.queues import definitions as queue_definitions
 from console.actions.queues import waiting_events
 from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
-from console.api.schemas.operating import QueueDefinition, QueueDifference, WaitingEventList
+from console.api.schemas.operating import QueueDefinition, QueueDifference, WaitingEventList, WaitingEventRow
 from console.connections.control_server import control
 from console.input.shown_digest import digest_of
 from queues.models import Queue
@@ -29,7 +30,7 @@ class Peek(Schema):
 
 
 @router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="A few of a queue's waiting events")
-def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> dict[str, Any]:
+def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
     """Nothing is taken or changed. Who has seen them is noted in the audit; long texts are cut."""
     actor = actor_for(request, "queue.peek")
     found = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
@@ -37,7 +38,7 @@ def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) ->
         "queue": queue,
         "node": asked.node,
         "order": asked.order,
-        "events": [vars(each) for each in found.events],
+        "events": [declared(WaitingEventRow, vars(each)) for each in found.events],
         "more": found.more,
     }
 
@@ -74,7 +75,7 @@ class QueueEdit(Definition):
 
 
 @router.post("/queues/{queue}/create", response={201: QueueDefinition}, summary="Make a queue")
-def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Any]:
+def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[QueueDefinition]:
     """Its definition. Checked as the topology is; producers may publish to it at once."""
     actor = actor_for(request, "queue.define")
     now = timezone.now()
@@ -92,13 +93,13 @@ def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Any
 
 
 @router.get("/queues/{queue}/definition", response=QueueDefinition, summary="What of a queue can be changed")
-def get_queue_definition(request: HttpRequest, queue: str) -> dict[str, Any]:
+def get_queue_definition(request: HttpRequest, queue: str) -> QueueDefinition:
     actor_for(request, "queue.define")
     return _definition(queue)
 
 
 @router.post("/queues/{queue}/definition", response=QueueDifference, summary="Change a queue")
-def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> dict[str, Any]:
+def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDifference:
     """What has changed. Points of a queue change by a plan: POST …/points."""
     actor = actor_for(request, "queue.define")
     found = queue_definitions.change(
@@ -113,9 +114,10 @@ def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> dict[str,
     return {"queue": queue, "before": found.before, "after": found.after}
 
 
-def _definition(name: str) -> dict[str, Any]:
+def _definition(name: str) -> QueueDefinition:
     row = Queue.objects.filter(name=name).first()
     if row is None:
         raise Http404(f"queue {name} is not known.")
     found = queue_definitions.definition_of(row)
-    return {"queue": name, "kind": row.kind, **found, "digest": digest_of(found)}
+    more = {"queue": name, "kind": row.kind, "digest": digest_of(found)}
+    return declared(QueueDefinition, {**found, **more})

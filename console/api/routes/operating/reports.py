@@ -1,23 +1,29 @@
 """The weekly report: the same content as its page and its mail, as figures and as text."""
 
-from typing import Any
-
 from django.http import HttpRequest
 from django.utils import timezone
 
 from console.api.answer.router import Router
+from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
-from console.api.schemas.records import WeeklyReport
+from console.api.schemas.records import (
+    LoopWeekRow,
+    OverriddenRow,
+    PromiseRow,
+    ProposedRow,
+    ReportedIncident,
+    WeeklyReport,
+)
 from workers.alerts.review import Row
 from workers.reports.text import text
-from workers.reports.week import week
+from workers.reports.week import PromiseOutcome, week
 
 router = Router(tags=["reports"])
 
 
 @router.get("/reports", response=WeeklyReport, summary="The report of seven days")
-def get_report(request: HttpRequest, until: UtcTime | None = None) -> dict[str, Any]:
+def get_report(request: HttpRequest, until: UtcTime | None = None) -> WeeklyReport:
     """Up to `until`, else up to now."""
     actor_for(request, "plant.view")
     now = timezone.now()
@@ -26,17 +32,21 @@ def get_report(request: HttpRequest, until: UtcTime | None = None) -> dict[str, 
         "since": found.since,
         "until": found.until,
         "sentence": found.figures.sentence,
-        "objectives": [{**vars(each), "missed": each.missed} for each in found.promises],
+        "objectives": [_promise(each) for each in found.promises],
         "incidents": [_incident(row) for row in found.incidents],
-        "loops": [vars(row) for row in found.loops],
-        "overrides": [vars(row) for row in found.overrides],
-        "proposals": [vars(row) for row in found.proposals],
+        "loops": [declared(LoopWeekRow, vars(row)) for row in found.loops],
+        "overrides": [declared(OverriddenRow, vars(row)) for row in found.overrides],
+        "proposals": [declared(ProposedRow, vars(row)) for row in found.proposals],
         "text": text(found),
     }
 
 
-def _incident(row: Row) -> dict[str, Any]:
-    return {
+def _promise(row: PromiseOutcome) -> PromiseRow:
+    return declared(PromiseRow, {**vars(row), "missed": row.missed})
+
+
+def _incident(row: Row) -> ReportedIncident:
+    incident = {
         "alert": row.alert.pk,
         "title": row.alert.title,
         "severity": row.alert.shown_severity,
@@ -45,3 +55,4 @@ def _incident(row: Row) -> dict[str, Any]:
         "acknowledged_by": row.acknowledged_by,
         "outcome": row.outcome.words,
     }
+    return declared(ReportedIncident, incident)  # what is not fired is in no report

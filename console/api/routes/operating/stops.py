@@ -1,7 +1,5 @@
 """What is stopped for a time: the intake or consumption of queues, the work of worker hosts."""
 
-from typing import Any
-
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Status
@@ -45,7 +43,7 @@ class Part(Given):
 
 
 @router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="Pause a queue for a time")
-def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[Any]:
+def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[OverrideRow]:
     """Its pause as an override, which can be ended early or extended. Nothing acknowledged is lost."""
     actor, now = actor_for(request, "queue.pause"), timezone.now()
     made = stops.pause_queue(
@@ -55,12 +53,12 @@ def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[
 
 
 @router.post("/queues/{queue}/resume", response=OverrideEnd, summary="End a queue's pause now")
-def resume_queue(request: HttpRequest, queue: str, body: Part) -> dict[str, Any]:
+def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
     return _ended(request, Scope(queue=queue), body.part)
 
 
 @router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host for a time")
-def drain_host(request: HttpRequest, host: str, body: Until) -> Status[Any]:
+def drain_host(request: HttpRequest, host: str, body: Until) -> Status[OverrideRow]:
     """It takes no new work, what runs is finished; as an override, which can be ended early or extended."""
     actor, now = actor_for(request, "host.drain"), timezone.now()
     made = stops.drain_host(actor, host, reason=body.reason, now=now, expiry=body.expiry(), control=control())
@@ -68,11 +66,11 @@ def drain_host(request: HttpRequest, host: str, body: Until) -> Status[Any]:
 
 
 @router.post("/workers/{host}/return", response=OverrideEnd, summary="Let a drained worker host work again")
-def return_host(request: HttpRequest, host: str) -> dict[str, Any]:
+def return_host(request: HttpRequest, host: str) -> OverrideEnd:
     return _ended(request, Scope(host=host), DRAINING)
 
 
-def _ended(request: HttpRequest, scope: Scope, name: str) -> dict[str, Any]:
+def _ended(request: HttpRequest, scope: Scope, name: str) -> OverrideEnd:
     actor, now = actor_for(request, "override.end"), timezone.now()
     found = stops.in_force(scope, name, now)
     ended = loops.end_override(actor, found, now=now, control=control())

@@ -1,7 +1,5 @@
 """What was learned from the record of loops: listed, approved by hash, rejected."""
 
-from typing import Any
-
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 
@@ -42,7 +40,7 @@ class TuningRejection(Given):
 
 
 @router.get("/tunings", response=TuningList, summary="What was learned from the record of loops")
-def list_tunings(request: HttpRequest) -> dict[str, Any]:
+def list_tunings(request: HttpRequest) -> TuningList:
     """The newest first, 200 at most."""
     actor_for(request, "plant.view")
     rows = Tuning.objects.select_related("loop", "decided_by").order_by("-pk")[:MOST_ROWS]
@@ -50,7 +48,7 @@ def list_tunings(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Put what was learned in force")
-def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> dict[str, Any]:
+def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> OverrideList:
     """Its values become overrides of its loop. Refused for another's hash, and where the loop has changed."""
     actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
     made = tunings.approve(
@@ -60,7 +58,7 @@ def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) ->
 
 
 @router.post("/tunings/{tuning_id}/reject", response=TuningRow, summary="Turn down what was learned")
-def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> dict[str, Any]:
+def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> TuningRow:
     actor, found = actor_for(request, "override.set"), _numbered(tuning_id)
     return _document(tunings.reject(actor, found, body.reason, timezone.now()))
 
@@ -72,11 +70,19 @@ def _numbered(tuning_id: int) -> Tuning:
     return found
 
 
-def _document(tuning: Tuning) -> dict[str, Any]:
-    names = ("state", "values", "instead_of", "days", "improvement", "confidence", "hash", "created_at")
+def _document(tuning: Tuning) -> TuningRow:
     return {
-        **{name: getattr(tuning, name) for name in (*names, "decided_at", "note")},
         "id": tuning.pk,
         "loop": tuning.loop.name,
+        "state": tuning.state,
+        "values": tuning.values,
+        "instead_of": tuning.instead_of,
+        "days": tuning.days,
+        "improvement": tuning.improvement,
+        "confidence": tuning.confidence,
+        "hash": tuning.hash,
+        "created_at": tuning.created_at,
+        "decided_at": tuning.decided_at,
         "decided_by": tuning.decided_by.get_username() if tuning.decided_by else None,
+        "note": tuning.note,
     }

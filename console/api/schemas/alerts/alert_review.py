@@ -1,8 +1,10 @@
 """The review of a time."""
 
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from console.api.answer.schema import ApiAnswer, Labels, Seconds
 from console.api.schemas.alerts.alerts import Severity
@@ -18,14 +20,14 @@ class ReviewedAlert(ApiAnswer):
     labels: Labels
     fired_at: datetime
     resolved_at: datetime | None
-    seconds: Seconds = Field(description="Open for so long, within the time.")
+    seconds: Annotated[Seconds, Field(description="Open for so long, within the time.")]
     worst: float | None
     threshold: float
     came_back: int
     acknowledged_after_seconds: Seconds | None
     acknowledged_by: str
-    told: int = Field(description="Notifications sent.")
-    under: int | None = Field(description="The alert that explains it.")
+    told: Annotated[int, Field(description="Notifications sent.")]
+    under: Annotated[int | None, Field(description="The alert that explains it.")]
     actions: int
     effective: int
 
@@ -33,23 +35,28 @@ class ReviewedAlert(ApiAnswer):
 class ReviewSummary(ApiAnswer):
     """The time in figures, and in a sentence."""
 
-    incidents: int = Field(description="Alerts that no other explains.")
-    open_seconds: Seconds = Field(description="The time in which any incident was open, counted once.")
+    incidents: Annotated[int, Field(description="Alerts that no other explains.")]
+    open_seconds: Annotated[
+        Seconds, Field(description="The time in which any incident was open, counted once.")
+    ]
     alerts: int
-    critical: int = Field(description="Critical incidents.")
-    open: int = Field(description="Incidents that were open at the end.")
+    critical: Annotated[int, Field(description="Critical incidents.")]
+    open: Annotated[int, Field(description="Incidents that were open at the end.")]
     explained: int
     flapped: int
-    told: int = Field(description="Notifications sent.")
-    failed: int = Field(description="Notifications that did not arrive.")
-    acknowledged_seconds: Seconds | None = Field(description="The median until somebody acknowledged, s.")
-    actions: int = Field(description="Of loops, while any incident was open, each counted once.")
+    told: Annotated[int, Field(description="Notifications sent.")]
+    failed: Annotated[int, Field(description="Notifications that did not arrive.")]
+    acknowledged_seconds: Annotated[
+        Seconds | None, Field(description="The median until somebody acknowledged, s.")
+    ]
+    actions: Annotated[int, Field(description="Of loops, while any incident was open, each counted once.")]
     effective: int
     sentence: str
 
 
-class AlertReview(ApiAnswer):
-    since: datetime = Field(alias="from")
-    until: datetime = Field(alias="to")
+_Span = TypedDict("_Span", {"from": datetime, "to": datetime})  # "from" is a word of Python
+
+
+class AlertReview(_Span):
     summary: ReviewSummary
     alerts: list[ReviewedAlert]

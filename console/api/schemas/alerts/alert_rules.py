@@ -1,5 +1,7 @@
 """Rules of alerts, and what one would have done."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from console.api.answer.schema import ApiAnswer, Instant, Labels, Seconds
@@ -16,16 +18,18 @@ class RuleRow(ApiAnswer):
     """A rule as people set it."""
 
     name: str
-    revision: int = Field(description="Rises with each change.")
+    revision: Annotated[int, Field(description="Rises with each change.")]
     condition: str
     matchers: list[LabelMatcher]
-    group_by: list[str] = Field(description="Alerts that agree in these labels come in one message.")
+    group_by: Annotated[
+        list[str], Field(description="Alerts that agree in these labels come in one message.")
+    ]
     escalation: list[EscalationStep]
     enabled: bool
     title: str
     runbook: str
     severity: Severity
-    threshold: float = Field(description="In the unit of the condition.")
+    threshold: Annotated[float, Field(description="In the unit of the condition.")]
     clear_threshold: float
     window_seconds: Seconds
     for_seconds: Seconds
@@ -47,7 +51,7 @@ class RulePreview(ApiAnswer):
     """What a rule would have done in the last 24 h."""
 
     sentence: str
-    stored_seconds: Seconds = Field(description="How much of the day is stored, s.")
+    stored_seconds: Annotated[Seconds, Field(description="How much of the day is stored, s.")]
     fired: list[WouldHaveFired]
 
 

@@ -1,7 +1,7 @@
 """An open alert, and all of one."""
 
 from datetime import datetime
-from typing import Annotated, get_args
+from typing import Annotated, NotRequired, get_args
 
 from pydantic import Field
 
@@ -19,33 +19,36 @@ class OpenAlert(ApiAnswer):
 
     id: int
     rule: str
-    condition: str = Field(description="What its rule watches; empty: the rule is gone.")
+    condition: Annotated[str, Field(description="What its rule watches; empty: the rule is gone.")]
     title: str
     severity: Severity
     state: State
     labels: Labels
-    sentence: str = Field(description="What is wrong, with its figures.")
+    sentence: Annotated[str, Field(description="What is wrong, with its figures.")]
     since: Instant | None
-    under: int | None = Field(description="The alert that explains it.")
-    explanation: str = Field("", description="The pause or drain that explains it, in words.")
-    quiet: Annotated[str, one_of(("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None = (
-        Field(description="Why nobody is notified of it; null: somebody is.")
-    )
+    under: Annotated[int | None, Field(description="The alert that explains it.")]
+    explanation: NotRequired[
+        Annotated[str, Field(description="The pause or drain that explains it, in words.")]
+    ]
+    quiet: Annotated[
+        Annotated[str, one_of(("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,
+        Field(description="Why nobody is notified of it; null: somebody is."),
+    ]
     quiet_until: Instant | None
     acknowledged_by: str | None
-    value: float | None = Field(description="Now, in the unit of its condition.")
-    round: int = Field(description="How often its escalation began.")
-    step: int = Field(description="The next step of its escalation.")
-    announce: str | None = Field(description="What a browser shows once.")
+    value: Annotated[float | None, Field(description="Now, in the unit of its condition.")]
+    round: Annotated[int, Field(description="How often its escalation began.")]
+    step: Annotated[int, Field(description="The next step of its escalation.")]
+    announce: Annotated[str | None, Field(description="What a browser shows once.")]
 
 
 class AlertRow(OpenAlert):
     """An alert with what it did."""
 
     impact: str
-    worst: float | None = Field(description="In the unit of its condition.")
+    worst: Annotated[float | None, Field(description="In the unit of its condition.")]
     threshold: float
-    came_back: int = Field(description="How often it came back soon after its end.")
+    came_back: Annotated[int, Field(description="How often it came back soon after its end.")]
     resolved_at: Instant | None
 
 
@@ -65,11 +68,15 @@ class AlertHappening(ApiAnswer):
 class LoopsTried(ApiAnswer):
     """What control loops did about the alert."""
 
-    entries: list[int] = Field(description="The latest actions in the ledger, those since its onset first.")
-    advice: list[int] = Field(description="Entries of what loops in mode advise or hold would have done.")
+    entries: Annotated[
+        list[int], Field(description="The latest actions in the ledger, those since its onset first.")
+    ]
+    advice: Annotated[
+        list[int], Field(description="Entries of what loops in mode advise or hold would have done.")
+    ]
     plans: list[int]
     actions: int
-    effective: int = Field(description="How many of the actions helped.")
+    effective: Annotated[int, Field(description="How many of the actions helped.")]
     words: str
 
 
@@ -77,17 +84,17 @@ class NoticeRow(ApiAnswer):
     """How it stands with one receiver of an alert."""
 
     receiver: str
-    channel: str = Field(description="Empty: there is no such receiver any more.")
+    channel: Annotated[str, Field(description="Empty: there is no such receiver any more.")]
     state: Annotated[str, one_of(get_args(NoticeState))]
     words: str
-    at: datetime | None = Field(description="When it was notified, or will be.")
+    at: Annotated[datetime | None, Field(description="When it was notified, or will be.")]
 
 
 class NotificationDetail(ApiAnswer):
     """Who was notified of an alert, and why nobody was."""
 
     nobody: bool
-    reasons: list[str] = Field(description="Why nobody was notified; none where somebody was.")
+    reasons: Annotated[list[str], Field(description="Why nobody was notified; none where somebody was.")]
     receivers: list[NoticeRow]
 
 
@@ -98,4 +105,4 @@ class AlertDetail(AlertRow):
     notification: NotificationDetail
     tried: LoopsTried
     events: list[AlertHappening]
-    reported: list[ReportedRow] = Field(description="The likeliest to be about the same first.")
+    reported: Annotated[list[ReportedRow], Field(description="The likeliest to be about the same first.")]

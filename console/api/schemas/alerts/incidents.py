@@ -16,12 +16,14 @@ class ChangeRow(ApiAnswer):
     at: datetime
     words: str
     by: str
-    ref: str = Field(description="Its row, such as override:12; empty where it has none.")
-    parts: list[str] = Field(description="What it touches, such as queue/alert; none: the whole plant.")
+    ref: Annotated[str, Field(description="Its row, such as override:12; empty where it has none.")]
+    parts: Annotated[
+        list[str], Field(description="What it touches, such as queue/alert; none: the whole plant.")
+    ]
 
 
 class ChangeList(ApiAnswer):
-    changes: list[ChangeRow] = Field(description="The newest first.")
+    changes: Annotated[list[ChangeRow], Field(description="The newest first.")]
 
 
 class IncidentChangeRow(ApiAnswer):
@@ -31,14 +33,18 @@ class IncidentChangeRow(ApiAnswer):
     at: datetime
     words: str
     by: str
-    ref: str = Field(description="Its row, such as override:12; empty where it has none.")
-    steps: int | None = Field(description="Steps upstream of what is disturbed; null: none is known.")
-    delay_seconds: Seconds = Field(description="From the change to the onset.")
-    weight: float = Field(description="Of the ranking; the greater the likelier.")
-    before: int = Field(description="Earlier incidents of this condition that such a change came before.")
-    incidents: int = Field(description="How many earlier incidents that rests on.")
-    url: str = Field(description="Where to read on.")
-    undo: str = Field(description="What its button says that undoes it; empty: there is none.")
+    ref: Annotated[str, Field(description="Its row, such as override:12; empty where it has none.")]
+    steps: Annotated[
+        int | None, Field(description="Steps upstream of what is disturbed; null: none is known.")
+    ]
+    delay_seconds: Annotated[Seconds, Field(description="From the change to the onset.")]
+    weight: Annotated[float, Field(description="Of the ranking; the greater the likelier.")]
+    before: Annotated[
+        int, Field(description="Earlier incidents of this condition that such a change came before.")
+    ]
+    incidents: Annotated[int, Field(description="How many earlier incidents that rests on.")]
+    url: Annotated[str, Field(description="Where to read on.")]
+    undo: Annotated[str, Field(description="What its button says that undoes it; empty: there is none.")]
 
 
 class IncidentChanges(ApiAnswer):
@@ -46,7 +52,7 @@ class IncidentChanges(ApiAnswer):
 
     alert: int
     onset: datetime
-    reach_seconds: Seconds = Field(description="How far back was searched.")
+    reach_seconds: Annotated[Seconds, Field(description="How far back was searched.")]
     changes: list[IncidentChangeRow]
 
 
@@ -56,14 +62,14 @@ class FollowUpRow(ApiAnswer):
     id: int
     alert: int
     text: str
-    owner: str = Field(description="A user name; empty: nobody yet.")
+    owner: Annotated[str, Field(description="A user name; empty: nobody yet.")]
     due_on: date | None
     created_at: datetime
-    done_at: datetime | None = Field(description="null: it is open.")
+    done_at: Annotated[datetime | None, Field(description="null: it is open.")]
 
 
 class FollowUpList(ApiAnswer):
-    follow_ups: list[FollowUpRow] = Field(description="Those that are open, the soonest due first.")
+    follow_ups: Annotated[list[FollowUpRow], Field(description="Those that are open, the soonest due first.")]
 
 
 class IncidentEventRow(ApiAnswer):
@@ -80,18 +86,18 @@ class IncidentDetail(ApiAnswer):
     """What is kept of an incident beside its alert."""
 
     alert: int
-    severity: Severity = Field(description="As a person says, else as its rule says.")
-    roles: dict[str, str] = Field(description="Role → user name.")
+    severity: Annotated[Severity, Field(description="As a person says, else as its rule says.")]
+    roles: Annotated[dict[str, str], Field(description="Role → user name.")]
     mitigated_at: datetime | None
-    retained_since: datetime | None = Field(
-        description="What is recorded from then on stays; null: as usual."
-    )
+    retained_since: Annotated[
+        datetime | None, Field(description="What is recorded from then on stays; null: as usual.")
+    ]
     retained_until: datetime | None
-    detect_seconds: Seconds | None = Field(description="From the onset to the alert.")
-    acknowledge_seconds: Seconds | None = Field(description="From the alert on, as the others.")
+    detect_seconds: Annotated[Seconds | None, Field(description="From the onset to the alert.")]
+    acknowledge_seconds: Annotated[Seconds | None, Field(description="From the alert on, as the others.")]
     mitigate_seconds: Seconds | None
     resolve_seconds: Seconds | None
-    timeline: list[IncidentEventRow] = Field(description="The oldest first.")
+    timeline: Annotated[list[IncidentEventRow], Field(description="The oldest first.")]
     follow_ups: list[FollowUpRow]
 
 
@@ -100,5 +106,5 @@ class IncidentReview(ApiAnswer):
 
     alert: int
     text: str
-    is_draft: bool = Field(description="true: made from what is recorded; nobody has edited it.")
-    revision: int = Field(description="To be sent with a change.")
+    is_draft: Annotated[bool, Field(description="true: made from what is recorded; nobody has edited it.")]
+    revision: Annotated[int, Field(description="To be sent with a change.")]

@@ -1,7 +1,7 @@
 """Service levels, and what burnt them."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 
@@ -15,11 +15,13 @@ PaysFor = Annotated[str, one_of(Objective.PaysFor.values)]
 class RunningMinute(ApiAnswer):
     """What was counted of a minute that is not over."""
 
-    revision: int = Field(description="Of the objective.")
-    minute: int = Field(description="Since 1970.")
+    revision: Annotated[int, Field(description="Of the objective.")]
+    minute: Annotated[int, Field(description="Since 1970.")]
     bad: float
     total: float
-    carried: float = Field(0.0, description="What was bad, and is counted in the next seconds.")
+    carried: NotRequired[
+        Annotated[float, Field(description="What was bad, and is counted in the next seconds.")]
+    ]
 
 
 class ObjectiveStatus(ApiAnswer):
@@ -32,17 +34,22 @@ class ObjectiveStatus(ApiAnswer):
     unit: Annotated[str, one_of(("s", "events"))]
     pays_for: PaysFor
     bad: float
-    total: float = Field(description="What was counted in the window; what is unknown is not.")
-    left: float = Field(description="How much more of that may be bad; below 0 it is overspent. It steers.")
-    left_share: float | None = Field(description="Of that budget; null: nothing was counted.")
-    window_budget: float | None = Field(
-        description="How much may be bad in the whole window, if the rest is like what was counted."
-    )
+    total: Annotated[float, Field(description="What was counted in the window; what is unknown is not.")]
+    left: Annotated[
+        float, Field(description="How much more of that may be bad; below 0 it is overspent. It steers.")
+    ]
+    left_share: Annotated[float | None, Field(description="Of that budget; null: nothing was counted.")]
+    window_budget: Annotated[
+        float | None,
+        Field(description="How much may be bad in the whole window, if the rest is like what was counted."),
+    ]
     bad_per_second: float | None
     per_second: float | None
-    burn: dict[str, float | None] = Field(description="By pair of windows: how many times as fast as it may.")
-    running: RunningMinute | None = Field(None, description="null: it was written.")
-    last_error: str | None = Field(description="Why it is not counted.")
+    burn: Annotated[
+        dict[str, float | None], Field(description="By pair of windows: how many times as fast as it may.")
+    ]
+    running: NotRequired[Annotated[RunningMinute | None, Field(description="null: it was written.")]]
+    last_error: Annotated[str | None, Field(description="Why it is not counted.")]
 
 
 class ObjectiveRow(ApiAnswer):
@@ -51,16 +58,16 @@ class ObjectiveRow(ApiAnswer):
     name: str
     revision: int
     kind: Kind
-    subject: str = Field(description="Empty: the plant, or each of its kind.")
-    condition: str = Field(description="What holds in a good second.")
-    lost: str = Field(description="What is bad, per second.")
-    of: str = Field(description="Of how much, per second.")
+    subject: Annotated[str, Field(description="Empty: the plant, or each of its kind.")]
+    condition: Annotated[str, Field(description="What holds in a good second.")]
+    lost: Annotated[str, Field(description="What is bad, per second.")]
+    of: Annotated[str, Field(description="Of how much, per second.")]
     target: Share
     window_days: int
     pays_for: PaysFor
     changed_by: str | None
     changed_at: datetime
-    status: ObjectiveStatus | None = Field(description="null: not counted yet.")
+    status: Annotated[ObjectiveStatus | None, Field(description="null: not counted yet.")]
 
 
 class ObjectiveList(ApiAnswer):

@@ -1,7 +1,7 @@
 """Receivers and their messages."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from workers.alerts.lifecycle.models import Message, Receiver
 class MessageRow(ApiAnswer):
     """One message to one receiver."""
 
-    key: str = Field(description="The same in each try.")
+    key: Annotated[str, Field(description="The same in each try.")]
     state: Annotated[str, one_of(Message.State.values)]
     tries: int
     title: str
@@ -26,39 +26,52 @@ class ReceiverRow(ApiAnswer):
 
     name: str
     channel: Annotated[str, one_of(Receiver.Channel.values)]
-    addresses: list[str] = Field([], description="Of email.")
-    url: str = Field("", description="Of a webhook.")
-    secret_environment: str = Field(
-        "", description="The variable with a webhook's secret, an Alertmanager's token, or apprise's address."
-    )
-    answers_environment: str = Field("", description="The variable by which a chat proves its answers.")
-    otherwise: str = Field("", description="Of a schedule: who is notified while nobody is on call.")
+    addresses: NotRequired[Annotated[list[str], Field(description="Of email.")]]
+    url: NotRequired[Annotated[str, Field(description="Of a webhook.")]]
+    secret_environment: NotRequired[
+        Annotated[
+            str,
+            Field(
+                description="Variable with a webhook's secret, an Alertmanager's token, or apprise's address."
+            ),
+        ]
+    ]
+    answers_environment: NotRequired[
+        Annotated[str, Field(description="The variable by which a chat proves its answers.")]
+    ]
+    otherwise: NotRequired[
+        Annotated[str, Field(description="Of a schedule: who is notified while nobody is on call.")]
+    ]
     tells_resolved: bool
-    gets_reports: bool = Field(description="The weekly report.")
+    gets_reports: Annotated[bool, Field(description="The weekly report.")]
     enabled: bool
-    digest: str = Field(description="Of it as it is: a change that names an older one is refused.")
+    digest: Annotated[str, Field(description="Of it as it is: a change that names an older one is refused.")]
 
 
 class ChatReply(ApiAnswer):
     """What the chat shows, in the words of its service."""
 
-    text: str = Field("", description="Of Slack, Mattermost, Rocket.Chat, Teams and Telegram.")
-    content: str = Field("", description="Of Zulip.")
-    response_type: str = ""
-    type: str = ""
-    method: str = ""
-    chat_id: int | None = None
+    text: NotRequired[
+        Annotated[str, Field(description="Of Slack, Mattermost, Rocket.Chat, Teams and Telegram.")]
+    ]
+    content: NotRequired[Annotated[str, Field(description="Of Zulip.")]]
+    response_type: NotRequired[str]
+    type: NotRequired[str]
+    method: NotRequired[str]
+    chat_id: NotRequired[int | None]
 
 
 class ReceiverWithMessages(ReceiverRow):
-    messages: list[MessageRow] = Field(description="The last 5.")
+    messages: Annotated[list[MessageRow], Field(description="The last 5.")]
 
 
 class DeadMansSwitchStatus(ApiAnswer):
     """Whether the address that is called while Weir works was called."""
 
-    called_at: datetime | None = Field(description="null: never; none is set, or it was never possible.")
-    error: str = Field(description="Why it was not called last; empty: it was, or none is set.")
+    called_at: Annotated[
+        datetime | None, Field(description="null: never; none is set, or it was never possible.")
+    ]
+    error: Annotated[str, Field(description="Why it was not called last; empty: it was, or none is set.")]
 
 
 class ReceiverList(ApiAnswer):

@@ -1,6 +1,7 @@
 """What Alertmanagers of others report."""
 
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field
 
@@ -10,16 +11,16 @@ from console.api.answer.schema import ApiAnswer, Labels
 class ReportedRow(ApiAnswer):
     """An alert that somebody else's Alertmanager reported."""
 
-    source: str = Field(description="The token that brought it.")
+    source: Annotated[str, Field(description="The token that brought it.")]
     name: str
     severity: str
     labels: Labels
     summary: str
     description: str
-    link: str = Field(description="Where it comes from; empty: not known.")
+    link: Annotated[str, Field(description="Where it comes from; empty: not known.")]
     began_at: datetime
-    ended_at: datetime | None = Field(description="null: it is firing there.")
-    reported_at: datetime = Field(description="Last.")
+    ended_at: Annotated[datetime | None, Field(description="null: it is firing there.")]
+    reported_at: Annotated[datetime, Field(description="Last.")]
 
 
 class ReportedList(ApiAnswer):
@@ -30,4 +31,4 @@ class ReportTaken(ApiAnswer):
     """What was taken of a report."""
 
     stored: int
-    own: int = Field(description="That were Weir's own alerts, come back.")
+    own: Annotated[int, Field(description="That were Weir's own alerts, come back.")]

@@ -3,22 +3,24 @@
 from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from console.api.answer.schema import ApiAnswer, Instant, one_of
 from console.api.schemas.alerts.alerts import AlertRow
 
+_Comparing = TypedDict("_Comparing", {"is": Annotated[str, one_of(("=", "!=", "~"))]})  # a word of Python
 
-class LabelMatcher(ApiAnswer):
+
+class LabelMatcher(_Comparing):
     """A condition on a label."""
 
     label: str
-    operator: Annotated[str, one_of(("=", "!=", "~"))] = Field(alias="is")
     value: str
 
 
 class SilenceRow(ApiAnswer):
     id: int
-    matchers: list[LabelMatcher] = Field(description="All of them hold for what is silenced.")
+    matchers: Annotated[list[LabelMatcher], Field(description="All of them hold for what is silenced.")]
     reason: str
     owner: str
     expires_at: Instant
@@ -32,9 +34,9 @@ class SilencePreview(ApiAnswer):
     """What a silence would hide."""
 
     open: list[AlertRow]
-    lately: int = Field(description="Alerts of the last 7 days that match.")
-    of: int = Field(description="All alerts of the last 7 days.")
+    lately: Annotated[int, Field(description="Alerts of the last 7 days that match.")]
+    of: Annotated[int, Field(description="All alerts of the last 7 days.")]
 
 
 class SilenceEnd(ApiAnswer):
-    ended: bool = Field(description="false: it was over already.")
+    ended: Annotated[bool, Field(description="false: it was over already.")]
