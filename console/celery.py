@@ -21,6 +21,7 @@ from queues import logs
 from queues.nodes import heartbeat_file
 from workers.coordination.broker_connection import PromptConnections
 from workers.coordination.pool_watchdog import watch_child, watch_pool
+from workers.coordination.task_expiry import by_the_plants_clock
 from workers.observability.spans import carry, span
 
 variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -32,6 +33,7 @@ class LoggedTask(Task):  # type: ignore[type-arg]
     """What a task logs says which one it is of; its span belongs to the trace of who sent it."""
 
     abstract = True
+    Request = "workers.coordination.task_expiry:TimedRequest"
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         if self.request.id is None:  # called like a function
@@ -65,6 +67,7 @@ def sent_within_a_trace(headers: dict[str, Any] | None = None, **_: Any) -> None
     """The task's span becomes a part of what sends it: a request, a tick, another task."""
     if headers is not None:
         carry(headers)
+        by_the_plants_clock(headers)
 
 
 @worker_init.connect

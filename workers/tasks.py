@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -24,6 +25,7 @@ from workers.control import engine, first_reports
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.coordination.connections import connection, control_server
+from workers.coordination.plant_clock import plant_clock
 from workers.documents.snapshot import Snapshot
 from workers.observability.spans import note
 from workers.pipeline.declaration import versions
@@ -47,11 +49,12 @@ def consume(queue: str, node: str, worker_id: str) -> None:
     note({"weir.queue": queue, "weir.node": node})
     line = CompletionReporter.of(current_task.request.hostname)
     reporter = WorkReporter(control_server(), queue, node, worker_id, line)
-    if not reporter.begin(time.time()):
+    clock = plant_clock().now
+    if not reporter.begin(clock()):
         return
     consumer, trouble = None, ""
     try:
-        consumer = consumer_for(reporter)
+        consumer = consumer_for(reporter, clock)
         consumer.run()
     except (WeirError, redis.RedisError, SoftTimeLimitExceeded) as error:
         # Nothing is lost: what it held is claimed by another once idle. The reason shows at the queue.
@@ -74,7 +77,7 @@ def _report(reporter: WorkReporter, report: Report, trouble: str) -> None:
             logger.warning("A worker of %s on %s can't report: %s", reporter.queue, reporter.node, error)
 
 
-def consumer_for(reporter: WorkReporter) -> Consumer:
+def consumer_for(reporter: WorkReporter, clock: Callable[[], float]) -> Consumer:
     """The worker proper. Raises WeirError: the queue, the node or the handler is not there."""
     topology = Topology.from_json(reporter.control.get(keys.TOPOLOGY))
     spec = topology.queue(reporter.queue)
@@ -85,7 +88,7 @@ def consumer_for(reporter: WorkReporter) -> Consumer:
         segment,
         handler,
         reporter.worker_id,
-        alive=lambda: reporter.alive(time.time()),
+        alive=lambda: reporter.alive(clock()),
         paused=lambda: _is_paused(reporter.control, reporter.queue),
         completed=reporter.completed,
     )
@@ -106,7 +109,7 @@ def tick(law: str) -> None:
     """One tick of every loop of a law, on one snapshot; none while a plant starts and has no snapshot yet."""
     control = control_server()
     with suppress(NotObserved):
-        engine.tick_law(law, PublishedPlant(control, time.time), datetime.now(UTC), control)
+        engine.tick_law(law, PublishedPlant(control, plant_clock().now), datetime.now(UTC), control)
 
 
 @shared_task(name="workers.tasks.advance", ignore_result=True)

@@ -197,7 +197,9 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
-    """All applications together: the worst state, sums, the greatest batch and lag."""
+    """All applications together: the worst state, sums, the greatest batch and lag. ahead_seconds: by so much
+    the clock of the process' host is ahead of the control server's.
+    """
 
     state: str | None = None
     error: str | None = None
@@ -218,11 +220,12 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
     patterns: dict[str, PatternCounts] = {}
     rules: list[RuleStatus] = []
     skipped_nodes: list[str] = []
+    ahead_seconds: float | None = None
     applications: dict[str, ApplicationStatus] = {}
 
 
 class PipelineReport(PipelineFigures, frozen=True, kw_only=True):
-    """What the process writes. at: seconds since 1970, by its clock."""
+    """What the process writes. at: seconds since 1970, by the control server's clock."""
 
     at: float
 

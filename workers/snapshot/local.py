@@ -67,13 +67,15 @@ class LocalPlant(SteeredPlant):
         forecasts: LoadForecasts | None = None,
         bands: BandWatch | None = None,
         console: ConsoleProbe | None = None,
+        plant_time: Callable[[], float] | None = None,
     ) -> None:
         """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
         offered to applications and plants, bands: in which rates are expected, where it makes them; console:
-        where it asks whether the console answers.
+        where it asks whether the console answers; plant_time: by which workers sign, else `clock`.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
+        self._plant_time = plant_time or clock
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
         self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
         self._known = KnownTopology()
@@ -88,7 +90,7 @@ class LocalPlant(SteeredPlant):
     def observe(self) -> Snapshot:
         """The plant now. Raises `redis.RedisError` when the control server is away."""
         now = self._clock()
-        readings = read(self._control, now, self._known)
+        readings = read(self._control, self._plant_time(), self._known)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
         record = control_record(datetime.fromtimestamp(now, UTC))

@@ -230,4 +230,7 @@ class PipelineStatus(TierFigures):
     age_seconds: Annotated[Seconds | None, Field(description="Since it was heard; null: never.")]
     result_free_bytes: NotRequired[Bytes | None]
     patterns: dict[str, PatternCounts]
+    ahead_seconds: NotRequired[
+        Annotated[Seconds | None, Field(description="Its host's clock, ahead of the control server's.")]
+    ]
     applications: dict[str, ApplicationStatus]

@@ -13,6 +13,7 @@ from console.timeline.rollouts import RolloutMarks
 from queues import environment as variables
 from queues.nodes import process_watchdog
 from workers.coordination.connections import control_server
+from workers.coordination.plant_clock import plant_clock
 from workers.documents.snapshot import Snapshot
 from workers.history.expected_bands import BandWatch
 from workers.history.load_forecasts import LoadForecasts
@@ -49,6 +50,7 @@ def _observer(others: PlantWatch) -> Observer:
         forecasts=LoadForecasts.of(control, settings.WEIR_DATA),
         bands=BandWatch.of(control, settings.WEIR_DATA),
         console=ConsoleProbe.started(variables.CONSOLE_URL.address()),
+        plant_time=plant_clock().now,
     )
     rollouts, collector = RolloutMarks(), _to_the_collector()
 

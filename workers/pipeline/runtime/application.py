@@ -33,6 +33,7 @@ from queues.control.connection import connect
 from queues.errors import BadInput, WeirError
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.private_files import keep_private
+from workers.coordination.plant_clock import PlantClock, shown_by
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.declaration.declared import Declarations, Declared, of_file
@@ -81,7 +82,8 @@ class PipelineProcess:
     def __init__(self, settings: Settings, file: Declared, control: redis.Redis) -> None:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
-        self._statuses = Statuses(control)
+        clock = PlantClock(lambda: shown_by(control))
+        self._statuses = Statuses(control, clock.now, clock.ahead_seconds)
         self._watchdog = Watchdog(settings.stuck_seconds)
         self._declarations, self._orders = Declarations(control, file), Orders(control)
         self._log = RecentLog(control)

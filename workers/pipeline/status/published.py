@@ -46,8 +46,14 @@ GREATEST = ("batch", "batch_seconds", "watermark_lag_seconds")
 class Statuses:
     """The boards of all applications. Thread-safe."""
 
-    def __init__(self, control: redis.Redis, clock: Callable[[], float] = time.time) -> None:
-        self._control, self._clock = control, clock
+    def __init__(
+        self,
+        control: redis.Redis,
+        clock: Callable[[], float] = time.time,
+        ahead_seconds: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """ahead_seconds: of the host's clock before `clock`."""
+        self._control, self._clock, self._ahead_seconds = control, clock, ahead_seconds
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
         left = _left(cast(bytes | None, control.get(keys.PIPELINE)))
@@ -60,7 +66,7 @@ class Statuses:
         name = application.name
         if name in self._boards:
             self._before[name] = self._boards[name].document(self._heartbeats())
-        board = StatusBoard(self._control, application, self._before.get(name), self.write)
+        board = StatusBoard(self._control, application, self._before.get(name), self.write, self._clock)
         with self._lock:
             self._boards[name] = board
         return board
@@ -116,6 +122,7 @@ class Statuses:
             error=next((error for error in errors if error), None),
             hindrance=next((each.hindrance for each in applications.values() if each.hindrance), None),
             at=self._clock(),
+            ahead_seconds=round(self._ahead_seconds(), 3),
             **together,
             late_events=sum(each.late_events for each in applications.values()),
             outbox=_added(each.outbox for each in applications.values()),

@@ -25,6 +25,7 @@ from workers.documents.pipeline import (
     PipelineStatus,
 )
 from workers.documents.states import SEVERITIES, Severity, SubjectState
+from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
 from workers.steering.stopped import paused
 
@@ -91,6 +92,7 @@ def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]
         said = "its lag is not known now" if lag is None else f"event time is {lag:,.0f} s late"
         late = f"The pipeline lags behind: {said}."
         yield from watched.fault("pipeline", SUBJECT, "pipeline_lag", lag, late)
+        yield from clock_fault("the pipeline's host", row.ahead_seconds or 0.0)
 
 
 def _was(before: SubjectState | None, severity: Severity) -> bool:

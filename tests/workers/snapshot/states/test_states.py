@@ -271,6 +271,14 @@ def test_a_node_whose_clock_is_off_by_more_than_a_minute_is_named_and_no_worse(a
     assert evaluated(plant(nodes=nodes))["node/n1"].severity == "well"
 
 
+@pytest.mark.parametrize(("ahead_seconds", "side"), [(600.0, "ahead of"), (-600.0, "behind")])
+def test_a_pipeline_whose_hosts_clock_is_off_is_named_with_what_to_do(ahead_seconds, side):
+    found = evaluated(pipeline(ahead_seconds=ahead_seconds))["pipeline/main"]
+    assert found.finding == f"The clock of the pipeline's host is 600 s {side} the control server's."
+    assert found.severity == "warning" and "NTP" in found.step
+    assert evaluated(pipeline(ahead_seconds=ahead_seconds / 11))["pipeline/main"].severity == "well"
+
+
 def test_a_host_that_stops_reporting_is_named_for_a_while_and_then_has_left():
     here = evaluated(plant(hosts={"jobs@here": {"role": "jobs", "age_seconds": 0.4}}))
     gone = evaluated(plant(at=1_011.0), here)

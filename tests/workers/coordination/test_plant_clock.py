@@ -1,0 +1,62 @@
+"""The plant's clock is the control server's, whatever a host's own says and whenever that is set."""
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.coordination.plant_clock import ASK_SECONDS, PlantClock
+
+SERVER = 1_800_000_000.0
+
+
+class Host:
+    """A host whose clock is `ahead` of the server's; `asked`: how often the server was."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.passed, self.ahead, self.asked, self.is_away = 0.0, ahead, 0, False
+        self.clock = PlantClock(self.ask, lambda: self.server() + self.ahead, lambda: 77.0 + self.passed)
+
+    def server(self) -> float:
+        return SERVER + self.passed
+
+    def ask(self) -> float:
+        self.asked += 1
+        if self.is_away:
+            raise redis.ConnectionError
+        return self.server()
+
+
+@given(steps=st.lists(st.tuples(st.floats(0.0, 30.0), st.floats(-1e6, 1e6)), max_size=20))
+def test_it_shows_the_servers_time_however_the_hosts_clock_is_set(steps):
+    host = Host()
+    for passed, ahead in steps:
+        host.passed, host.ahead = host.passed + passed, ahead
+        assert host.clock.now() == pytest.approx(host.server(), abs=1e-3)
+        assert host.clock.ahead_seconds() == pytest.approx(ahead, abs=1e-3)
+
+
+def test_the_server_is_asked_rarely():
+    host = Host(600.0)
+    for _ in range(100):
+        host.clock.now()
+        host.passed += ASK_SECONDS / 10
+    assert host.asked == 10
+
+
+def test_while_the_server_is_away_it_goes_on_by_itself():
+    host = Host(600.0)
+    host.clock.now()
+    host.is_away = True
+    host.passed += 100.0
+    host.ahead = -900.0
+    assert host.clock.now() == pytest.approx(host.server())
+
+
+def test_where_the_server_has_never_answered_it_is_the_hosts_own():
+    host = Host(600.0)
+    host.is_away = True
+    assert host.clock.now() == pytest.approx(host.server() + 600.0)
+    host.is_away = False
+    host.passed += ASK_SECONDS
+    assert host.clock.now() == pytest.approx(host.server())

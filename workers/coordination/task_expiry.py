@@ -1,0 +1,38 @@
+"""When a Celery task is too old to be begun: by the plant's clock, on both ends.
+
+Celery writes down the time by the sender's clock, and compares it with the worker's: a host whose clock is
+ahead would throw away all that it is sent, and take it from those that would have worked it.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from celery.worker.request import Request
+from celery.worker.state import revoked
+
+from workers.coordination.plant_clock import plant_clock
+
+SYNCHRONISED_SECONDS = 0.5  # clocks that NTP keeps right differ by less
+
+
+def by_the_plants_clock(
+    headers: dict[str, Any], ahead_seconds: Callable[[], float] = lambda: plant_clock().ahead_seconds()
+) -> None:
+    """The `expires` of a task that is sent, which is by this host's clock."""
+    if not isinstance(expires := headers.get("expires"), str):
+        return
+    ahead = ahead_seconds()
+    if abs(ahead) > SYNCHRONISED_SECONDS:
+        headers["expires"] = (datetime.fromisoformat(expires) - timedelta(seconds=ahead)).isoformat()
+
+
+class TimedRequest(Request):
+    """A task as a worker receives it."""
+
+    def maybe_expire(self) -> Literal[True] | None:
+        """True where it is too old. It is revoked then: its sender sends another."""
+        if not self.expires or datetime.fromtimestamp(plant_clock().now(), UTC) <= self.expires:
+            return None
+        revoked.add(self.id)
+        return True
