@@ -30,6 +30,9 @@ CHUNK = 256
 # returns within this time sends nothing twice.
 REMEMBERED_SECONDS = 7 * 86_400.0
 CLAIM_BLOCKS = 4096
+# The node copies what is claimed, and the worker decodes it: of large events as many would be gigabytes.
+CLAIM_BYTES = 32 * 2**20
+READ_BYTES, FIRST_READ_BLOCKS = 8 * 2**20, 8
 know_of_refused_writes()
 
 
@@ -104,17 +107,23 @@ class Segment:
             # Whatever it is that this node refuses, another one may take it.
             raise NodeUnavailable(f"{_address(self.node)} refuses a flush ({error}).") from error
 
-    def claim(self, worker: str, limit_events: int, idle_seconds: float) -> list[Claimed]:
-        """Up to `limit_events` for a worker, at least one block if there is one.
+    def claim(
+        self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
+    ) -> list[Claimed]:
+        """Up to `limit_events` for a worker, and about `most_bytes`; at least one block if there is one.
 
         Due retries first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
         """
         with self.errors():
-            found, waiting, length = self.script("reclaim", worker, limit_events, round(idle_seconds * 1000))
+            limits = limit_events, most_bytes
+            found, *waiting, length = self.script("reclaim", worker, *limits, round(idle_seconds * 1000))
             claimed = [_claimed(entry_id, fields, int(tries)) for entry_id, fields, tries in found]
-            rest = limit_events - sum(each.events for each in claimed)
+            held = sum(each.events for each in claimed), sum(len(each.data) for each in claimed)
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
-            count = rest * length // waiting if waiting > 0 else 0
+            count = min(
+                (most - taken) * length // total if total > 0 else 0
+                for most, taken, total in zip(limits, held, waiting, strict=True)
+            )
             if claimed and count < 1:
                 return claimed
             return claimed + self._read_new(worker, min(max(count, 1), CLAIM_BLOCKS))
@@ -168,17 +177,25 @@ class Segment:
             rows = self.script("scan", after_id or "0-0", limit_events, int(anew))
         return [Scanned(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
-    def read(self, after_id: str, through_id: str) -> Iterator[tuple[str, str, bytes]]:
-        """(entry id, block id, data) behind `after_id` through `through_id`; may be read again and again."""
-        start = after_id or "0-0"
+    def read(
+        self, after_id: str, through_id: str, most_bytes: int = READ_BYTES
+    ) -> Iterator[tuple[str, str, bytes]]:
+        """(entry id, block id, data) behind `after_id` through `through_id`; may be read again and again. It
+        asks for about `most_bytes` at a time, by the size of the blocks before.
+        """
+        start, count = after_id or "0-0", FIRST_READ_BLOCKS
         while True:
             with self.errors():
-                entries = cast(Entries, self.node.xrange(self.stream, f"({start}", through_id, CHUNK))
+                entries = cast(Entries, self.node.xrange(self.stream, f"({start}", through_id, count))
+            size_bytes = 0
             for entry_id, fields in entries:
-                yield entry_id.decode(), _block_id(entry_id, fields), stored_bytes(fields, b"d")
-            if len(entries) < CHUNK:
+                data = stored_bytes(fields, b"d")
+                size_bytes += len(data)
+                yield entry_id.decode(), _block_id(entry_id, fields), data
+            if len(entries) < count:
                 return
             start = entries[-1][0].decode()
+            count = max(1, min(CHUNK, most_bytes * count // max(1, size_bytes)))
 
     def trim(self, through_id: str) -> Removed:
         """Remove everything through `through_id`; exact in the counters, whatever was removed before. Nothing

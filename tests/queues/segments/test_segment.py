@@ -1,5 +1,6 @@
 """The segment's protocol on a real server."""
 
+import json
 from contextlib import suppress
 
 import pyarrow as pa
@@ -7,7 +8,7 @@ import pytest
 import redis
 
 from queues.errors import BadInput, NodeFull, NodeUnavailable
-from queues.events.block import Block, decode
+from queues.events.block import Block, BlockIds, EncodedBlock, cut, decode
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Removed, Segment
 from tests.protocols.exploring import age_segment
@@ -51,6 +52,53 @@ def test_a_claim_takes_no_more_than_asked_but_at_least_one_block(segment):
     segment.publish(blocks_of(40))
     assert sum(each.events for each in segment.claim("w1", 10, MINUTE)) == 8
     assert sum(each.events for each in segment.claim("w1", 1, MINUTE)) == 4
+
+
+def large_blocks(count: int) -> list[EncodedBlock]:
+    """Each of some 64 kB, of one event."""
+    batch = batch_of(count, attributes=[json.dumps({"text": "x" * 65_000})] * count)
+    return cut(batch, BlockIds(), 1)
+
+
+def size_of(claimed: list) -> int:
+    return sum(len(each.data) for each in claimed)
+
+
+def test_a_claim_takes_no_more_bytes_than_a_node_and_a_worker_have_room_for(segment):
+    """Of events of 64 kB as many as a worker takes are hundreds of megabytes: the answer came too late, or
+    the worker found no memory, and after a few such claims good events were dead letters.
+    """
+    segment.publish(large_blocks(60))
+    assert 2**19 < size_of(segment.claim("w1", 5_000, MINUTE, most_bytes=2**20)) <= 2**20
+    assert len(segment.claim("w2", 5_000, MINUTE, most_bytes=1)) == 1
+
+
+def test_reading_takes_a_few_large_blocks_at_a_time(segment, monkeypatch):
+    """256 of a megabyte, as often as there are tasks, were gigabytes at once."""
+    segment.publish(large_blocks(100))
+    sizes = []
+    xrange = segment.node.xrange
+
+    def noted(*arguments):
+        entries = xrange(*arguments)
+        sizes.append(sum(len(fields[b"d"]) for _, fields in entries))
+        return entries
+
+    monkeypatch.setattr(segment.node, "xrange", noted)
+    assert len(list(segment.read("0-0", "+", most_bytes=2**20))) == 100
+    assert max(sizes) < 2**20 + 70_000
+
+
+def test_retries_and_what_a_dead_worker_had_are_claimed_by_their_bytes_too(segment):
+    segment.publish(large_blocks(60))
+    for failed in segment.claim("dead", 5_000, MINUTE)[:30]:
+        segment.retry(failed, "dead", 0.0)
+    age_segment(segment.node, "alert", 120)
+    tries = []
+    while claimed := segment.claim("w1", 5_000, MINUTE, most_bytes=2**20):
+        assert size_of(claimed) < 2**20 + 70_000
+        tries += [each.tries for each in claimed]
+    assert tries == [2] * 60
 
 
 def test_an_empty_segment_gives_nothing(segment):
