@@ -129,6 +129,17 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
     Snapshot.from_json(encoded(snapshot(status)))
 
 
+def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(lookout, far):
+    lookout.observe()
+    work = MeasuredOperator("work", "operator", 2, 1, 8, tasks=({"inputs": -1.0},))
+    far.topology = lambda: MeasuredTopology("main", 5.0, 10.0, {"work": work})
+    lookout.observe()
+    status = lookout.status()
+    assert "inputs: takes a number from 0" in status.error
+    assert "inputs" in topology_inputs({"plant": "east"}, snapshot(status), NOW)[1].invalid
+    assert seen(snapshot(status), "east").operators["work"].measure("inputs") is None
+
+
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):
     lookout.observe()
     fresh = snapshot(lookout.status())

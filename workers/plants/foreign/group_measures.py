@@ -9,7 +9,8 @@ operator of n tasks whose group gets λ events a second and reads μ from p part
     tasks at most = p: a partition has one reader, and more would stand idle
 
 What it measures itself (a Celery worker, a declared operator) is then of other work than the log's, and does
-not count; the first source before it brings λ, where it does not say more itself.
+not count. While its group is not seen nothing is known of it. The first source before it brings λ, where it
+does not say more itself.
 
 A group that keeps up doesn't say how much it could do: nothing is known of the service time before the group
 was behind for the first time, and laws hold until then.
@@ -73,7 +74,10 @@ class GroupMeasures:
         for operator, (plant, group_name) in groups_of(text).items():
             there = statuses.get(plant)
             group = there.groups.get(group_name) if there is not None and there.state == SEEN else None
-            if group is None or operator not in topology.operators:
+            if operator not in topology.operators:
+                continue
+            if group is None:
+                topology = _unmeasured(topology, operator)
                 continue
             topology = self._measured(name, topology, operator, group)
             source = _source_of(topology, operator)
@@ -108,6 +112,15 @@ class GroupMeasures:
         smooth = now if before is None else before + NEW_SHARE * (now - before)
         self._service_seconds[name, operator.name] = smooth
         return smooth
+
+
+def _unmeasured(topology: MeasuredTopology, operator: str) -> MeasuredTopology:
+    """While its group is not seen nothing is known of it: what it measures itself would seem to be all."""
+    found = replace(topology.operators[operator], tasks=())
+    links = [
+        replace(link, latency_seconds=None) if link.target == operator else link for link in topology.links
+    ]
+    return replace(topology, operators={**topology.operators, operator: found}, links=tuple(links))
 
 
 def _rows(operator: MeasuredOperator) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.errors import WeirError
+from queues.errors import BadInput, WeirError
 from queues.stored_document import BadDocument, changed, decoded, encoded
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
 from workers.plants.foreign.adapters import adapter_of, registered
@@ -115,7 +115,8 @@ class Lookout:
         try:
             text = encoded(found)
             decoded(PlantStatus, text, "plant")
-        except (UnicodeEncodeError, BadDocument) as error:
+            MeasuredTopology.from_document(found.topology)  # as pages and loops read it
+        except (UnicodeEncodeError, BadDocument, BadInput) as error:
             said = str(error)[:LONGEST_ERROR]
             raise PlantConfused(f"{self.row.name} says what can't be stored ({said}).") from error
         if len(text) > MOST_BYTES:

@@ -84,7 +84,7 @@ def test_without_the_group_or_while_its_plant_is_stale_nothing_is_measured():
     assert measures.joined({"events": events(**BEHIND)}, OPTIONS) == {}
 
 
-def measured_itself(outputs, tasks=2):
+def measured_itself(outputs, tasks=2, cluster=None):
     """A plant whose source and worker have measures of their own."""
     operators = {
         "queue celery": MeasuredOperator("queue celery", "source", 1, 1, 1, "a queue", tasks=(outputs,)),
@@ -94,7 +94,7 @@ def measured_itself(outputs, tasks=2):
     topology = MeasuredTopology("shop", 5.0, 30.0, operators, links)
     status = PlantStatus(kind="celery", state="seen", topology=topology.to_document())
     options = {"shop": {"lag": "celery@one=events/billing"}, "events": {}}
-    return GroupMeasures().joined({"shop": status, "events": events(**BEHIND)}, options)["shop"]
+    return GroupMeasures().joined({"shop": status, "events": cluster or events(**BEHIND)}, options)["shop"]
 
 
 @pytest.mark.parametrize(("own", "offered"), [(None, 3_600.0), (0.0, 3_600.0), (3_700.0, 3_700.0)])
@@ -104,6 +104,15 @@ def test_of_an_operator_with_measures_of_its_own_those_of_its_group_count(own, o
     assert worker.measure("inputs") == pytest.approx(120.0 * 30)
     assert topology.operators["queue celery"].measure("outputs") == pytest.approx(offered)
     assert [link.latency_seconds for link in topology.links] == [40.0]
+
+
+@pytest.mark.parametrize("cluster", [events("stale", **BEHIND), PlantStatus(kind="kafka", state="seen")])
+def test_of_an_operator_whose_group_is_not_seen_nothing_is_known(cluster):
+    """Its own queue may be empty while the log waits: it would be shrunk."""
+    topology = measured_itself({"outputs": 0.0}, cluster=cluster)
+    seen = inputs.joint(topology)["operators"]["celery@one"]
+    assert (seen["rate_per_second"], seen["service_seconds"]) == (None, None)
+    assert [link.latency_seconds for link in topology.links] == [None]
 
 
 def test_an_operator_of_thousands_of_tasks_has_a_hundred_rows_with_the_sums_of_all():

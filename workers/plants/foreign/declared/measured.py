@@ -23,7 +23,7 @@ def topology_of(
     """Raises what a sensor raised, and PlantSilent or PlantConfused for tasks that are not known."""
 
     def known(quantity: Quantity | None) -> float | None:
-        return readings[quantity].known() if isinstance(quantity, str) else quantity
+        return _quantity(quantity, readings)
 
     given: dict[str, float | None] = {}  # what each operator gives on in a second
     operators: dict[str, MeasuredOperator] = {}
@@ -39,6 +39,20 @@ def topology_of(
         wait = _wait_seconds(declared, known, rates)
         links += [Link(before, declared.name, wait) for before in declared.after]
     return MeasuredTopology(plant, at, declaration.window_seconds, operators, tuple(links))
+
+
+def _quantity(quantity: Quantity | None, readings: Mapping[str, SensorReading]) -> float | None:
+    """A number, or what a sensor says. Raises what it raised, and PlantConfused for less than nothing: of a
+    difference or a -1 that stands for "not known" nothing follows.
+    """
+    if not isinstance(quantity, str):
+        return quantity
+    value = readings[quantity].known()
+    if value is not None and value < 0:
+        raise PlantConfused(
+            f"Sensor {quantity} says {value:g}; what is measured of an operator is 0 or more."
+        )
+    return value
 
 
 def tasks_of(declared: DeclaredOperator, known: Known) -> int:
