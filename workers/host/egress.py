@@ -60,6 +60,8 @@ REFUSED: tuple[tuple[str, Network], ...] = tuple(
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
+# Of printable ASCII, without blanks at its ends: what HTTP takes as the value of a header.
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?\Z")
 SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
 
 
@@ -91,6 +93,16 @@ def check_secret_host(
         listed = ", ".join(sorted(bound))
         raise BadInput(
             field, f"names {name}, which may be used at {listed} alone, not at {host or 'no host'}."
+        )
+
+
+def check_header_secret(name: str, secret: str, field: str = "secret_environment") -> None:
+    """Raise BadInput for a secret that no header takes: an HTTP library quotes it where it refuses it."""
+    if secret and not _HEADER_VALUE.match(secret):
+        raise BadInput(
+            field,
+            f"names {name}, whose value can't be sent: there is a blank or a line break at an end, or a"
+            " character that is no printable ASCII; set it without.",
         )
 
 

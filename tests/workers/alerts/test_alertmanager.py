@@ -144,6 +144,15 @@ def test_its_token_is_named_and_comes_from_the_environment(looks, monkeypatch):
     assert orjson.loads(sent[0].content)[0]["labels"]["alertname"] == "WeirTest"
 
 
+def test_a_token_that_no_header_takes_is_not_quoted(looks, monkeypatch):
+    receiver = to("http://alerts.example:9093", secret_environment="WEIR_SECRET_AM")
+    monkeypatch.setenv("WEIR_SECRET_AM", "hunter2\n")
+    error = alertmanager.setup_error(receiver)
+    assert "names WEIR_SECRET_AM, whose value can't be sent" in error and "hunter2" not in error
+    with pytest.raises(Failed, match="can't be sent"):
+        alertmanager.send(outbox.test_message(receiver, "chief", looks.at), looks.now)
+
+
 def test_ends_are_always_sent_to_it_and_its_address_is_checked():
     with pytest.raises(BadInput, match="tells_resolved"):
         receivers.define("am", "alertmanager", {"url": "http://x:9093"}, tells_resolved=False)

@@ -66,9 +66,11 @@ class PlantAddress:
 
     def client(self, user: str = "", url: str = "") -> PlantClient:
         """An HTTP client of the plant; with `user`, the secret is its password (else a bearer token). Raises
-        BadInput where the secret may not be used.
+        BadInput where the secret may not be used, or can't be sent.
         """
         egress.check_secret_host(self.secret_name, urlsplit(url or self.url).hostname)
+        if not user:
+            egress.check_header_secret(self.secret_name, self.secret)
         return PlantClient(self.name, url or self.url, self.secret, user=user, transport=self.transport)
 
 

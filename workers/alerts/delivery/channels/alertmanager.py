@@ -110,4 +110,8 @@ def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCES
     secret = variables.secret_named(name, environment)
     if not secret:
         raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
+    try:
+        egress.check_header_secret(name, secret)
+    except BadInput as error:
+        raise Failed(f"{error.field} {error.message}") from None
     return {"Authorization": f"Bearer {secret}"}

@@ -28,12 +28,14 @@ class Login:
     sent_as: str = BEARER
 
     def headers(self, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
-        """What is sent. Raises BadInput when the variable is not set here."""
+        """What is sent. Raises BadInput when the variable is not set here, or its value can't be sent."""
         if not self.environment:
             return {}
         secret = variables.secret_named(self.environment, environment)
         if not secret:
             raise BadInput("secret_environment", f"names {self.environment}, which is not set here")
+        if self.sent_as != BASIC:
+            egress.check_header_secret(self.environment, secret)
         if self.sent_as == BEARER:
             return {"Authorization": f"Bearer {secret}"}
         if self.sent_as == BASIC:

@@ -16,13 +16,16 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SQL_SECONDS = 2.0
+UNREADABLE = (
+    "holds an address that can't be read; write / : @ ? # % and blanks of its password as %2F %3A %40 %3F %23"
+    " %25 and %20."
+)
 MOST_BYTES = 1_000_000
 LONGEST_NUMBER = 100
 _SQLITE_STEPS = 1_000  # of its virtual machine between two looks at the clock
@@ -38,7 +41,7 @@ def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS)
     """The only value of the only row; None for no row. `name` stands in what is said, never the address: it
     holds a password. Raises PlantSilent and PlantConfused.
     """
-    scheme = urlsplit(address).scheme
+    scheme = address.partition("://")[0]
     if scheme == "sqlite":
         rows = _sqlite(name, address, query, seconds)
     elif scheme in ("postgres", "postgresql"):
@@ -80,7 +83,7 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     ended = threading.Event()
     try:
         with (
-            closing(psycopg.connect(address, connect_timeout=2, options=options)) as connection,
+            closing(_connected(name, address, options)) as connection,
             _ended_after(connection, 1.5 * seconds, ended),
         ):
             connection.read_only = True
@@ -95,6 +98,20 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
         raise PlantSilent(f"{name}: the database can't be asked ({_first_line(error)}).") from None
     except psycopg.Error as error:
         raise PlantConfused(f"{name}: {_first_line(error)}.") from None
+
+
+def _connected(name: str, address: str, options: str) -> "psycopg.Connection[Any]":
+    """Raises PlantConfused for an address of which a driver would take a piece of the password for something
+    else (a host, a port), or quote it.
+    """
+    login, _, place = address.partition("://")[2].partition("@")
+    is_cut = place and "/" in login and "?" not in login  # by a slash of the password
+    if is_cut or "@" in place.partition("?")[0]:
+        raise PlantConfused(f"{name} {UNREADABLE}")
+    try:
+        return psycopg.connect(address, connect_timeout=2, options=options)
+    except psycopg.ProgrammingError:
+        raise PlantConfused(f"{name} {UNREADABLE}") from None
 
 
 def _first_line(error: Exception) -> str:

@@ -35,6 +35,7 @@ class ApiServer:
 
     def _connected(self) -> PlantClient:
         address = self._address
+        egress.check_header_secret(address.secret_name, address.secret)
         self._token = address.secret or _token(address.url, self._account)
         transport = address.transport
         if transport is None and address.url.startswith("https:"):

@@ -4,20 +4,23 @@ import os
 import socket
 import sqlite3
 import threading
+from contextlib import closing
 
 import httpx
 import orjson
 import psycopg
 import pytest
 
-from queues.errors import BadInput, Forbidden
+from queues.errors import BadInput, Forbidden, WeirError
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
+from workers.plants.foreign import adapters
 from workers.plants.foreign.client import MOST_BYTES, PlantClient
 from workers.plants.foreign.declared import json_path, sql
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.json_path import JsonPath, read_path
 from workers.plants.foreign.prometheus_client import PrometheusClient
+from workers.plants.models import RegisteredPlant
 from workers.plants.plant import PlantConfused, PlantSilent
 
 SENSOR = "name: one\nsensors:\n  it: {}\n"
@@ -70,6 +73,48 @@ def test_what_does_not_match_is_not_quoted():
     assert "sum() takes no str" in str(refused.value) and "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize("measure", ["in_per_second", "waiting_events", "service_seconds", "utilisation"])
+def test_a_number_below_nothing_is_no_measurement(measure):
+    """A difference of two reads, or an exporter's -1 for what it does not know."""
+    text = f"""name: one
+sensors: {{it: {{url: 'http://x/s', json: '@'}}}}
+operators: [{{name: web, tasks: 2, in_per_second: 5, out_per_second: 5, {measure}: it}}]
+""".replace("in_per_second: 5, out_per_second: 5, in_per", "out_per_second: 5, in_per")
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=-1))
+    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
+        with pytest.raises(PlantConfused, match="Sensor it says -1"):
+            plant.topology()
+        assert plant.sensors()["it"].value == -1.0
+
+
+# Logins
+
+
+@pytest.mark.parametrize("secret", ["hunter2\n", " hunter2", "hünter2", "hun\0ter2"])
+@pytest.mark.parametrize("how", ["bearer", "X-Token"])
+def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
+    sensor = f"{{url: 'http://x/s', json: '@', secret_environment: WEIR_SECRET_X, secret_as: {how}}}"
+    environment, transport = {"WEIR_SECRET_X": secret}, httpx.MockTransport(lambda _: httpx.Response(200))
+    plant = DeclaredPlant(declaration_of_text(SENSOR.format(sensor)), environment, transport)
+    with closing(plant):
+        plant.topology()
+    error = str(plant.readings()["it"].error)
+    assert "ter2" not in error and "names WEIR_SECRET_X, whose value can't be sent" in error
+
+
+@pytest.mark.parametrize("secret", ["hunter2\n", "hünter2"])
+def test_nor_is_the_token_of_a_registered_plant(secret, monkeypatch):
+    monkeypatch.setenv("WEIR_SECRET_X", secret)
+    for kind in ("flink", "kubernetes", "prometheus", "weir"):
+        row = RegisteredPlant(
+            name="east", kind=kind, url="http://east:8080", secret_environment="WEIR_SECRET_X"
+        )
+        row.options = {"workloads": "x"}
+        with pytest.raises(BadInput, match="whose value can't be sent") as refused:
+            adapters.adapter_of(row)
+        assert "nter2" not in str(refused.value)
+
+
 # Databases
 
 
@@ -100,6 +145,23 @@ def test_sqlite_makes_nothing_large_and_does_nothing_else(tmp_path, query):
 def test_sqlite_prints_nothing_large(tmp_path):
     sqlite3.connect(tmp_path / "db").close()
     assert asked(f"sqlite:///{tmp_path}/db", "SELECT printf('%.*c', 1000000000, 'x')") is None
+
+
+@pytest.mark.parametrize(
+    "password", ["hun%ter2", "hun ter2", "hun@ter2", "hun/ter2", "12/ter2", "[hunter2", "hun@ter2/x"]
+)
+def test_a_password_that_is_written_as_it_is_stands_in_no_message(password):
+    with pytest.raises(WeirError, match="WEIR_SECRET_DB") as refused:
+        asked(f"postgresql://me:{password}@127.0.0.1:1/x", "SELECT 1")
+    assert not any(each in str(refused.value) for each in ("hun", "ter2", "12/"))
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://127.0.0.1:1/x?user=me@shop", "postgresql://me:h?r@127.0.0.1:1/x"]
+)
+def test_an_address_that_can_be_read_is_asked(address):
+    with pytest.raises(PlantSilent, match="can't be asked"):
+        asked(address, "SELECT 1")
 
 
 @pytest.mark.slow
