@@ -286,9 +286,16 @@ def _replicas(document: Any) -> int:
     ordered where the cluster says nothing yet.
     """
     status, ordered = document.get("status") or {}, _ordered(document)
-    there = int(status.get("replicas", ordered))
+    there = _count(status, "replicas")
+    there = ordered if there is None else there
     rolls_out = int(status.get("updatedReplicas", 0)) < there
     return min(there, ordered) if rolls_out else there
+
+
+def _count(status: Mapping[str, Any], name: str) -> int | None:
+    """A Deployment's controller leaves out what is 0; None: none has said anything yet."""
+    found = status.get(name, 0 if "observedGeneration" in status else None)
+    return None if found is None else int(found)
 
 
 def _revision(document: Any) -> str:
@@ -298,9 +305,11 @@ def _revision(document: Any) -> str:
 
 def _rollout(name: str, document: Any) -> list[str | float | None]:
     status, ordered = document.get("status") or {}, _ordered(document)
-    updated, ready = status.get("updatedReplicas"), status.get("readyReplicas")
+    there, updated, ready = (
+        _count(status, each) for each in ("replicas", "updatedReplicas", "readyReplicas")
+    )
     state = "rolled out" if (updated or 0) >= ordered <= (ready or 0) else "in progress"
-    return [name, ordered, status.get("replicas"), ready, updated, _revision(document) or None, state]
+    return [name, ordered, there, ready, updated, _revision(document) or None, state]
 
 
 def _state(held: Mapping[str, Any], is_off: bool) -> str:

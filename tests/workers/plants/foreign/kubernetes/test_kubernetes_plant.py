@@ -91,6 +91,16 @@ def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
         assert plant.set_to() == {"parse": 4}
 
 
+def test_of_pods_that_may_not_be_made_there_are_none_and_not_as_many_as_were_ordered(k8s, clock, plant_of):
+    """A quota, a webhook: a Deployment's controller leaves a count that is 0 out of its status."""
+    k8s.put(DEPLOYMENTS, "parse", {"replicas": 4})
+    plant = plant_of(k8s, clock, "parse")
+    assert plant.topology().operators["parse"].parallelism == 4  # nobody has said yet
+    k8s.get(DEPLOYMENTS, "parse").patch({"status": {"observedGeneration": 2, "unavailableReplicas": 4}})
+    assert plant.topology().operators["parse"].parallelism == 0
+    assert plant.sections()[0].rows == [["parse", 4, 0, 0, 0, None, "in progress"]]
+
+
 def test_keda_is_paused_while_a_loop_steers_and_goes_on_afterwards(k8s, clock, plant_of):
     k8s.deployment("parse")
     k8s.deployment("score")
