@@ -120,6 +120,7 @@ def _queueing(operator: MeasuredOperator, window_seconds: float) -> Observation:
         "service_cv2": squared_variation(operator, "service_seconds", "service_variance"),
         "correction": 1.0,  # the measured wait has the channel's latency in it
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
+        **_taken(operator),
     }
 
 
@@ -140,4 +141,10 @@ def _joint(operator: MeasuredOperator, topology: MeasuredTopology) -> Observatio
         "backlog_events": backlog_events(topology, operator),
         "variability": (arrivals + service) / 2,
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
+        **_taken(operator),
     }
+
+
+def _taken(operator: MeasuredOperator) -> Observation:
+    """The tasks that its plant takes: others it would refuse at each tick."""
+    return {"minimum": max(1, operator.minimum), "maximum": max(1, operator.maximum)}

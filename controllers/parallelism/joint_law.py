@@ -28,7 +28,13 @@ from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, because, listed
 from controllers.parallelism.fluid_backlog import cost_of_waiting
-from controllers.parallelism.measured_paths import held_unmeasured, operators_of
+from controllers.parallelism.measured_paths import (
+    MOST_TASKS,
+    TAKEN,
+    held_unmeasured,
+    operators_of,
+    task_range,
+)
 from controllers.parallelism.needs import (
     Known,
     TaskNeeds,
@@ -45,7 +51,6 @@ from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, reme
 from queues.checks import shown
 from queues.errors import BadInput
 
-MOST_TASKS = 100_000
 # A gain of capacity that noise could not be.
 NOTABLE = 0.05
 # Of the expected gain; what is more came of something else.
@@ -84,6 +89,7 @@ OPERATOR = (
     Parameter("backlog_events", "events", "Waiting there.", 0.0, 0, 1e15),
     Parameter("variability", "mean of c²", "Of arrivals and service.", 1.0, 0, 1e6),
     Parameter("latency_seconds", "s", "What an event spends there besides waiting.", 0.0, 0, 1e6),
+    *TAKEN,
 )
 OBSERVATION = (
     Parameter("at_seconds", "s", "Now.", None, 0, 1e12, required=True),
@@ -350,8 +356,7 @@ def _known(parameters: Values, observation: Values, name: str, memory: Mapping[s
     curve = ScalingCurve.through(points, int(row["tasks"]))
     blocked = memory["blocked_until_seconds"] is not None
     hand = parameters["tasks_of"].get(name)
-    fewest = parameters["minimum"] if hand is None else hand
-    most = parameters["maximum"] if hand is None else hand
+    fewest, most = task_range(parameters, row) if hand is None else (hand, hand)
     share = _share(memory["seen_per_second"])
     if memory["seen_per_second"] is None and row["backlog_events"] > 0:
         share = 1.0  # not known, and what waits has come from somewhere
@@ -434,7 +439,8 @@ def _expected(
 def _at_most(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
     if any(name not in parameters["tasks_of"] for name in needs.short):
         return "maximum"
-    full = any(need >= parameters["maximum"] for need in needs.needed[0])
+    most = (task_range(parameters, each.row)[1] for each in known)
+    full = any(need >= limit for need, limit in zip(needs.needed[0], most, strict=True))
     return "maximum" if full and not needs.keeps[0] else None
 
 

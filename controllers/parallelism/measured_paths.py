@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.framework.decision import Decision
+from controllers.framework.parameter import Parameter
 from controllers.framework.reason import listed, no_action
+
+MOST_TASKS = 100_000
+# Of an operator that is observed.
+TAKEN = (
+    Parameter("minimum", "tasks", "That its plant takes at least.", 1, 1, MOST_TASKS, "integer"),
+    Parameter("maximum", "tasks", "That its plant takes at most.", MOST_TASKS, 1, MOST_TASKS, "integer"),
+)
 
 
 def operators_of(paths: Sequence[Sequence[str]]) -> list[str]:
@@ -21,3 +29,11 @@ def held_unmeasured(
         return None
     reason = no_action(f"{listed(missing)} {'was' if len(missing) == 1 else 'were'} not measured")
     return Decision(None, reason, limited_by="unmeasured")
+
+
+def task_range(parameters: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, int]:
+    """The fewest and the most tasks of an operator: the loop's own, as far as its plant takes them."""
+    least, most = int(row["minimum"]), int(row["maximum"])
+    return min(max(int(parameters["minimum"]), least), most), max(
+        min(int(parameters["maximum"]), most), least
+    )

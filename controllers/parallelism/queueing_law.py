@@ -20,11 +20,16 @@ from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, are, because, listed
-from controllers.parallelism.measured_paths import held_unmeasured, operators_of
+from controllers.parallelism.measured_paths import (
+    MOST_TASKS,
+    TAKEN,
+    held_unmeasured,
+    operators_of,
+    task_range,
+)
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 
-MOST_TASKS = 100_000
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Latency that every path keeps.", 1.0, 1e-9, 1e6),
     Parameter("minimum", "tasks", "Of each operator, at least.", 1, 1, MOST_TASKS, "integer"),
@@ -70,6 +75,7 @@ OPERATOR = (
     Parameter("service_cv2", "variance over mean²", "Of the service.", 1.0, 0, 1e6),
     Parameter("correction", "times", "Measured over computed wait, e.", 1.0, 0, 1e6),
     Parameter("latency_seconds", "s", "What else an event spends there.", 0.0, 0, 1e6),
+    *TAKEN,
 )
 OBSERVATION = (
     Parameter("paths", "lists of operators", "Paths from a source to a sink.", kind="names", required=True),
@@ -124,7 +130,7 @@ LAW: Law = ParallelismQueueing()
 
 
 def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:
-    low, high = int(parameters["minimum"]), int(parameters["maximum"])
+    low, high = task_range(parameters, row)
     found = operator(name, row, low, high, parameters["use_correction"])
     if found.utilisation < parameters["bottleneck_threshold"]:
         return found
@@ -207,7 +213,7 @@ def _what_would_suffice(
         if math.isfinite(wait_seconds):
             enough = (spent + wait_seconds) / parameters["batching_share"]
             suffices += f", or a bound of {enough:.4g} s would"
-    most = parameters["maximum"]
+    most = max(operators[name].maximum for name in path.operators)
     return f"{stages} can't keep {bound:g} s with at most {most} tasks per operator; {suffices}"
 
 

@@ -66,6 +66,22 @@ def test_the_laws_take_what_is_seen_and_decide_on_it(topology, law, see):
 
 
 @pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
+@pytest.mark.parametrize(("arrivals", "wanted"), [(10, 2), (30_000, 6)])
+def test_no_law_wants_what_its_plant_refuses(topology, law, see, arrivals, wanted):
+    """It would be refused at each tick, and the tasks would stay as they are for ever."""
+    tasks = (task(arrivals / 4, 0.010),) * 4
+    sites = MeasuredOperator("sites", "operator", 4, 2, 6, tasks=tasks)
+    fed = {**topology.operators, "sites": sites}
+    links = tuple(replace(link, latency_seconds=0.0) for link in topology.links)
+    made = catalog.law(law)
+    parameters = catalog.read_parameters(made, {"bound_seconds": 1.0})
+    seen = see(MeasuredTopology("main", 100.0, 10.0, fed, links))
+    observed = catalog.read_observation(made, seen)
+    _, decision = made.decide(parameters, made.initial_state(parameters), observed)
+    assert decision.action["tasks"]["sites"] == wanted
+
+
+@pytest.mark.parametrize(("law", "see"), [("parallelism_queueing", queueing), ("parallelism_joint", joint)])
 def test_an_operator_to_which_nothing_came_needs_the_fewest_tasks(topology, law, see):
     tasks = (task(0, None), task(0, None), task(0, None))
     idle = {**topology.operators, "sites": MeasuredOperator("sites", "operator", 3, tasks=tasks)}
