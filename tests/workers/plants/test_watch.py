@@ -108,6 +108,33 @@ def test_a_plant_that_is_observed_seldom_is_not_stale_in_between(lookout, far, t
     assert lookout.status().state == "stale"
 
 
+def test_a_plant_that_connects_to_an_address_is_found_again_at_another(far, times):
+    """A broker that was started anew: its name leads elsewhere, and the adapter went on asking there."""
+    moved = Far()
+    makes = iter([far, moved])
+    lookout = Lookout(row(), lambda _: next(makes), lambda: times.now)
+    far.anew_seconds = 30.0
+    lookout.observe()
+    far.error = PlantSilent("east can't be reached.")
+    for passed in (25.0, 4.0):
+        times.now += passed
+        lookout.observe()
+        assert not far.closed
+    times.now += 4.0
+    lookout.observe()
+    assert far.closed and lookout.status().state == "stale"
+    lookout.observe()
+    assert lookout.status().state == "seen" and not moved.closed
+
+
+def test_one_that_asks_for_its_name_each_time_keeps_what_it_knows(lookout, far, times):
+    lookout.observe()
+    far.error = PlantSilent("east can't be reached.")
+    times.now += 3_600.0
+    lookout.observe()
+    assert not far.closed
+
+
 def test_an_adapters_own_fault_ends_no_watch(lookout, far):
     far.error = RuntimeError("a bug")
     lookout.observe()

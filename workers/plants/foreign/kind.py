@@ -98,9 +98,12 @@ class HalfUndone(PlantSilent):
 class Adapter(Elastic):
     """An elastic plant whose client is to be closed. What is here is that of a plant without controllers of
     its own and with nothing more to show. observe_seconds: between two observations; None: as all plants.
+    anew_seconds: silent for so long it is made anew, as it connects to where names led when it was made;
+    None: it asks for a name each time.
     """
 
     observe_seconds: float | None = None
+    anew_seconds: float | None = None
 
     def hold(self, seconds: float) -> None:
         """It has no controllers of its own."""

@@ -23,7 +23,7 @@ from workers.plants.foreign.answer_limit import stale_seconds
 from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import PlantConfused, PlantSilent
 
 OBSERVE_SECONDS = 2.0
 RELOAD_SECONDS = 5.0
@@ -42,6 +42,7 @@ class Lookout:
     ) -> None:
         self.row, self._make, self._monotonic = row, make, monotonic
         self._adapter: Adapter | None = None
+        self._made_at = 0.0  # when it was made, of the monotonic clock
         self._lock = threading.Lock()
         self._seen = PlantStatus(kind=row.kind)
         self._seen_at: float | None = None
@@ -54,12 +55,13 @@ class Lookout:
     def observe(self) -> None:
         """Once. Whatever goes wrong is kept as a sentence."""
         try:
-            self._adapter = self._adapter or self._make(self.row)
+            self._adapter = self._adapter or self._made()
             topology = replace(self._adapter.topology(), plant=self.row.name)
             self._sections = self._sections_now(self._adapter)
             found = self._found(self._adapter, topology)
         except WeirError as error:
             self._keep_error(str(error))
+            self._leave_silent(error)
         except Exception as error:  # an adapter's fault must not end the watch of a plant
             logger.exception("The observation of plant %s failed.", self.row.name)
             self._keep_error(f"looking at it failed ({type(error).__name__}).")
@@ -68,6 +70,19 @@ class Lookout:
                 self._seen, self._seen_at, self._error = found, self._monotonic(), None
         if self._adapter is not None:
             self._keep_sensors(self._adapter.sensors())
+
+    def _made(self) -> Adapter:
+        self._made_at = self._monotonic()
+        return self._make(self.row)
+
+    def _leave_silent(self, error: WeirError) -> None:
+        """What stood at an address may stand at another by now."""
+        longest = getattr(self._adapter, "anew_seconds", None)
+        if longest is None or not isinstance(error, PlantSilent):
+            return
+        if self._monotonic() - max(self._made_at, self._seen_at or 0.0) >= longest:
+            adapter, self._adapter = self._adapter, None
+            _close(adapter)
 
     def status(self) -> PlantStatus:
         """As the snapshot has it."""
@@ -97,8 +112,7 @@ class Lookout:
         return getattr(self._adapter, "observe_seconds", None)
 
     def close(self) -> None:
-        if self._adapter is not None:
-            self._adapter.close()
+        _close(self._adapter)
 
     def _found(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
         """Raises PlantConfused for what can't stand in a snapshot."""
@@ -213,6 +227,14 @@ class PlantWatch:
             lookout.observe()
             ended.wait(lookout.observe_seconds or self._observe_seconds)
         lookout.close()
+
+
+def _close(adapter: Adapter | None) -> None:
+    try:
+        if adapter is not None:
+            adapter.close()
+    except Exception:  # likewise: its plant is watched on
+        logger.exception("Closing an adapter failed.")
 
 
 def _with_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus:

@@ -2,7 +2,9 @@
 
 from functools import partial
 
+from queues.errors import BadInput
 from workers.coordination.connections import control_server
+from workers.host import egress
 from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWorkers
 from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.broker import (
@@ -44,6 +46,9 @@ def make(address: PlantAddress) -> CeleryPlant:
 def check(address: PlantAddress) -> None:
     """Raise BadInput for options that can't be. Which workers there will be nobody knows."""
     groups_of(address.option(OPTION))
+    management = address.option("management")
+    if management and egress.check_url(management, "management").query:
+        raise BadInput("management", "takes an address without a query; it is asked with the secret.")
 
 
 ADAPTER = AdapterKind(

@@ -3,6 +3,7 @@
 import pytest
 import redis
 
+from queues.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import QueueLength, RedisBroker
@@ -43,6 +44,20 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
 
 def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
     assert ADAPTER.options["separator"].choices == tuple(broker.SEPARATORS)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"]
+)
+def test_the_address_of_a_management_plugin_holds_no_password(address):
+    """It is shown, and stands in the audit."""
+    options = {"management": address}
+    with pytest.raises(BadInput) as refused:
+        ADAPTER.check(PlantAddress(name="shop", url="amqp://rabbit:5672", options=options))
+    assert refused.value.field == "management" and "hunter2" not in str(refused.value)
+    ADAPTER.check(
+        PlantAddress(name="shop", url="amqp://rabbit", options={"management": "http://rabbit:15672"})
+    )
 
 
 def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeypatch):

@@ -63,6 +63,7 @@ class CeleryPlant(Adapter):
     """One app: all that uses one database of Redis, or one virtual host of RabbitMQ."""
 
     observe_seconds = 1.0
+    anew_seconds = 30.0  # a broker that was started anew may have another address
 
     def __init__(
         self,
