@@ -139,7 +139,7 @@ class Autoscalers:
             raise refused[0]
 
     def _scaled_objects(self) -> Iterator[Autoscaler]:
-        for row in _items(self._server.get(KEDA, SCALED_OBJECTS)):
+        for row in items_of(self._server.get(KEDA, SCALED_OBJECTS)):
             spec, annotations = row["spec"], _annotations(row)
             least, most = int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
             is_paused = annotations.get(PAUSED, "false") not in NOT_PAUSED
@@ -147,7 +147,7 @@ class Autoscalers:
             yield Autoscaler("KEDA", row["metadata"]["name"], _target(spec), least, most, is_off, row)
 
     def _hpas(self) -> Iterator[Autoscaler]:
-        for row in _items(self._server.get(AUTOSCALING, HPAS)):
+        for row in items_of(self._server.get(AUTOSCALING, HPAS)):
             owners = {each.get("kind") for each in row["metadata"].get("ownerReferences", ())}
             if "ScaledObject" in owners:  # KEDA's own is held with its ScaledObject
                 continue
@@ -169,9 +169,9 @@ def _target(spec: dict[str, Any]) -> Workload:
     return str(target.get("kind") or TARGET).lower(), str(target["name"])
 
 
-def _items(document: Any) -> list[dict[str, Any]]:
+def items_of(document: Any) -> list[dict[str, Any]]:
     """Of a list; none where the cluster has no such kind."""
-    return list(document["items"]) if document else []
+    return [] if document is None else list(document["items"])
 
 
 def _off(kind: str, note: str) -> dict[str, Any]:

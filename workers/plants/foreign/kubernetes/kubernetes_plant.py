@@ -20,7 +20,7 @@ from workers.documents.plants import FoundPart, FoundPlant, PlantSection
 from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption
 from workers.plants.foreign.kubernetes.api_server import ApiServer
-from workers.plants.foreign.kubernetes.autoscalers import Autoscalers
+from workers.plants.foreign.kubernetes.autoscalers import Autoscalers, items_of
 from workers.plants.holding import SECONDS
 from workers.plants.plant import PlantConfused
 
@@ -250,20 +250,27 @@ def check(address: PlantAddress) -> None:
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
-    """What the namespace has; workloads that are named can be steered."""
+    """What the namespace has; workloads that are named can be steered. Raises what `topology` raises."""
     namespace = address.option("namespace", "default")
     with closing(ApiServer(address, namespace)) as server:
-        parts = []
-        for kind, plural in KINDS.items():
-            for row in (server.get(APPS, plural) or {"items": []})["items"]:
-                name = row["metadata"]["name"]
-                parts.append(FoundPart(name=f"{kind}/{name}", kind=kind, tasks=_ordered(row)))
-        said = [f"{len(parts)} workloads in namespace {namespace}."]
-        workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
-        for each in Autoscalers(server, workloads).read():
-            keeps = f", and keep {each.minimum} to {each.maximum} replicas" if each.kind == "HPA" else ""
-            held = f"it would be held while a loop steers{keeps}"
-            said.append(f"{each.kind} {each.name} scales {each.workload}; {held}.")
+        try:
+            return _found(server, namespace)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PlantConfused(f"{address.name} answers what no API server does ({error!r}).") from error
+
+
+def _found(server: ApiServer, namespace: str) -> FoundPlant:
+    parts = [
+        FoundPart(name=f"{kind}/{row['metadata']['name']}", kind=kind, tasks=_ordered(row))
+        for kind, plural in KINDS.items()
+        for row in items_of(server.get(APPS, plural))
+    ]
+    said = [f"{len(parts)} workloads in namespace {namespace}."]
+    workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
+    for each in Autoscalers(server, workloads).read():
+        keeps = f", and keep {each.minimum} to {each.maximum} replicas" if each.kind == "HPA" else ""
+        held = f"it would be held while a loop steers{keeps}"
+        said.append(f"{each.kind} {each.name} scales {each.workload}; {held}.")
     names = [part.name for part in parts]
     what = "A Kubernetes namespace."
     return FoundPlant(what=what, said=said, parts=parts, needs=list(NEEDS), choices={"workloads": names})

@@ -6,6 +6,7 @@
 import json
 from contextlib import closing
 
+import httpx
 import pytest
 
 from queues.errors import BadInput
@@ -400,3 +401,13 @@ def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
         "https://k8s.example",
     ):
         assert sent(other) is None
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"items": None}, {"items": [{}]}, {"items": [1]}, {"status": "success"}]
+)
+def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
+    address = PlantAddress(name="it", url="http://shop.example", transport=transport)
+    with pytest.raises(PlantConfused, match="it answers what no API server does"):
+        kinds()["kubernetes"].inspected(address)
