@@ -90,7 +90,9 @@ def cancel(run: Run, now: datetime) -> Run:
 
 
 def resume(run: Run, now: datetime) -> Run:
-    """Go on with a failed or cancelled run: what is done isn't done again. Raises BadInput otherwise."""
+    """Go on with a failed or cancelled run: what is done isn't done again. Raises BadInput otherwise,
+    and for a job that is gone.
+    """
     try:
         with transaction.atomic():
             if not Run.objects.filter(pk=run.pk, state__in=RESUMABLE).update(
@@ -100,6 +102,9 @@ def resume(run: Run, now: datetime) -> Run:
                     "run", f"{run.pk} is {run_of(run.pk).state}; only a failed or cancelled one goes on."
                 )
             unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
+            if catalog.job(run.task.job).next_piece is not None:
+                # A chunk that failed was the last: how many there are is found out once it is done.
+                Run.objects.filter(pk=run.pk).update(chunks_total=None)
             # A worker that is still at one finds its number outdated.
             unfinished.update(state=Chunk.State.PENDING, tries=0, fence=0, error="")
     except IntegrityError:

@@ -222,6 +222,24 @@ def test_a_chunk_that_fails_is_tried_three_times_and_then_named(bench: Bench) ->
     assert (run.chunks_done, run.chunks.get(identifier="part-1").tries) == (2, 3)
 
 
+def test_a_run_of_an_unknown_amount_that_failed_goes_on_to_its_end(bench: Bench) -> None:
+    bench.define(UNKNOWN, parameters={"fault": "raises"})
+    run = bench.begin()
+    bench.manage()
+    bench.work()
+    bench.manage()
+    run.refresh_from_db()
+    assert (run.state, run.chunks_total) == ("failed", 2)
+    Run.objects.filter(pk=run.pk).update(parameters={**run.parameters, "fault": None})
+    runs.resume(run, bench.now)
+    bench.manage()
+    assert bench.work() == 2
+    bench.manage()
+    run.refresh_from_db()
+    assert (run.state, run.chunks_total) == ("done", 3)
+    assert bench.written() == ["part-0.txt", "part-1.txt", "part-2.txt"]
+
+
 def test_input_that_is_refused_ends_the_run_and_says_why(bench: Bench) -> None:
     bench.define(parameters={"fault": "refused"})
     run = bench.begin()
