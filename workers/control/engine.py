@@ -132,11 +132,7 @@ def _resumes(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: date
     """Whether a hold has just ended: what was met meanwhile is judged at once, not an interval later."""
     if loop_memory.last_mode(loop.state) not in Loop.HANDED_OVER or stopped.why_held(loop.target, snapshot):
         return False
-    return _mode(loop, in_force, now) not in Loop.HANDED_OVER
-
-
-def _mode(loop: Loop, in_force: list[Override], now: datetime) -> str:
-    return str(overrides.value_of("mode", in_force, now) or loop.mode)
+    return overrides.mode_of(loop, in_force, now) not in Loop.HANDED_OVER
 
 
 def _too_old(snapshot: Snapshot, now: datetime) -> bool:
@@ -262,7 +258,7 @@ def effective(loop: Loop, law: Law, in_force: list[Override], now: datetime) -> 
     Overrides that agreed may contradict each other once one of them has ended: then the loop's own values
     hold, and `conflict` says why, rather than that the loop steers with what its law refuses.
     """
-    mode, manual = _mode(loop, in_force, now), None
+    mode, manual = overrides.mode_of(loop, in_force, now), None
     if mode == Mode.MANUAL:
         value = overrides.value_of(str(law.actuator), in_force, now)
         manual = {} if value is None else {str(law.actuator): value}

@@ -23,6 +23,7 @@ from workers.models import Loop, Plan
 from workers.placement import moves, plans, proposals
 from workers.placement.moves import Move
 from workers.placement.plans import User
+from workers.steering import overrides
 
 RETURN_SECONDS = 60.0
 NEWEST_RESTORING = 50
@@ -56,7 +57,7 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
             continue
         if abs(now.timestamp() - float(at)) < RETURN_SECONDS or plans.running().exists():
             continue
-        plan = None if _is_answered(node, float(at)) else _approved(node, snapshot, now)
+        plan = None if _is_answered(node, float(at), now) else _approved(node, snapshot, now)
         # Behind the plan: whoever dies in between leaves a return that is answered.
         note_loss(control, node)
         if plan is not None:
@@ -64,11 +65,17 @@ def give_back(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan |
     return None
 
 
-def _is_answered(node: str, returned_seconds: float) -> bool:
+def _is_steered(now: datetime) -> bool:
+    """Whether node scaling is in auto, by itself or by an override."""
+    loops = Loop.objects.filter(law=LAW.name)
+    return any(overrides.mode_of(loop, overrides.on(loop, now), now) == Loop.Mode.AUTO for loop in loops)
+
+
+def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
     """Whether nothing is to be given: node scaling sees to it, recovery has made a plan since the node's
     return, or what was taken was given back before.
     """
-    if Loop.objects.filter(law=LAW.name, mode=Loop.Mode.AUTO).exists():
+    if _is_steered(now):
         return True
     if (taken := last_restored(node)) is None:
         return True

@@ -134,6 +134,11 @@ def value_of(name: str, overrides: Iterable[Override], now: datetime) -> Any:
     return effective({name: None}, overrides, now)[name]
 
 
+def mode_of(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
+    """The mode in which a loop works: its own, or that of an override in its place."""
+    return str(value_of("mode", in_force, now) or loop.mode)
+
+
 def node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
     """{node: {"busy", "toobusy"}} as they hold now: the node's own, or the overrides'. For the projection."""
     thresholds = {node.name: _thresholds(node) for node in Node.objects.all()}

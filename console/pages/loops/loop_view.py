@@ -98,7 +98,7 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
         summary=about,
         target=loop.target,
         base_mode=loop.mode,
-        mode=overrides.value_of("mode", in_force, now) or loop.mode,
+        mode=overrides.mode_of(loop, in_force, now),
         parameters=catalog.read_parameters(law, loop.parameters),
         effective=overrides.effective_parameters(law, loop.parameters, counted, now),
         overrides=in_force,

@@ -270,7 +270,7 @@ def _paths(
 def _deciders(loop: Loop) -> Iterator[LoopDecider]:
     """All loops of the same tasks, the joint law's first."""
     now, found = datetime.now(UTC), _siblings(loop)
-    modes = {each.pk: overrides.value_of("mode", overrides.on(each, now), now) or each.mode for each in found}
+    modes = {each.pk: overrides.mode_of(each, overrides.on(each, now), now) for each in found}
     by_rank = sorted(found, key=lambda each: OWNERS.index(each.law))
     owner = next((each.pk for each in by_rank if modes[each.pk] in Loop.ACTING), None)
     for each in found:

@@ -58,7 +58,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
     now = timezone.now()
     held = overrides.counted_on(loop, now)
     cap = overrides.effective_parameters(LAW, loop.parameters, held, now)["cap"]
-    mode = overrides.value_of("mode", held, now) or loop.mode
+    mode = overrides.mode_of(loop, held, now)
     entry = ledger.last_entry(loop)
     rung = int(_terms(entry).get("rung", 0))
     saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}

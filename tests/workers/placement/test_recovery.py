@@ -14,8 +14,9 @@ from queues.stored_document import changed
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.queues.samples import blocks_of
 from workers.coordination.leases import Lease
-from workers.models import Plan
+from workers.models import Loop, Plan
 from workers.placement import draining, execution, give_back, moves, plans, proposals, recovery
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 EVEN = {"n1": 334, "n2": 333, "n3": 333}
@@ -280,6 +281,18 @@ def test_a_node_that_is_lost_again_waits_for_its_next_return(plant, soon):
     assert "n3" not in plant.points()
     recover(plant, 5)
     assert plant.points() == EVEN
+
+
+@pytest.mark.parametrize(("own", "overridden"), [("advise", "auto"), ("auto", "advise")])
+def test_node_scaling_is_left_to_give_points_back_where_it_acts_whoever_put_it_on_that(
+    plant, user, soon, own, overridden
+):
+    loop = Loop.objects.create(name="node_scaling", law="node_scaling", mode=own, interval_seconds=60)
+    given = {"name": "mode", "value": overridden, "owner": user, "reason": "A test."}
+    overrides.set_override(**given, minutes=60, now=plant.now, loop=loop)
+    recover(plant, 14, silent=("n3",))
+    recover(plant, 11)
+    assert ("n3" in plant.points()) == (overridden == "advise")
 
 
 def test_points_are_given_back_also_where_the_database_failed_at_the_plan(plant, soon, monkeypatch):
