@@ -143,7 +143,7 @@ def loop_costs(
             "loop", f"{loop.name} has {seconds} s of record in that time; {LEAST_SECONDS} s are needed."
         )
     law = catalog.law(loop.law)
-    values = overrides.effective_parameters(law, loop.parameters, overrides.on(loop, now), now)
+    values = overrides.effective_parameters(law, loop.parameters, overrides.counted_on(loop, now), now)
     run_seconds = seconds_of_a_run(rows)
     prices, end = CostPrices.in_force(), monotonic() + budget_seconds
 

@@ -74,7 +74,7 @@ def learn(
     """
     rehearsal = _rehearsal(loop)
     law = catalog.law(loop.law)
-    in_force = overrides.effective_parameters(law, loop.parameters, overrides.on(loop, now), now)
+    in_force = overrides.effective_parameters(law, loop.parameters, overrides.counted_on(loop, now), now)
     searched, proven = (_recorded(loop, rehearsal, now, days, back) for back in (2 * days, days))
     if (recorded := min(len(searched), len(proven))) < LEAST_DAYS:
         return Learned(loop, f"{recorded} of the {LEAST_DAYS} days that it takes are recorded")
@@ -143,7 +143,7 @@ def open_tuning(loop: Loop) -> Tuning | None:
 def drift(tuning: Tuning, now: datetime) -> str:
     """Why it no longer holds: what it was compared with is not in force any more; "" where it is."""
     loop = tuning.loop
-    held = overrides.on(loop, now)
+    held = overrides.counted_on(loop, now)
     in_force = overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)
     other = [name for name, value in tuning.instead_of.items() if in_force.get(name) != value]
     return f"{', '.join(other)} of the loop has changed since" if other else ""

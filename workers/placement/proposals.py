@@ -183,7 +183,7 @@ def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: date
 
 
 def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
-    """What the rebalancing law says now, with its loop's parameters, overrides included, and its memory."""
+    """What the rebalancing law says now, with the parameters that its loop works with, and its memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
     sensed = plant_sensors.rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.invalid is not None:
@@ -200,7 +200,7 @@ def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> 
 
 
 def _in_force(loop: Loop | None, now: datetime) -> list[Any]:
-    return overrides.on(loop, now) if loop else []
+    return overrides.counted_on(loop, now) if loop else []
 
 
 def _emptying(node: str, topology: Topology, snapshot: Snapshot, now: datetime) -> list[Move]:

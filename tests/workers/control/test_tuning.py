@@ -9,6 +9,7 @@ from queues.errors import BadInput
 from tests.workers.control.records import NOW, WASTEFUL, flow_loop, record, record_flow, wasteful_loop
 from workers.control import tuning
 from workers.models import Loop, Override, Tuning
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 DAYS = 3
@@ -140,3 +141,16 @@ def test_a_loop_whose_kind_has_no_model_is_refused_by_name():
     other = Loop.objects.create(name="rebalancing", law="rebalancing")
     with pytest.raises(BadInput, match=r"rebalancing can't be tuned on its record; loops of .*worker_rate"):
         tuning.learn(other, NOW, DAYS)
+
+
+def test_overrides_that_contradict_each_other_are_left_out_as_the_loop_leaves_them_out(loop, user):
+    made = tuning.propose(learned_of(loop), NOW)
+    assert made is not None
+    given = {"owner": user, "reason": "A test.", "now": NOW, "loop": loop}
+    overrides.set_override(name="history", value=40, minutes=5, **given)
+    overrides.set_override(name="low_count", value=30, minutes=60, **given)
+    overrides.set_override(name="caution", value=0.5, minutes=60, **given)
+    assert tuning.drift(made, NOW) == "caution of the loop has changed since"
+    later = NOW + timedelta(minutes=6)
+    assert overrides.conflict(loop, overrides.on(loop, later), later)
+    assert tuning.drift(made, later) == ""

@@ -176,6 +176,20 @@ def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
     assert {move["from"] for move in plan.moves} == {"n1"}
 
 
+def test_overrides_that_contradict_each_other_count_for_plans_no_more_than_for_their_loop(plant, user):
+    ensured(plant.control, (*JOBS, *PLANT), plant.topology())
+    loop = Loop.objects.get(law="rebalancing")
+    given = {"owner": user, "reason": "A test.", "now": plant.now, "loop": loop}
+    overrides.set_override(name="toobusy", value=2.0, minutes=5, **given)
+    overrides.set_override(name="busy", value=1.5, minutes=60, **given)
+    seen = busy(plant)
+    later = plant.now + timedelta(minutes=6)
+    assert overrides.conflict(loop, overrides.on(loop, later), later)
+    late = changed(seen, at=later.timestamp())
+    plan = proposals.propose_rebalance("below-busy", user, snapshot=late, now=later)
+    assert {move["from"] for move in plan.moves} == {"n1"}
+
+
 def test_nothing_is_planned_on_measurements_in_doubt(plant, user):
     calm = plant.pass_seconds(3)
     doubtful = changed(calm, nodes={**calm.nodes, "n1": changed(calm.nodes["n1"], stale=True)})
