@@ -16,6 +16,7 @@ import redis
 
 from queues import keys
 from queues.errors import BadInput, WeirError
+from queues.private_files import write_private
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.inter_event.combining import Combined
@@ -58,18 +59,19 @@ def _check_query(checkpoint: Checkpoint) -> None:
 
 
 def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
-    """The checkpoint to go on with, or a new one where neither folder nor control server knows of a run.
-    Raises BadInput.
+    """The checkpoint to go on with, or a new one where neither folder nor control server knows of a run that
+    has begun. Raises BadInput.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = folder / "run.json"
     key = keys.PIPELINE_RUN.of(application)
     known = cast(bytes | None, control.get(key))
     here = _read_run(own)
-    if known is None and here is None:
-        here = secrets.token_hex(4)
+    if known is None and (here is None or _nothing_is_done(folder, control, application)):
+        here = here or secrets.token_hex(4)
+        # The folder first, and whole: whoever dies behind it, or finds no room for it, begins once more.
+        write_private(own, json.dumps({"run": here, "application": application}))
         control.set(key, here)
-        own.write_text(json.dumps({"run": here, "application": application}))
     elif known is None:
         raise BadInput(
             "checkpoint",
@@ -85,6 +87,11 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     checkpoint = Checkpoint(folder, here or "")
     check(checkpoint)
     return checkpoint
+
+
+def _nothing_is_done(folder: Path, control: redis.Redis, application: str) -> bool:
+    """Whether a run ended before it planned or dispatched anything: nothing can be lost, or done twice."""
+    return not (folder / "spark").exists() and Dispatches(control, application).cursor() is None
 
 
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:

@@ -1,12 +1,16 @@
 """A checkpoint goes with the state on the control server, or not at all."""
 
 import json
+import resource
+from contextlib import contextmanager
 
 import pytest
 import redis
 
 from queues.errors import BadInput
 from queues.nodes.server import free_port
+from workers.pipeline.dispatch.cursor import Cursor
+from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.runtime.restart import (
     CheckpointInUse,
@@ -41,9 +45,49 @@ def test_a_checkpoint_of_another_plant_is_refused_with_what_to_do(tmp_path, cont
 
 
 def test_a_checkpoint_without_its_state_and_a_state_without_its_checkpoint_are_refused(tmp_path, control):
-    open_checkpoint(tmp_path / "p", control, "app")
+    planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(Combined().to_document()))
     with pytest.raises(BadInput, match="is of run none"):
         open_checkpoint(tmp_path / "elsewhere", control, "app")
+    control.delete("weir:pipeline:run:app")
+    with pytest.raises(BadInput, match="holds no state"):
+        open_checkpoint(tmp_path / "p", control, "app")
+
+
+@contextmanager
+def full_disk():
+    """No file of this process takes a byte."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_first_start_on_a_full_disk_is_made_again_when_there_is_room(tmp_path, control):
+    """It left a file without a run, and a run on the server: each start after it was refused until a person
+    had reset it.
+    """
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        open_checkpoint(tmp_path / "p", control, "app")
+    first = open_checkpoint(tmp_path / "p", control, "app")
+    assert open_checkpoint(tmp_path / "p", control, "app") == first
+
+
+def test_a_first_start_that_died_before_the_control_server_knew_is_made_again(tmp_path, control, monkeypatch):
+    def die(*arguments):
+        raise redis.ConnectionError
+
+    with monkeypatch.context() as patch, pytest.raises(redis.ConnectionError):
+        patch.setattr(redis.Redis, "set", die)
+        open_checkpoint(tmp_path / "p", control, "app")
+    first = open_checkpoint(tmp_path / "p", control, "app")
+    assert open_checkpoint(tmp_path / "p", control, "app") == first
+
+
+def test_a_run_that_has_dispatched_is_not_begun_anew_without_its_state(tmp_path, control):
+    open_checkpoint(tmp_path / "p", control, "app")
+    Dispatches(control, "app").commit(Cursor(), Cursor(tick=1), {})
     control.delete("weir:pipeline:run:app")
     with pytest.raises(BadInput, match="holds no state"):
         open_checkpoint(tmp_path / "p", control, "app")
@@ -58,7 +102,7 @@ def test_after_a_reset_another_run_begins(tmp_path, control):
 
 def test_a_reset_that_died_in_the_middle_is_asked_for_once_more(tmp_path, control, monkeypatch):
     """Gone on with, it would count from the beginning what was worked, and take away what was not."""
-    open_checkpoint(tmp_path / "p", control, "app")
+    planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(Combined().to_document()))
 
     def die(results):
         raise redis.ConnectionError
