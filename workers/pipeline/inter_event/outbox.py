@@ -27,12 +27,13 @@ log = logging.getLogger("weir.pipeline")
 
 class Outbox:
     """An event leaves the outbox after its publishing was acknowledged; a crash in between publishes it
-    again, with the same id.
+    again, with the same id. Where only the control server takes nothing in between, it is not.
     """
 
     def __init__(self, store: StateStore, client: Client) -> None:
         self._store, self._client = store, client
         self._pending = True  # what a process before may have left
+        self._taken: set[str] = set()  # by their queues, and still in the outbox
         self.waiting: Mapping[str, int] = {}  # queue → events it did not take when it was last tried
         # A batch's end and who watches over the process are threads of their own.
         self._turn = threading.Lock()
@@ -66,14 +67,18 @@ class Outbox:
         """How many. A queue that takes nothing is among `refused` then: what goes elsewhere does not wait."""
         total = 0
         for queue, names in _by_queue(outputs).items():
-            batches = [rows for name in names for rows in decode(outputs[name])]
+            batches = {name: decode(outputs[name]) for name in names}
+            fresh = [rows for name in names if name not in self._taken for rows in batches[name]]
             try:
-                self._client.publish_batches(queue, batches)
+                if fresh:
+                    self._client.publish_batches(queue, fresh)
             except WeirError as error:
                 refused[queue] = error
                 continue
-            self._store.published(names, newest(batches))
-            total += sum(rows.num_rows for rows in batches)
+            self._taken.update(names)
+            self._store.published(names, newest([rows for name in names for rows in batches[name]]))
+            self._taken.difference_update(names)
+            total += sum(rows.num_rows for rows in fresh)
         return total
 
     def retry(self) -> None:

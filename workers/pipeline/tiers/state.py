@@ -18,6 +18,7 @@ process that was thought dead) is refused.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -168,12 +169,14 @@ class StateStore:
 
     def published(self, names: Iterable[str], newest: Iterable[bytes] = ()) -> None:
         """Called after their publishing was acknowledged. newest: events to be shown, the newest first."""
-        pipeline = self._control.pipeline(transaction=True)
-        pipeline.hdel(self._outbox, *names)
+        # By itself: a server whose memory is full shows nothing new, and would let nothing go with it.
+        self._control.hdel(self._outbox, *names)
         if shown := list(newest):
+            pipeline = self._control.pipeline(transaction=True)
             pipeline.lpush(self._recent, *reversed(shown))
             pipeline.ltrim(self._recent, 0, RETAINED - 1)
-        pipeline.execute()
+            with suppress(redis.ResponseError):
+                pipeline.execute()
 
     def recent(self) -> list[ComplexEvent]:
         """The newest complex events, newest first, their attributes read."""

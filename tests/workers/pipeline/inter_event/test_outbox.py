@@ -5,6 +5,7 @@ import threading
 import pyarrow as pa
 import pytest
 
+from queues.control.refused import WritesRefused
 from queues.errors import NoContainerAvailable, QueuePaused
 from queues.events import block
 from workers.pipeline.inter_event import outbox as outbox_module
@@ -51,6 +52,42 @@ def test_what_was_published_is_shown_the_newest_first(store):
         ("c1", "abc", "s"),
         ("c0", "abc", "s"),
     ]
+
+
+def test_what_was_published_while_the_control_servers_memory_is_full_is_not_published_again(store, control):
+    """A full server takes nothing new to be shown, and with it let nothing go: each second the same complex
+    events were published once more, under new block ids.
+    """
+    client = Publisher()
+    outbox = Outbox(store, client)
+    (before,) = control.config_get("maxmemory").values()
+    control.config_set("maxmemory", 1)
+    try:
+        outbox.try_publish()
+        outbox.retry()
+    finally:
+        control.config_set("maxmemory", before)
+    assert client.ids == ["c0", "c1", "c2"] and not store.output_names()
+    assert store.recent() == []
+
+
+def test_what_was_published_while_the_control_server_takes_no_writes_is_not_published_again(
+    store, monkeypatch
+):
+    client = Publisher()
+    outbox = Outbox(store, client)
+
+    def refuse(names, newest):
+        raise WritesRefused("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "published", refuse)
+        outbox.try_publish()
+        outbox.retry()
+        assert outbox.waiting == {"alert": 3}
+    outbox.retry()
+    assert client.ids == ["c0", "c1", "c2"] and not store.output_names()
+    assert [event.id for event in store.recent()] == ["c2", "c1", "c0"]
 
 
 def test_what_no_queue_takes_stays_and_is_tried_again(store):
