@@ -7,6 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workers.consumer.handlers.delivery import Delivery
+from workers.consumer.handlers.effects import Failure, Outcome
+
 NOT_CALLABLE = 3
 
 
@@ -23,6 +26,16 @@ def raise_on_odd(events: list[dict[str, Any]]) -> None:
 def raise_on_13(events: list[dict[str, Any]]) -> None:
     if any(event["value"] == 13.0 for event in events):
         raise ValueError("thirteen")
+
+
+def refuse_odd(events: list[dict[str, Any]]) -> Outcome | None:
+    """Says what failed, in place of raising."""
+    odd = [event["value"] for event in events if event["value"] % 2]
+    return Outcome(failures=(Failure(0, f"odd: {odd[0]}"),)) if odd else None
+
+
+def refuse_odd_block(delivery: Delivery) -> Outcome | None:
+    return refuse_odd(list(delivery.rows()))
 
 
 def hang_on_13(events: list[dict[str, Any]]) -> None:

@@ -389,6 +389,20 @@ def test_python_hands_over_events_with_their_ids(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "failed"),
+    [("refuse_odd_block", {"takes": "block"}, [1]), ("refuse_odd", {}, [0, 1])],
+)
+def test_what_a_python_callable_says_has_failed_is_not_taken_for_handled(
+    place: Place, name: str, options: dict[str, Any], failed: list[int]
+) -> None:
+    """It is given no place in the call: of events it failed at all, of blocks at the one it was given."""
+    handler = build(f"{SAMPLES}.{name}", options, place)
+    answer = handler.handle([delivery_of(1, "aa" * 16), delivery_of(3, "bb" * 16)])
+    assert [failure.block for failure in answer.failures] == failed
+    assert {failure.error for failure in answer.failures} == {"odd: 1.0"}
+
+
+@pytest.mark.parametrize(
     ("path", "message"),
     [
         ("no_such_module_at_all.f", "importing no_such_module_at_all failed"),

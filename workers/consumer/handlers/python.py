@@ -2,18 +2,19 @@
 
 Options: `takes` events (default: a list of dictionaries, each with its `id`) or block (a `Delivery` at a
 time: `.batch` is Arrow). What the callable raises is a failure of what it was given; what it returns is
-ignored, unless it is an `Outcome`. It may see an event again after a crash, under the same id.
+ignored, unless it is an `Outcome`: where that names a failure, all that it was given has failed. It may see
+an event again after a crash, under the same id.
 """
 
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from queues.errors import BadInput
 from workers.consumer.handlers.delivery import Delivery
-from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 
@@ -46,14 +47,22 @@ class Python:
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         if self.takes == "events":
             events = [event for delivery in deliveries for event in delivery.rows()]
-            return self._outcome(self._call(events), len(events))
+            done = self._outcome(self._call(events), len(events))
+            return replace(done, failures=_failed_at(range(len(deliveries)), done))
         outcome = Outcome()
-        for delivery in deliveries:
+        failures: list[Failure] = []
+        for place, delivery in enumerate(deliveries):
             done = self._outcome(self._call(delivery), delivery.events)
+            failures += _failed_at([place], done)
             completion = (time.monotonic(), done.effects + done.duplicates)
             outcome = outcome.plus(replace(done, completions=(completion,)))
-        return outcome
+        return replace(outcome, failures=tuple(failures))
 
     @staticmethod
     def _outcome(answer: object, events: int) -> Outcome:
         return answer if isinstance(answer, Outcome) else Outcome(effects=events)
+
+
+def _failed_at(places: Iterable[int], done: Outcome) -> tuple[Failure, ...]:
+    """What a callable says has failed is all that it was given: it knows no places among the blocks."""
+    return tuple(replace(done.failures[0], block=place) for place in places if done.failures)
