@@ -71,14 +71,16 @@ class MonitorStore:
             self._control.hset(self._key, mapping=kept)
 
     def merged(self, monitored: tuple[Monitored, ...], now_seconds: float) -> dict[str, Any]:
-        """Criterion → the sketch of its window; what has left the windows is forgotten."""
+        """Criterion → the sketch of its window; what has left the windows is forgotten, and what a clock has
+        noted that was set back since.
+        """
         windows = {each.criterion: each for each in monitored}
         found: dict[str, Any] = {}
         gone = []
         for name, data in cast(Fields, self._control.hgetall(self._key)).items():
             criterion, slot, _ = name.decode().split("/", 2)
             each = windows.get(criterion)
-            if each is None or int(slot) <= each.slot(now_seconds) - SLOTS:
+            if each is None or abs(each.slot(now_seconds) - int(slot)) >= SLOTS:
                 gone.append(name)
                 continue
             found.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(

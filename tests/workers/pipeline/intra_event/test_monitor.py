@@ -54,6 +54,19 @@ def test_what_has_left_the_window_counts_no_more(control):
     assert control.hlen("weir:pipeline:sketches:app") == 1
 
 
+def test_what_a_clock_that_was_ahead_has_noted_counts_no_more(control):
+    """It would have been in each window until the clock was there again: for a day, or for ever."""
+    now = 100_000.0
+    seen(control, [100.0] * 200, "ahead", now)
+    now -= 86_400.0
+    monitor = Monitor(control, "app", (SLOW,), {"slow": 5.0}, lambda: now)
+    seen(control, [1.0] * 200, "b", now)
+    seen(control, [1.0] * 200, "another host, a little ahead", now + 5.0)
+    assert monitor.step()["slow"].events == 400
+    assert criteria(control)["slow"] == 1.0
+    assert control.hlen("weir:pipeline:sketches:app") == 2
+
+
 @pytest.mark.parametrize("values", [[], [7.0] * (LEAST_EVENTS - 1), [None] * 300])
 def test_too_few_values_change_nothing(control, values):
     seen(control, values, "a", 1_000.0)
