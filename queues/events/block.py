@@ -3,8 +3,9 @@
 import itertools
 import json
 import math
+import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -86,14 +87,23 @@ class Block:
 
 
 class BlockIds:
-    """Block ids of 32 hex digits: 64 random bits for this object, then a counter. Thread-safe and cheap."""
+    """Block ids of 32 hex digits: 64 random bits for this object in this process, then a counter. Thread-safe
+    and cheap.
+    """
 
-    def __init__(self, prefix: str | None = None) -> None:
-        self._prefix = prefix or secrets.token_hex(8)
-        self._numbers = itertools.count()
+    def __init__(self) -> None:
+        self._begun = _begun()
 
     def __call__(self) -> str:
-        return f"{self._prefix}{next(self._numbers):016x}"
+        begun = self._begun
+        if begun[0] != os.getpid():  # forked since: the counter would go on in both processes
+            begun = self._begun = _begun()
+        _, prefix, numbers = begun
+        return f"{prefix}{next(numbers):016x}"
+
+
+def _begun() -> tuple[int, str, Iterator[int]]:
+    return os.getpid(), secrets.token_hex(8), itertools.count()
 
 
 def newest_time_us(batch: pa.RecordBatch) -> int:

@@ -7,6 +7,7 @@ What `publish` returns is stored. A container that fails or is full is routed ar
 another one under the same block ids, and it is tried again with back-off, the first time within a second.
 """
 
+import os
 import threading
 import time
 from collections import deque
@@ -55,7 +56,8 @@ class Published:
 
 
 class Client:
-    """Publishes to queues by name. Thread-safe; one per process is enough. Close it, or use it as a context.
+    """Publishes to queues by name. Thread-safe; one per process is enough, also for those forked from it.
+    Close it, or use it as a context.
 
     `clock` gives the time of events without one; `monotonic` paces back-off and refreshing. Each node is
     waited for `timeout_seconds` at most, so a frozen node costs a publisher that once.
@@ -76,7 +78,6 @@ class Client:
         # What it counts there is cumulative: a count that is lost with a primary is in the next one.
         self._control = connect(control_url, acknowledged=False, **_failing_fast(timeout_seconds))
         self.ids = BlockIds()
-        self._lock = threading.RLock()
         self._known = KnownTopology()
         self._refreshed_at = -REFRESH_SECONDS
         self._published_to: tuple[str, ...] = ()
@@ -84,8 +85,14 @@ class Client:
         self._splitters: dict[str, Splitter] = {}
         self._nodes: dict[str, tuple[str, redis.Redis]] = {}
         self._gates = Gates(monotonic)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is of one process: its threads, and what they hold or have still to report."""
+        self._lock = threading.RLock()
         self._senders = ThreadPoolExecutor(max_workers=8, thread_name_prefix="weir-flush")
-        self._report = ProducerReport(self._control, producer, clock)
+        self._report = ProducerReport(self._control, self.producer, self._clock)
+        self._process = os.getpid()  # last: from now on another thread goes on with these
 
     def __enter__(self) -> "Client":
         return self
@@ -138,6 +145,8 @@ class Client:
         """The queue, if it takes events now. Raises `UnknownQueue`, and `QueuePaused`, at most a second after
         somebody has paused or resumed it.
         """
+        if self._process != os.getpid():
+            self._begin()
         spec = self.topology().queue(queue)
         with self._lock:
             if queue not in self._published_to:

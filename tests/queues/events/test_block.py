@@ -1,5 +1,7 @@
 """Blocks: events in, the same events out; bad ones refused by field."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -87,6 +89,17 @@ def test_block_ids_are_32_hex_digits_and_never_twice_over_clients():
     ids = {make() for make in (BlockIds(), BlockIds()) for _ in range(1000)}
     assert len(ids) == 2000
     assert all(len(each) == 32 and int(each, 16) >= 0 for each in ids)
+
+
+def test_ids_are_unique_over_processes_that_were_forked_from_one():
+    """A server that makes its client before its workers: their blocks had the same ids, and whoever handles a
+    block once took all but the first for known.
+    """
+    made = "import os; from queues.events.block import BlockIds; ids = BlockIds(); ids(); child = os.fork()"
+    said = "os.write(1, f'{ids()} '.encode()); child and os.wait()"
+    command = [sys.executable, "-c", f"{made}; {said}"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(set(run.stdout.split())) == 2
 
 
 @pytest.mark.parametrize(

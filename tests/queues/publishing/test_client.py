@@ -1,6 +1,8 @@
 """Publishing through the client to three real nodes, well and unwell."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -188,6 +190,25 @@ def test_when_no_container_takes_events_the_error_says_what_was_stored(client, n
         client.publish("alert", batch_of(512 * 40, first=5))
     assert caught.value.stored.events == 0
     assert len(stored_ids(nodes)) == 5
+
+
+FORKED = """
+import os, sys
+from queues.publishing.client import Client
+client = Client(sys.argv[1], "forked")
+client.publish("alert", [{"type": "before"}])
+child = os.fork()
+client.publish("alert", [{"type": "after"}])
+client.close()
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]) if child else 0)
+"""
+
+
+def test_a_process_that_was_forked_goes_on_with_its_client(control, control_server, plant_topology, nodes):
+    """Threads stay behind in the process that was forked: the child's flush waited for one for ever."""
+    subprocess.run([sys.executable, "-c", FORKED, control_server.url], check=True, timeout=15)
+    assert len(set(stored_ids(nodes))) == 3
+    assert json.loads(control.hget(keys.PRODUCERS, "forked|alert"))["events"] == 3
 
 
 def test_ready_made_blocks_keep_their_ids(client, nodes):
