@@ -60,6 +60,9 @@ def consume(queue: str, node: str, worker_id: str) -> None:
         # Nothing is lost: what it held is claimed by another once idle. The reason shows at the queue.
         trouble = str(error) or type(error).__name__
         logger.warning("A worker of %s on %s ended early: %s", queue, node, trouble)
+    except Exception as error:
+        trouble = f"{type(error).__name__}: {error}"
+        raise
     finally:
         _report(reporter, consumer.report() if consumer else Report(), trouble)
 

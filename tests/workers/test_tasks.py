@@ -147,6 +147,20 @@ def test_the_last_error_is_gone_once_a_worker_ends_well(
     assert control.hget("weir:work:alert:n1", "trouble") == b""
 
 
+def test_a_worker_that_ends_by_an_error_nobody_thought_of_says_so_too(
+    control: redis.Redis, plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its report said that it had ended well, while each worker after it ended as it did."""
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError("malloc of size 33554432 failed")
+
+    monkeypatch.setattr(tasks, "handler_for", no_memory)
+    with pytest.raises(MemoryError):
+        tasks.consume("alert", "n1", "w1")
+    assert control.hget("weir:work:alert:n1", "trouble") == b"MemoryError: malloc of size 33554432 failed"
+
+
 def test_ended_workers_are_forgotten_by_the_segments(
     nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
