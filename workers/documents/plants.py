@@ -121,6 +121,11 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     lives: dict[str, float] = {}
     orders: dict[str, OrderStatus] = {}
 
+    @property
+    def live_groups(self) -> dict[str, ConsumerGroup]:
+        """Its groups while it is seen: how far behind they were when it was seen last is no figure of now."""
+        return self.groups if self.state == "seen" else {}
+
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):
     """What will be offered to an application or a plant: means and deviations, events/s, one a window from

@@ -88,7 +88,7 @@ def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
         for each, document in getattr(snapshot, kind).items():
             yield from _numbers(f"{kind}.{each}", document, names)
     for plant, status in snapshot.plants.items():
-        for group in sorted(status.groups)[:MOST_GROUPS]:
+        for group in sorted(status.live_groups)[:MOST_GROUPS]:
             yield from _numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
         for sensor, value in status.sensors.items():
             yield from _numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)

@@ -119,7 +119,9 @@ def _named(rows: Mapping[str, StoredDocument]) -> Rows:
 
 def _groups(snapshot: Snapshot) -> Rows:
     return [
-        ((plant, name), group) for plant, row in snapshot.plants.items() for name, group in row.groups.items()
+        ((plant, name), group)
+        for plant, row in snapshot.plants.items()
+        for name, group in row.live_groups.items()
     ]
 
 

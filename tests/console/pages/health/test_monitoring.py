@@ -10,8 +10,13 @@ import yaml
 
 from console.pages.health.exposition import exposition
 from console.pages.health.record_figures import RecordFigures, record_families, refusals
+from queues.stored_document import changed
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
+from workers.documents.consumer_groups import ConsumerGroup
+from workers.documents.plants import PlantStatus
+from workers.documents.snapshot import NOTHING_SEEN
+from workers.history import metrics
 
 SHIPPED = Path(__file__).resolve().parents[4] / "docs/start/monitoring"
 RULES, DASHBOARD = SHIPPED / "rules.yml", SHIPPED / "dashboard.json"
@@ -149,3 +154,12 @@ def test_the_rules_are_valid_and_fire_when_they_should(tmp_path):
     for command in (["check", "rules", str(RULES)], ["test", "rules", str(cases)]):
         answer = subprocess.run([promtool, *command], capture_output=True, text=True)
         assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_the_lag_of_a_cluster_that_is_away_is_no_figure_of_now():
+    group = ConsumerGroup(lag_events=4_000, lag_seconds=40.0)
+    for state, is_given in (("seen", True), ("stale", False)):
+        row = PlantStatus(kind="kafka", state=state, groups={"billing": group})
+        snapshot = changed(NOTHING_SEEN, plants={"events": row})
+        assert (b"weir_consumer_group_lag_seconds{" in exposition(snapshot)) is is_given
+        assert ("plants.events.groups.billing.lag_seconds" in metrics.row(snapshot)) is is_given
