@@ -13,7 +13,10 @@ not count. While its group is not seen nothing is known of it. The first source 
 does not say more itself.
 
 A group that keeps up doesn't say how much it could do: nothing is known of the service time before the group
-was behind for the first time, and laws hold until then.
+was behind for the first time, and laws hold until then. It is behind where events still wait for
+BEHIND_SECONDS in a partition just after an offset was committed there. Between two commits (5 s by default)
+the lag of any group grows; taken for being behind, it would have what comes be all that its tasks can do,
+however many they are.
 """
 
 import math
@@ -29,8 +32,9 @@ OPTION, SEEN = "lag", "seen"
 HELP = (
     "whose consumer group an operator is: worker=events/billing (operator=plant/group), separated by commas"
 )
-BEHIND_SECONDS = 2.0  # a group that is less behind may have read all that there was
+BEHIND_SECONDS = 4.0  # a commit may be a reading old, which come each 2 s or a little later
 NEW_SHARE = 0.3  # of a new service time, beside what it was
+Committed = Mapping[tuple[str, int], int | None]  # topic, partition → offset
 MOST_ROWS = 100  # of measures, of an operator of very many tasks
 
 
@@ -53,6 +57,7 @@ class GroupMeasures:
 
     def __init__(self) -> None:
         self._service_seconds: dict[tuple[str, str], float] = {}
+        self._committed: dict[tuple[str, str], Committed] = {}  # as it was at the reading before
 
     def joined(
         self, statuses: Mapping[str, PlantStatus], options: Mapping[str, Mapping[str, str]]
@@ -105,13 +110,25 @@ class GroupMeasures:
     def _service(self, name: str, operator: MeasuredOperator, group: ConsumerGroup) -> float | None:
         """Of one event in one task."""
         before = self._service_seconds.get((name, operator.name))
-        is_behind = (group.lag_seconds or 0.0) > BEHIND_SECONDS
+        is_behind = self._is_behind((name, operator.name), group)
         if not (is_behind and group.out_per_second and operator.parallelism):
             return before
         now = min(operator.parallelism, group.partition_count or math.inf) / group.out_per_second
         smooth = now if before is None else before + NEW_SHARE * (now - before)
         self._service_seconds[name, operator.name] = smooth
         return smooth
+
+    def _is_behind(self, operator: tuple[str, str], group: ConsumerGroup) -> bool:
+        """Whether events wait where it has just gone on."""
+        rows = {(row.topic, row.partition): row for row in group.partitions}
+        before = self._committed.get(operator, {})
+        self._committed[operator] = {each: row.committed for each, row in rows.items()}
+        went_on = (row for each, row in rows.items() if _is_more(row.committed, before.get(each)))
+        return any((row.lag_seconds or 0.0) > BEHIND_SECONDS for row in went_on)
+
+
+def _is_more(committed: int | None, before: int | None) -> bool:
+    return committed is not None and before is not None and committed > before
 
 
 def _unmeasured(topology: MeasuredTopology, operator: str) -> MeasuredTopology:

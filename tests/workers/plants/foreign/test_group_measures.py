@@ -5,7 +5,7 @@ import pytest
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
-from workers.documents.consumer_groups import ConsumerGroup
+from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.documents.plants import PlantStatus
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.group_measures import GroupMeasures, groups_of
@@ -30,11 +30,21 @@ def shop(replicas=2):
     return PlantStatus(kind="kubernetes", state="seen", topology=topology.to_document())
 
 
-def events(state="seen", **group):
-    return PlantStatus(kind="kafka", state=state, groups={"billing": ConsumerGroup(**group)})
+def events(state="seen", committed=1_000, **group):
+    row = PartitionLag(topic="orders", partition=0, committed=committed, lag_seconds=group.get("lag_seconds"))
+    billing = ConsumerGroup(**group, partitions=[row])
+    return PlantStatus(kind="kafka", state=state, groups={"billing": billing})
 
 
 def joined(measures, group, replicas=2):
+    """At a reading at which the group has just committed."""
+    earlier = events(committed=900, **LEVEL)
+    for status in (earlier, group):
+        found = observed(measures, status, replicas)
+    return found
+
+
+def observed(measures, group, replicas=2):
     return measures.joined({"shop": shop(replicas), "events": group}, OPTIONS)["shop"]
 
 
@@ -59,6 +69,21 @@ def test_a_group_that_keeps_up_is_known_by_what_it_did_when_it_was_behind():
     worker = joined(measures, events(**LEVEL), replicas=4).operators["worker"]
     assert inputs.service_seconds(worker) == pytest.approx(0.02)
     assert worker.measure("utilisation") == pytest.approx(60 * 0.02 / 4)
+
+
+def test_the_lag_between_two_commits_is_no_backlog():
+    """By default a consumer commits each 5 s: one that keeps up seemed to be at its limit."""
+    measures = GroupMeasures()
+    for second in range(60):
+        lag, committed = float(second % 5), 60 * (second // 5 * 5)
+        group = {**LEVEL, "lag_seconds": lag, "lag_events": round(60 * lag)}
+        worker = observed(measures, events(committed=committed, **group)).operators["worker"]
+    assert inputs.service_seconds(worker) is None
+    for second in range(60):
+        lag, committed = 9.0 + second % 5, 50 * (second // 5 * 5)
+        group = {**BEHIND, "lag_seconds": lag, "out_per_second": 50.0}
+        worker = observed(measures, events(committed=committed, **group)).operators["worker"]
+    assert inputs.service_seconds(worker) == pytest.approx(2 / 50.0)
 
 
 def test_replicas_beyond_the_partitions_neither_help_nor_seem_to_make_events_longer():
@@ -94,7 +119,10 @@ def measured_itself(outputs, tasks=2, cluster=None):
     topology = MeasuredTopology("shop", 5.0, 30.0, operators, links)
     status = PlantStatus(kind="celery", state="seen", topology=topology.to_document())
     options = {"shop": {"lag": "celery@one=events/billing"}, "events": {}}
-    return GroupMeasures().joined({"shop": status, "events": cluster or events(**BEHIND)}, options)["shop"]
+    measures = GroupMeasures()
+    for group in (events(committed=900, **LEVEL), cluster or events(**BEHIND)):
+        found = measures.joined({"shop": status, "events": group}, options)
+    return found["shop"]
 
 
 @pytest.mark.parametrize(("own", "offered"), [(None, 3_600.0), (0.0, 3_600.0), (3_700.0, 3_700.0)])

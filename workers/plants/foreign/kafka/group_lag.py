@@ -200,19 +200,27 @@ class GroupLags:
         return before.committed.get(partition, 0) > self._readings[-1].offsets[partition].end
 
     def _rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
-        """Events appended and read in a second, of the partitions that count. A log that was cut and an
-        offset that was set back count for nothing.
+        """Events appended and read in a second, of the partitions that count. What a log that was cut or made
+        anew got is not known; an offset that was set back counts for nothing, and what expired was not read.
         """
         first, last = self._readings[0], self._readings[-1]
         before, now = first.groups.get(name), last.groups[name]
-        known = [each for each in partitions if each in first.offsets]
+        known = [each for each in partitions if _goes_on(each, first, last)]
         if before is None or first is last or not known:
             return None, None
-        into = sum(max(0, last.offsets[each].end - first.offsets[each].end) for each in known)
+        into = sum(last.offsets[each].end - first.offsets[each].end for each in known)
         read = [each for each in known if each in before.committed]
-        out = sum(max(0, now.committed[each] - before.committed[each]) for each in read)
+        begins = {each: max(before.committed[each], last.offsets[each].begin) for each in read}
+        out = sum(max(0, now.committed[each] - begins[each]) for each in read)
         elapsed, committed = last.ends_at - first.ends_at, last.committed_at - first.committed_at
         return round(into / max(elapsed, 1e-3), 3), round(out / max(committed, 1e-3), 3)
+
+
+def _goes_on(partition: Partition, first: ClusterReading, last: ClusterReading) -> bool:
+    """Whether both readings are of the same log."""
+    if partition not in first.offsets or first.id_of(partition) != last.id_of(partition):
+        return False
+    return last.offsets[partition].end >= first.offsets[partition].end
 
 
 def _clearing_seconds(lag: int | None, into: float | None, out: float | None) -> float | None:

@@ -105,6 +105,22 @@ def test_after_all_was_deleted_nothing_waits():
     assert (group.lag_events, group.lag_seconds, group.expired_events) == (0, 0.0, 60)
 
 
+def test_what_expired_was_not_read_though_the_group_went_on_behind_it():
+    """It reads 10 a second: that it could do thousands would have its consumers ended."""
+    readings = [reading(float(at), 10_000 + 100 * at, 40 + 10 * at) for at in range(0, 21, 2)]
+    fallen = [reading(22.0 + at, 12_200 + 100 * at, 9_010 + 10 * at, begin=9_000) for at in range(0, 7, 2)]
+    assert after(*readings, *fallen).out_per_second == pytest.approx(70 / 28, rel=0.01)
+
+
+@pytest.mark.parametrize("topic_id", ["two", ""])
+def test_what_comes_to_a_topic_made_anew_is_not_known_at_first_and_no_0(topic_id):
+    first = "one" if topic_id else ""
+    old = [reading(float(at), 1_000 + 50 * at, 1_000 + 50 * at, topic_id=first) for at in range(0, 21, 2)]
+    fresh = [reading(22.0 + at, 50 * at, 50 * at, topic_id=topic_id) for at in range(0, 31, 2)]
+    assert after(*old, fresh[0]).in_per_second is None
+    assert after(*old, *fresh).in_per_second == pytest.approx(50.0)
+
+
 def test_a_reset_to_the_end_is_no_lag_and_one_to_the_beginning_is_as_old_as_the_log():
     readings = steady(100, 100, 10)
     assert after(*readings, reading(102.0, 10_200, 10_200)).lag_events == 0
