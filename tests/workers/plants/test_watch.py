@@ -156,6 +156,26 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
     Snapshot.from_json(encoded(snapshot(status)))
 
 
+def test_tables_that_are_old_say_so_and_why(lookout, far, times):
+    table = PlantSection(title="Checkpoints", columns=["Id"], rows=[["7"]])
+    far.sections = lambda: [table]
+    lookout.observe()
+
+    def refused():
+        raise PlantSilent("east refuses to list autoscalers (403).")
+
+    far.sections = refused
+    times.now += 2 * SECTIONS_SECONDS
+    lookout.observe()
+    said, *old = lookout.status().sections
+    assert said.rows == [["east refuses to list autoscalers (403). What follows is of 20 s ago."]]
+    assert old == [table] and lookout.status().error is None
+    far.sections = lambda: [table]
+    times.now += SECTIONS_SECONDS
+    lookout.observe()
+    assert lookout.status().sections == [table]
+
+
 def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(lookout, far):
     lookout.observe()
     work = MeasuredOperator("work", "operator", 2, 1, 8, tasks=({"inputs": -1.0},))

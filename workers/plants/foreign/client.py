@@ -75,7 +75,8 @@ class PlantClient:
 
     def _read(self, response: httpx.Response, deadline: float) -> bytes:
         """The whole body; a server that sends it drop by drop is slow, too."""
-        if packed := response.headers.get("Content-Encoding", ""):
+        packed = response.headers.get("Content-Encoding", "identity")
+        if packed.lower() != "identity":
             # Not asked for, and a few bytes of it may become gigabytes.
             raise PlantConfused(f"{self.name} answers what can't be unpacked ({packed[:20]}).")
         body = bytearray()

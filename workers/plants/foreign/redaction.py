@@ -33,7 +33,8 @@ _FIRST = re.compile(r"[(\[]\s{0,4}[brufBRUF]{0,2}\\{0,8}['\"]\Z")
 LONGEST_BEGINNING = 16
 _MARK = re.compile(r"\\{0,8}['\"]|[()\[\]{}<>]")
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
-_ADDRESS = re.compile(r"(\w{1,20}://[^\s:/@'\"]{0,100}):[^\s@'\"]{1,200}@")
+# To the last @ of the word: one that is written as it is may be part of the password.
+_ADDRESS = re.compile(r"(\w{1,20}://[^\s:/@'\"]{0,100}):[^\s'\"]{1,200}@")
 _WORD = re.compile(r"[\w+=-]+(?:\.[\w+=-]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 

@@ -48,6 +48,8 @@ class Lookout:
         self._seen_at: float | None = None
         self._error: str | None = None
         self._sections: Sequence[PlantSection] = ()
+        self._answered: Sequence[PlantSection] = ()  # as its adapter gave them last, and when
+        self._answered_at: float | None = None
         self._asked_at: float | None = None  # for its sections
         self._sensors: Mapping[str, SensorStatus] = {}
         self._known_at: dict[str, float] = {}  # when each sensor was
@@ -145,10 +147,11 @@ class Lookout:
             return self._sections
         self._asked_at = now
         try:
-            return adapter.sections()
+            self._answered, self._answered_at = adapter.sections(), now
         except WeirError as error:  # what is measured is good all the same
             logger.info("What plant %s shows besides is not to be had: %s", self.row.name, error)
-            return self._sections
+            return [_older(error, self._answered_at, now), *self._answered]
+        return self._answered
 
     def _keep_sensors(self, sensors: Mapping[str, SensorStatus]) -> None:
         now = self._monotonic()
@@ -227,6 +230,13 @@ class PlantWatch:
             lookout.observe()
             ended.wait(lookout.observe_seconds or self._observe_seconds)
         lookout.close()
+
+
+def _older(error: WeirError, answered_at: float | None, now: float) -> PlantSection:
+    """Why there are no tables of now."""
+    old = "" if answered_at is None else f" What follows is of {now - answered_at:.0f} s ago."
+    said = f"{str(error)[:LONGEST_ERROR].rstrip('.')}.{old}"
+    return PlantSection(title="Not shown", columns=["Why there are no tables of now"], rows=[[said]])
 
 
 def _close(adapter: Adapter | None) -> None:

@@ -18,6 +18,7 @@ SECRET = "hunter2-hunter2"
         "{'user': 'eve', 'auth_token': 'hunter2-hunter2'}",
         'ValueError("secret=hunter2-hunter2 is wrong")',
         "postgres://eve:hunter2-hunter2@db/shop",
+        "postgres://eve:p@hunter2-hunter2@db/shop",
         "{'PASSWORD': 'hunter2-hunter2",  # the event shortened it
     ],
 )

@@ -67,6 +67,14 @@ def test_a_path_that_runs_long_is_ended(monkeypatch):
     assert read_path("sum([?n > `1`].n)", "json").of(rows[:100]) == sum(range(2, 100))
 
 
+def test_an_answer_that_says_it_is_not_packed_is_read():
+    headers = {"Content-Encoding": "identity"}
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, json=1))
+    client = PlantClient("shop", "http://shop.example", transport=transport)
+    assert client.ask("GET", "") == (200, 1)
+    client.close()
+
+
 def test_what_does_not_match_is_not_quoted():
     with pytest.raises(PlantConfused) as refused:
         JsonPath("sum(@)").of(["hunter2" * 1_000])
