@@ -78,9 +78,19 @@ def check(address: PlantAddress) -> None:
     names = {name for name, each in declaration.operators.items() if not each.is_source}
     if unknown := set(group_measures.groups_of(address.option(lag))) - names:
         raise BadInput(lag, f"names {min(unknown)}, which is no operator of the declaration that has tasks.")
+    _check_proofs(declaration)
     hold = declaration.hold
     if hold is not None and not hold.names_seconds():
         raise BadInput("hold", "takes a call that says for how long, by $seconds: it is to end by itself")
+
+
+def _check_proofs(declaration: PlantDeclaration) -> None:
+    """A sensor that is asked more seldom than an order may take would show none of them in time."""
+    for place, each in enumerate(declaration.operators.values()):
+        every = declaration.sensors[each.proof.sensor].every_seconds if each.proof else 0.0
+        if each.proof and each.proof.within_seconds <= every:
+            where = f"operators[{place}].proof.within_seconds"
+            raise BadInput(where, f"takes more than {every:g}: {each.proof.sensor} is asked each {every:g} s")
 
 
 def steers(address: PlantAddress) -> bool:

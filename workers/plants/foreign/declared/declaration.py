@@ -56,6 +56,7 @@ MEASURES = (
     "waiting_events",
     "waiting_seconds",
 )
+SHARE = "utilisation"
 CALLS = ("set", "up", "down")
 Quantity = str | float  # the name of a sensor, or a number
 
@@ -182,6 +183,8 @@ def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) 
     fields.mapping(document, where, known, required=("name", "tasks"))
     name = fields.name(document["name"], f"{where}.name", OPERATOR)
     tasks = _quantity(document["tasks"], f"{where}.tasks", sensors)
+    if not isinstance(tasks, str):
+        checks.whole(0, MOST_TASKS).of(document["tasks"], f"{where}.tasks")
     actuator = _actuator(document, where)
     if actuator is not None and "maximum" not in document:
         raise BadInput(f"{where}.maximum", "is missing; say how many tasks may be set at most")
@@ -206,7 +209,12 @@ def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) 
 def _measures(
     document: Mapping[str, Any], where: str, names: tuple[str, ...], sensors: Mapping[str, DeclaredSensor]
 ) -> dict[str, Quantity]:
-    return {name: _quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document}
+    found = {
+        name: _quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document
+    }
+    if not isinstance(found.get(SHARE), str | None):
+        checks.number(0, 1, "share").of(document[SHARE], f"{where}.{SHARE}")
+    return found
 
 
 def _quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> Quantity:

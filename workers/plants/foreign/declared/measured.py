@@ -14,6 +14,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 
 ONLY_BRINGS = "it only brings events in"
 ONLY_SEEN = "the declaration names no call that sets it"
+MOST_USED = 2.0
 Known = Callable[[Quantity | None], float | None]
 
 
@@ -100,7 +101,7 @@ def _operator(
 ) -> MeasuredOperator:
     tasks = tasks_of(declared, known)
     comes, goes = rates
-    used, service = (known(declared.measures.get(name)) for name in ("utilisation", "service_seconds"))
+    used, service = _used(declared, known), known(declared.measures.get("service_seconds"))
     if service is None and used is not None and goes:
         service = used * tasks / goes
     if used is None and service is not None and goes is not None and tasks:
@@ -125,6 +126,19 @@ def _operator(
         fixed,
         tasks=(measures,) * tasks,
     )
+
+
+def _used(declared: DeclaredOperator, known: Known) -> float | None:
+    """The share of the time in which a task works. Two numbers of which it is made may be of different
+    instants; far beyond 1 it is something else, and service times made of it would be as many times too long.
+    """
+    used = known(declared.measures.get("utilisation"))
+    if used is not None and used > MOST_USED:
+        raise PlantConfused(
+            f"The utilisation of {declared.name} is {used:g}; it is a share from 0 to 1: times: 0.01"
+            " makes one of percent, times: 0.25 of four cores."
+        )
+    return None if used is None else min(1.0, used)
 
 
 def _wait_seconds(

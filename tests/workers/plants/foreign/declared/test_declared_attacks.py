@@ -95,6 +95,22 @@ operators: [{{name: web, tasks: 2, in_per_second: 5, out_per_second: 5, {measure
         assert plant.sensors()["it"].value == -1.0
 
 
+@pytest.mark.parametrize(("share", "used"), [(0.5, 0.5), (1.3, 1.0), (85, None)])
+def test_a_utilisation_in_percent_makes_no_service_time_of_a_hundred_times(share, used):
+    text = """name: one
+sensors: {it: {url: 'http://x/s', json: '@'}}
+operators: [{name: web, tasks: 2, out_per_second: 5, utilisation: it}]
+"""
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=share))
+    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
+        if used is None:
+            with pytest.raises(PlantConfused, match=r"utilisation of web is 85; .*times: 0\.01"):
+                plant.topology()
+            return
+        web = plant.topology().operators["web"]
+    assert (web.measure("utilisation"), web.measure("service_seconds")) == (used, used * 2 / 5)
+
+
 # Logins
 
 

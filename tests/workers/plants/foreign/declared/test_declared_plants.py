@@ -462,6 +462,8 @@ WRONG = [
     ("out_per_second: requests", "out_per_second: request", "operators[0].out_per_second", 10),
     ("after: [clients]", "after: [render]", "operators[1].after[0]", 12),
     ("tasks: web_now", "tasks: 3", "operators[1].tasks", 13),
+    ("tasks: web_now", "tasks: 2.5", "operators[1].tasks", 13),
+    ("utilisation: 0.5", "utilisation: 50", "operators[2].utilisation", 22),
     ("    maximum: 9\n    service", "    service", "operators[1].maximum", 11),
     ("maximum: 9\n    service", "maximum: 0\n    service", "operators[1].maximum", 14),
     ("body: {replicas: $tasks, note: 'from $before'}", "body: {replicas: 3}", "operators[1].set", 17),
@@ -484,6 +486,18 @@ def test_what_is_wrong_is_named_with_its_line(old, new, field, line):
     with pytest.raises(BadInput) as refused:
         declaration_of_text(TEXT.replace(old, new))
     assert (refused.value.field, refused.value.message.rpartition("(line ")[2]) == (field, f"{line})")
+
+
+def test_a_proof_is_asked_for_before_its_time_is_over():
+    """Else every order would count as without effect, and its loops hold."""
+    for every, takes in ((29, True), (30, False)):
+        text = TEXT.replace("json: replicas}", f"json: replicas, every_seconds: {every}}}")
+        address = PlantAddress(name="shop", url="", options={OPTION: text})
+        if takes:
+            declared.check(address)
+        else:
+            with pytest.raises(BadInput, match=r"operators\[2\].proof.within_seconds: takes more than 30"):
+                declared.check(address)
 
 
 def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
