@@ -36,7 +36,8 @@ class ConsumerGroup(StoredDocument, frozen=True, kw_only=True):
     of the one that is furthest behind (at_least: it may be more). in_per_second, out_per_second: what is
     appended to them and read from them, over half a minute. clearing_seconds: until nothing waits, at the
     present rates; None while it does not shrink. topics: those it reads. partitions: the worst ones.
-    partition_count: of all, but those of topics that are gone and those that it has left.
+    partition_count: of all, but those of topics that are gone and those that it has left;
+    of its topics while it rebalances or has no members.
     """
 
     state: str = ""

@@ -6,6 +6,7 @@ KEDA's ScaledObject stands beside it: paused while the loop steers, restored whe
 
 import threading
 import time
+from collections import deque
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
@@ -25,7 +26,7 @@ from workers.plants.models import RegisteredPlant
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.timeout(170)]
-PER_REPLICA, LOW, HIGH, TICK_SECONDS = 60.0, 30.0, 150.0, 0.1
+PER_REPLICA, LOW, HIGH, TICK_SECONDS, PARTITIONS = 60.0, 30.0, 150.0, 0.1, 6
 
 
 class Shop:
@@ -38,17 +39,25 @@ class Shop:
 
     def run(self):
         reader = Consumer({"bootstrap.servers": self.broker.address, "group.id": "billing", "log_level": 0})
-        due, read, sent, last = 0.0, 0.0, 0, time.monotonic()
+        due, budget, tick, last = 0.0, 0.0, 0, time.monotonic()
+        waiting, committed = deque(), [0] * PARTITIONS  # partition, events: of each tick one partition's
         while not self.ended.wait(TICK_SECONDS):
             now = time.monotonic()
             elapsed, last = now - last, now
             due += elapsed * self.per_second
-            self.broker.publish("orders", int(due))
-            sent, due = sent + int(due), due - int(due)
+            tick, count = tick + 1, int(due)
+            self.broker.publish("orders", count, tick % PARTITIONS)
+            waiting.append((tick % PARTITIONS, count))
+            due -= count
             self.k8s.settle()
             replicas = self.k8s.get(DEPLOYMENTS, "worker")["status"]["replicas"]
-            read = min(float(sent), read + elapsed * PER_REPLICA * replicas)
-            reader.commit(offsets=[TopicPartition("orders", 0, int(read))], asynchronous=False)
+            budget = min(budget + elapsed * PER_REPLICA * replicas, float(sum(each for _, each in waiting)))
+            while waiting and waiting[0][1] <= budget:
+                partition, count = waiting.popleft()
+                committed[partition] += count
+                budget -= count
+            offsets = [TopicPartition("orders", each, at) for each, at in enumerate(committed)]
+            reader.commit(offsets=offsets, asynchronous=False)
         reader.close()
 
     def close(self):
@@ -61,7 +70,7 @@ def test_a_deployment_gets_the_replicas_that_its_groups_lag_asks_for_and_keda_wa
 ):
     with ExitStack() as stack:
         broker, k8s = stack.enter_context(tansu()), stack.enter_context(cluster())
-        broker.create("orders")
+        broker.create("orders", PARTITIONS)
         k8s.deployment("worker", 1)
         k8s.scaled_object("worker")
         options = {

@@ -132,9 +132,19 @@ class GroupLags:
             out_per_second=out,
             clearing_seconds=_clearing_seconds(lag_events, into, out),
             expired_events=sum(row.expired_events for row in counted),
-            partition_count=sum(row.said not in (GONE, UNREAD) for row in rows),
+            partition_count=self._partition_count(name, rows),
             partitions=sorted(rows, key=_worst_first)[:MOST_SHOWN],
         )
+
+    def _partition_count(self, name: str, rows: Sequence[PartitionLag]) -> int:
+        """That its consumers may share. While it rebalances, or has none, all partitions of the topics that
+        it reads: nobody is assigned any then, and of some nothing may have been committed yet.
+        """
+        reading = self._readings[-1]
+        if reading.groups[name].state == STABLE:
+            return sum(row.said not in (GONE, UNREAD) for row in rows)
+        topics = self._topics[name] or {row.topic for row in rows}
+        return sum(reading.topics[each][1] for each in topics if each in reading.topics)
 
     def _row(self, name: str, partition: Partition) -> PartitionLag:
         """One partition of a group."""

@@ -152,6 +152,15 @@ def test_partitions_that_are_gone_or_left_do_not_count_as_ones_to_be_shared_amon
     assert len(billing.partitions) == 6
 
 
+@pytest.mark.parametrize("state", ["preparing rebalancing", "empty"])
+def test_a_rebalance_takes_no_partition_from_those_that_tasks_may_share(state):
+    """Of a partition without events nothing is committed; a loop would end the task that reads it."""
+    member = GroupReader("worker-1", "", frozenset({ORDERS, ("orders", 1)}))
+    stable = reading(0.0, 100, 90, state="stable", members=[member])
+    assert after(stable).partition_count == 2
+    assert after(stable, reading(2.0, 100, 90, state=state)).partition_count == 2
+
+
 @pytest.mark.parametrize("state", ["preparing rebalancing", "completing rebalancing", "unknown"])
 def test_a_topic_that_a_group_has_left_is_no_lag_while_it_rebalances(state):
     left, topics = ("left", 0), {"orders": ("one", 1), "left": ("two", 1)}

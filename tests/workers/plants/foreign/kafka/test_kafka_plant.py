@@ -76,7 +76,7 @@ def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broke
         (f"topics/{topic}", f"groups/{topic}-a")
     ]
     group = plant.groups()[f"{topic}-a"]
-    assert (group.lag_events, group.partition_count) == (6, 1)
+    assert (group.lag_events, group.partition_count) == (6, 2)
     with pytest.raises(BadInput, match=NOT_SET):
         plant.set_parallelism({f"groups/{topic}-a": 3})
     with pytest.raises(BadInput, match="nobody"):
