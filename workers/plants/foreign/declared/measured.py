@@ -7,7 +7,7 @@ waits (Little: w = n / x). What does not follow stays unknown.
 
 from collections.abc import Callable, Mapping
 
-from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
 from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantDeclaration, Quantity
 from workers.plants.foreign.declared.sensor_reader import SensorReading
 from workers.plants.plant import PlantConfused, PlantSilent
@@ -15,6 +15,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 ONLY_BRINGS = "it only brings events in"
 ONLY_SEEN = "the declaration names no call that sets it"
 MOST_USED = 2.0
+MOST_ROWS = 100  # of measures, of an operator of very many tasks: they have the sums of all
 Known = Callable[[Quantity | None], float | None]
 
 
@@ -61,7 +62,7 @@ def tasks_of(declared: DeclaredOperator, known: Known) -> int:
     value = known(declared.tasks)
     if value is None:
         raise PlantSilent(f"Sensor {declared.tasks} says nothing of the tasks of {declared.name}.")
-    if value < 0 or value > 1e6 or abs(value - round(value)) > 1e-6:
+    if value < 0 or value > MOST_TASKS or abs(value - round(value)) > 1e-6:
         raise PlantConfused(f"Sensor {declared.tasks} says that {declared.name} has {value:g} tasks.")
     return round(value)
 
@@ -100,7 +101,7 @@ def _operator(
     declared: DeclaredOperator, known: Known, rates: tuple[float | None, float | None], window_seconds: float
 ) -> MeasuredOperator:
     tasks = tasks_of(declared, known)
-    comes, goes = rates
+    rows, (comes, goes) = min(tasks, MOST_ROWS), rates
     used, service = _used(declared, known), known(declared.measures.get("service_seconds"))
     if service is None and used is not None and goes:
         service = used * tasks / goes
@@ -112,9 +113,9 @@ def _operator(
         "service_seconds": service,
         "arrival_interval_seconds": tasks / comes if comes else None,
         "utilisation": used,
-        "inputs": _count(comes, window_seconds, tasks),
-        "executions": _count(goes, window_seconds, tasks),
-        "outputs": _count(goes, window_seconds, tasks),
+        "inputs": _count(comes, window_seconds, rows),
+        "executions": _count(goes, window_seconds, rows),
+        "outputs": _count(goes, window_seconds, rows),
     }
     fixed = None if declared.actuator else ONLY_SEEN
     return MeasuredOperator(
@@ -124,7 +125,7 @@ def _operator(
         declared.minimum,
         declared.maximum,
         fixed,
-        tasks=(measures,) * tasks,
+        tasks=(measures,) * rows,
     )
 
 

@@ -95,6 +95,25 @@ operators: [{{name: web, tasks: 2, in_per_second: 5, out_per_second: 5, {measure
         assert plant.sensors()["it"].value == -1.0
 
 
+@pytest.mark.parametrize(("tasks", "rows"), [(80, 80), (9_000, 100), (200_000, None), (1e300, None)])
+def test_an_operator_of_very_many_tasks_fills_no_snapshot(tasks, rows):
+    text = """name: one
+sensors: {it: {url: 'http://x/s', json: '@'}}
+operators: [{name: web, tasks: it, in_per_second: 40, service_seconds: 0.1}]
+"""
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=tasks))
+    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
+        if rows is None:
+            with pytest.raises(PlantConfused, match="Sensor it says that web has"):
+                plant.topology()
+            return
+        topology = plant.topology()
+    web = topology.operators["web"]
+    assert (web.parallelism, len(web.tasks)) == (tasks, rows)
+    assert web.measure("inputs") == pytest.approx(40 * topology.window_seconds)
+    assert web.measure("utilisation") == pytest.approx(40 * 0.1 / tasks)
+
+
 @pytest.mark.parametrize(("share", "used"), [(0.5, 0.5), (1.3, 1.0), (85, None)])
 def test_a_utilisation_in_percent_makes_no_service_time_of_a_hundred_times(share, used):
     text = """name: one
