@@ -160,15 +160,16 @@ def load(model: type[models.Model], lines: Iterator[bytes]) -> int:
 
 @contextmanager
 def _as_given(columns: list[Field]) -> Iterator[None]:
-    """When a row was changed is as the backup has it, and not now."""
-    automatic = [field for field in columns if getattr(field, "auto_now", False)]
-    for field in automatic:
-        field.auto_now = False
+    """When a row was made or changed is as the backup has it, and not now."""
+    kinds = ("auto_now", "auto_now_add")
+    automatic = [(field, kind) for field in columns for kind in kinds if getattr(field, kind, False)]
+    for field, kind in automatic:
+        setattr(field, kind, False)
     try:
         yield
     finally:
-        for field in automatic:
-            field.auto_now = True
+        for field, kind in automatic:
+            setattr(field, kind, True)
 
 
 def count_on(tables: list[type[models.Model]]) -> None:

@@ -5,12 +5,14 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing, suppress
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
 import orjson
 import pytest
 import redis
+from axes.models import AccessAttempt
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.utils import timezone
@@ -145,6 +147,16 @@ def test_every_table_comes_back_row_by_row(control, nodes, data, django_user_mod
         database.load(model, iter(before[model._meta.label_lower]))
     assert {model._meta.label_lower: list(database.rows(model)) for model in tables} == before
     assert Checker(data).step().sound
+
+
+def test_failed_logins_come_back_as_long_ago_as_they_were():
+    """Else whoever was locked out long before the backup would be so again, right when it is needed."""
+    attempt = AccessAttempt.objects.create(username="ann", failures_since_start=20)
+    AccessAttempt.objects.filter(pk=attempt.pk).update(attempt_time=timezone.now() - timedelta(hours=9))
+    before = list(database.rows(AccessAttempt))
+    AccessAttempt.objects.all().delete()
+    database.load(AccessAttempt, iter(before))
+    assert list(database.rows(AccessAttempt)) == before
 
 
 def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant(data):
