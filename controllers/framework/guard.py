@@ -271,7 +271,7 @@ def _limit(law: Law, settings: Values, guard_state: Json, decision: Decision) ->
     # Slowed and then lifted back by the range is not limited: what was asked for is what is done.
     if limited_by is None or value == decision.raw:
         return decision, recent
-    return _rewrite(law, decision, value, limited_by), recent
+    return _rewrite(law, guard_state, decision, value, limited_by), recent
 
 
 def _range(settings: Values, value: float, limited_by: str | None) -> tuple[float, str | None]:
@@ -342,7 +342,8 @@ def _cap(
     left = max(cost_cap.most(cap, unit_cost, purse[0]), float(settings["minimum"]))
     if value <= left or decision.raw is None:
         return decision, purse
-    return _rewrite(law, decision, left, COST_CAP, _cap_words(cap, unit_cost, purse[0])), purse
+    words = _cap_words(cap, unit_cost, purse[0])
+    return _rewrite(law, guard_state, decision, left, COST_CAP, words), purse
 
 
 def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
@@ -357,7 +358,9 @@ def _spent(law: Law, decision: Decision, purse: Purse | None, unit_cost: float |
     return {"spent": cost_cap.with_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
 
 
-def _rewrite(law: Law, decision: Decision, value: float, limited_by: str, words: str = "") -> Decision:
+def _rewrite(
+    law: Law, guard_state: Json, decision: Decision, value: float, limited_by: str, words: str = ""
+) -> Decision:
     """The decision with the guard's number in action and terms. A whole number stays whole, towards zero; 0
     is nothing to do, but for a value that lasts."""
     actuator, asked = str(law.actuator), decision.action or {}
@@ -369,7 +372,9 @@ def _rewrite(law: Law, decision: Decision, value: float, limited_by: str, words:
     reason = f"{because(set_to, why)} Proposed by the law: {decision.reason}"
     terms = _terms_of(law, decision.terms, number)
     decision = replace(decision, action=action, reason=reason, terms=terms, limited_by=limited_by)
-    return _scaled(decision, number)
+    # Of a value that lasts it is the change that has an effect.
+    before = (guard_state["value"] or 0.0) if isinstance(law, Lasting) else 0.0
+    return _scaled(decision, number, before)
 
 
 def _terms_of(law: Law, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
@@ -386,13 +391,14 @@ def _limit_words(limited_by: str) -> str:
     return f"limited by the {limited_by}"
 
 
-def _scaled(decision: Decision, number: float) -> Decision:
+def _scaled(decision: Decision, number: float, before: float) -> Decision:
     """Expect in proportion to what is really applied, and nothing of nothing."""
-    if decision.expected is None or not decision.raw:
+    asked = (decision.raw or 0.0) - before
+    if decision.expected is None or not asked:
         return decision
-    if decision.action is None or not number:
+    share = min(1.0, (number - before) / asked)
+    if decision.action is None or share <= 0.0:
         return replace(decision, expected=None)
-    share = min(1.0, abs(number / decision.raw))
     return replace(decision, expected=replace(decision.expected, amount=decision.expected.amount * share))
 
 

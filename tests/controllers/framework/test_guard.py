@@ -225,6 +225,15 @@ def test_where_a_value_stays_nothing_done_is_no_turn_and_slew_counts_from_what_s
     assert kept == [3, 3, 3]
 
 
+def test_of_a_value_that_stays_what_it_changes_is_expected_to_have_an_effect_and_no_more():
+    *_, limited = pass_through(4, 8, law=StandingEcho(), maximum=5)
+    assert (limited.decision.action, limited.decision.expected.amount) == ({"start": 5}, 200.0)
+    *_, unchanged = pass_through(4, 8, law=StandingEcho(), direction="down only")
+    assert (unchanged.decision.action, unchanged.decision.expected) == ({"start": 4}, None)
+    *_, held = pass_through(4, 1, law=StandingEcho(), direction="up only")
+    assert (held.decision.action, held.decision.expected) == ({"start": 4}, None)
+
+
 def test_a_value_that_stays_can_be_limited_to_0():
     (limited,) = pass_through(3, law=StandingEcho(), minimum=-1.0, maximum=0.0)
     assert (limited.decision.action, limited.value) == ({"start": 0}, 0.0)
