@@ -158,6 +158,8 @@ def _group(role: str) -> Group:
 
 def _keep_an_administrator(leaving: User) -> None:
     """A plant that nobody administers could not be taken back from within."""
-    others = User.objects.filter(is_active=True).exclude(pk=leaving.pk)
+    # Locked: of two administrators who take the role from each other at once, one keeps it.
+    active = User.objects.select_for_update(no_key=True).filter(is_active=True).order_by("pk")
+    others = [each for each in active if each.pk != leaving.pk]
     if role_of(leaving) == "administrator" and not any(role_of(each) == "administrator" for each in others):
         raise BadInput("username", f"{leaving.get_username()} is the last administrator; make another first.")

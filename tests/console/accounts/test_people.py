@@ -3,11 +3,16 @@
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
+from django.db import transaction
 from django.test import Client
 
+from console.accounts import people
+from console.accounts.access import actor_of_user, role_of
 from console.models import AuditEntry, UserSession
+from queues.errors import BadInput
 from tests.console.conftest import PASSWORD
+from tests.races import another_thread, until_another_waits
 from workers.models import Loop, Setting
 from workers.steering import plant_settings
 
@@ -224,3 +229,19 @@ def test_a_bad_own_value_is_refused_at_its_field_and_changes_nothing(posted, fie
     assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])
     loop.refresh_from_db()
     assert (loop.parameters, loop.guard) == ({}, {}) and audited() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_administrators_who_take_the_role_from_each_other_at_once_one_keeps_it(django_user_model):
+    group = Group.objects.get_or_create(name="administrator")[0]
+    ann, bob = (django_user_model.objects.create(username=name) for name in ("ann", "bob"))
+    group.user_set.set([ann, bob])
+    as_ann, as_bob = actor_of_user(ann), actor_of_user(bob)
+    with another_thread() as begin:
+        with transaction.atomic():
+            people.change_role(as_ann, bob, "viewer", "A test.")
+            other = begin(people.change_role, as_bob, ann, "viewer", "A test.")
+            until_another_waits()
+        with pytest.raises(BadInput, match="ann is the last administrator"):
+            other.result()
+    assert [role_of(each) for each in (ann, bob)] == ["administrator", "viewer"]
