@@ -10,6 +10,7 @@ import orjson
 import pytest
 import redis
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tests.workers.samples import TIME_US, delivery_of
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
+from workers.batch.chunk_leases import ChunkLease
 from workers.batch.jobs import handled_rows, retention
 from workers.batch.jobs.job import Surroundings
 from workers.consumer.handlers.handler import Place
@@ -267,6 +269,20 @@ def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keepe
     run = keeper.run(snapshot_days=14)
     assert run.progress["rows"] == 3
     assert snapshot_archive.days(keeper.where.data) == ["2026-11-02"]
+
+
+def test_what_went_before_its_chunk_could_be_noted_as_done_stops_no_run(keeper: Keeper, monkeypatch) -> None:
+    commit, answers = ChunkLease.commit, iter([OperationalError("the database is away")])
+
+    def away_at_first(*arguments: object) -> None:
+        for error in answers:
+            raise error
+        commit(*arguments)
+
+    folder = snapshots(keeper, 1, 10)
+    monkeypatch.setattr(ChunkLease, "commit", away_at_first)
+    assert keeper.run(snapshot_days=14).state == "done"
+    assert not folder.exists()
 
 
 def test_alerts_that_are_long_over_go_with_their_notes_and_an_incidents_stay(keeper: Keeper) -> None:

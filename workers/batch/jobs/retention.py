@@ -348,7 +348,7 @@ def _delete_metrics(lease: Any) -> Made:
 
 def _delete_snapshots(lease: Any) -> Made:
     folder = snapshot_archive.day_folder(lease.surroundings.data, lease.content["day"])
-    return _delete_day(lease, folder, list(folder.iterdir()))
+    return _delete_day(lease, folder, list(folder.glob("*")))
 
 
 def _delete_day(lease: Any, folder: Path, paths: list[Path]) -> Made:
