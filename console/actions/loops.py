@@ -137,6 +137,8 @@ def extend_override(
         expires_at = (before or now) + in_minutes(minutes, most)
     elif minutes is not None:
         raise BadInput("expires_at", "takes minutes or a time, one of the two.")
+    elif before is not None and overrides.holds(override, now) and expires_at <= before:
+        raise BadInput("expires_at", f"is no later: it runs {ending_of(override)} as it is; end it instead.")
     overrides.extend(override, now=now, expires_at=expires_at, control=control)
     span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
     audit_log.record(actor, "override.extend", str(Scope.of(override)), before=span[0], after=span[1])

@@ -299,6 +299,20 @@ def test_an_override_is_extended_by_minutes_beyond_its_end(operator, people, loo
     assert held.expires_at == end + timedelta(minutes=30)
 
 
+def test_an_override_is_not_extended_to_an_end_before_its_own(operator, people, loop, control):
+    end = timezone.now() + timedelta(minutes=60)
+    held = Override.objects.create(
+        loop=loop, name="upper_limit", value=1, owner=people["operator"], reason="x", expires_at=end
+    )
+    sooner = {"expires_at": (end - timedelta(minutes=50)).isoformat()}
+    answer = fetch(operator, f"/overrides/{held.pk}/extend", sooner)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, ["expires_at"])
+    held.refresh_from_db()
+    assert held.expires_at == end
+    later = {"expires_at": (end + timedelta(minutes=50)).isoformat()}
+    assert fetch(operator, f"/overrides/{held.pk}/extend", later).status_code == 200
+
+
 def test_what_is_over_is_not_extended_and_ending_it_again_notes_nothing(operator, people, loop, control):
     past = timezone.now() - timedelta(minutes=1)
     held = Override.objects.create(
