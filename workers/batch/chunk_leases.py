@@ -102,12 +102,14 @@ class ChunkLease:
             files.discard(data, output.outputs.values())
             raise
 
-    def fail(self, error: str, final: bool) -> None:
-        """Give the chunk up: for good, or to be tried again until its tries are over."""
+    def fail(self, error: str, final: bool) -> bool:
+        """Give the chunk up: for good, or to be tried again until its tries are over. False where it is not
+        ours any more.
+        """
         tries = self.chunk.tries + 1
         over = final or tries >= MOST_TRIES
         state = Chunk.State.FAILED if over else Chunk.State.PENDING
-        self._write(state=state, tries=tries, error=storable(error))
+        return self._write(state=state, tries=tries, error=storable(error))
 
     def _write(self, **values: Any) -> bool:
         """Whether the chunk is ours, and was written to."""

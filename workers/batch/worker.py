@@ -66,8 +66,8 @@ class BatchWorker:
             return False
         except BadInput as error:
             # Another try reads the same input: the run ends here, and says why.
-            lease.fail(str(error), final=True)
-            runs.end(self._run, Run.State.FAILED, self._clock(), f"{chunk.identifier}: {error}")
+            if lease.fail(str(error), final=True):
+                runs.end(self._run, Run.State.FAILED, self._clock(), f"{chunk.identifier}: {error}")
             return False
         except Exception as error:
             logger.exception("Chunk %s of run %s failed", chunk.identifier, self._run.pk)

@@ -249,6 +249,24 @@ def test_input_that_is_refused_ends_the_run_and_says_why(bench: Bench) -> None:
     assert (run.state, run.error) == ("failed", "part-0: on_error: the input is foreign.")
 
 
+def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    frozen = claim(run.pk, "a frozen worker", bench.now)
+    assert frozen is not None
+
+    def refused(lease: ChunkLease) -> Made:
+        bench.pass_seconds(LOST_SECONDS + 1)
+        bench.lease(run, "another")
+        raise BadInput("on_error", "the input is gone: another has worked it.")
+
+    late = batch_worker.BatchWorker(run, "a frozen worker", bench.where, lambda: bench.now)
+    assert not late._do(frozen, refused)
+    run.refresh_from_db()
+    assert (run.state, run.error) == ("running", "")
+
+
 def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Bench) -> None:
     task = bench.define()
     run = bench.begin()
