@@ -171,8 +171,10 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
 
 def _cools_down(entry: LedgerEntry, now: datetime) -> bool:
     """Whether the loop has proposed a plan since the cool-down of its guard began."""
-    since = now - timedelta(seconds=(entry.parameters.get("guard") or {}).get("cooldown_seconds", 0.0))
-    return Plan.objects.filter(law=entry.loop.law, owner=None, created_at__gt=since).exists()
+    cooldown = timedelta(seconds=(entry.parameters.get("guard") or {}).get("cooldown_seconds", 0.0))
+    # The distance: a clock set back must not cool down for as long as it was set back.
+    near = {"created_at__gt": now - cooldown, "created_at__lt": now + cooldown}
+    return Plan.objects.filter(law=entry.loop.law, owner=None, **near).exists()
 
 
 def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: datetime) -> Plan:

@@ -75,7 +75,8 @@ def _lately(snapshot: Snapshot) -> Iterator[RecentAction]:
     """What is news of the last minutes: some laws act at every tick."""
     for action in snapshot.deeds:
         age_seconds = (snapshot.at or 0.0) - action.at
-        if age_seconds <= LATELY_SECONDS and display_of(action.law).is_news:
+        # The distance: what was done before the clock was set back was not done just now.
+        if abs(age_seconds) <= LATELY_SECONDS and display_of(action.law).is_news:
             yield action
 
 

@@ -25,6 +25,7 @@ from workers.documents.plans import PlanStatus
 from workers.documents.work import RunStatus
 from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
+from workers.snapshot.states.clock import MOST_CLOCK_SECONDS
 from workers.snapshot.states.limits import Limits, limits_of
 from workers.steering import override_document
 from workers.steering.overrides import counted, in_force, soonest_first, spread
@@ -33,6 +34,7 @@ from workers.steering.scope import active_loops
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 DIGITS = 3
 ACTIONS_SHOWN, MOST_ACTIONS = timedelta(minutes=10), 50
+MOST_AHEAD = timedelta(seconds=MOST_CLOCK_SECONDS)
 _ROUTINE = [law for law, kind in KINDS.items() if not kind.display.is_news]
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
 
@@ -78,7 +80,9 @@ def _recent_actions(now: datetime) -> list[RecentAction]:
     """What each law's loops did last, if that was lately; actions that were applied only. Laws that act at
     every tick are read apart from the others, which they would push out.
     """
-    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__gt=now - ACTIONS_SHOWN, applied=True)
+    # What is noted for later was done before a clock was set back, and would hide what was done since.
+    lately = (now - ACTIONS_SHOWN, now + MOST_AHEAD)
+    acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__range=lately, applied=True)
     ordered = acted.select_related("loop").order_by("-at")
     newest: dict[str, LedgerEntry] = {}
     for some in (ordered.exclude(loop__law__in=_ROUTINE), ordered.filter(loop__law__in=_ROUTINE)):

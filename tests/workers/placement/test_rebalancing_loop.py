@@ -127,6 +127,18 @@ def test_advice_is_a_plan_for_a_person_and_the_same_advice_is_given_once(plant, 
     assert plant.points()["n1"] < 700
 
 
+def test_a_clock_that_is_set_back_keeps_no_advice_from_being_proposed(plant):
+    Loop.objects.filter(law="rebalancing").update(mode="advise")
+    snapshot = plant.flow(10)
+    entry = plant.tick()
+    plans.reject(Plan.objects.get(), None, "Not tonight.", now=plant.now)
+    newer = LedgerEntry.objects.get(pk=entry.pk)
+    newer.pk = None
+    newer.save(force_insert=True)
+    set_back = plant.now - timedelta(hours=1)
+    assert proposals.from_decision(newer, snapshot, set_back, approved=False) is not None
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_newer_decision_ends_no_plan_that_a_person_is_just_approving(plant, django_user_model):
     Loop.objects.filter(law="rebalancing").update(mode="advise")

@@ -50,6 +50,10 @@ def test_what_a_loop_did_is_said_with_its_age_and_its_effect_on_the_backlog():
     assert told == "Rebalancing moved 120 points 40 s ago; fewer events wait."
 
 
+def test_what_was_done_before_the_clock_was_set_back_was_not_done_just_now():
+    assert sentence(deeds=[deed("rebalancing", "moved 120 points", 4_600.0, 120)]) == ""
+
+
 def test_while_all_is_well_only_moved_points_are_worth_a_word():
     deeds = [
         deed("worker_rate", "started 3 workers", 999.0),

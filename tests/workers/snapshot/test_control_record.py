@@ -49,6 +49,13 @@ def test_what_a_loop_decided_before_its_clock_was_set_back_is_over(loop):
     assert terms_of(loop)["coming"] == 960
 
 
+def test_what_was_done_before_a_clock_was_set_back_hides_nothing_that_was_done_since(loop):
+    given = {"mode": "auto", "parameters": {}, "reason": "a test", "applied": True, "verdict": "effective"}
+    LedgerEntry.objects.create(loop=loop, action={"start": 9}, at=NOW + timedelta(hours=1), **given)
+    LedgerEntry.objects.create(loop=loop, action={"start": 2}, at=NOW, **given)
+    assert [each.did for each in control_record(NOW).recent_actions] == ["started 2 workers"]
+
+
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it reads SQLite's plans")
 def test_the_last_decisions_are_found_by_an_index_however_long_the_ledger_is(loop):
     with CaptureQueriesContext(connection) as asked:
