@@ -20,7 +20,7 @@ START_SECONDS, CALM_SECONDS = 300.0, 240.0
 SERVICE = {"seconds": 0.002}  # of an event
 SHORT_SECONDS = 6.0  # to wait: workers begin when they have enough to do
 # How long the waits of the plant at work are watched; one is long from so many times the longest of them on.
-USUAL_SECONDS, LONG = 30.0, 2.0
+USUAL_SECONDS, MOST_STRETCHES, LONG = 30.0, 4, 2.0
 RECEIVER = "scenario"
 # rule → (threshold, clear_threshold, for_seconds)
 RULES = {
@@ -143,17 +143,25 @@ class Shop(RunningPlant):
 
     def allow_for_the_host(self) -> None:
         """On a slow host events of the pipeline wait for seconds though nothing is wrong: that is no cause of
-        a scenario, so a queue is behind from LONG times that on.
+        a scenario, so a queue is behind from LONG times that on. What only the start left is worked off by
+        the last of the stretches.
         """
+        threshold, clear, for_seconds = RULES["queue-behind"]
+        for _ in range(MOST_STRETCHES):
+            longest = self._longest_wait(USUAL_SECONDS)
+            if LONG * longest <= threshold:
+                return
+        self.set_rule("queue-behind", LONG * longest, LONG * longest * clear / threshold, for_seconds)
+
+    def _longest_wait(self, seconds: float) -> float:
+        """Of any event, in the next seconds."""
         longest = 0.0
-        until = time.time() + USUAL_SECONDS
+        until = time.time() + seconds
         while time.time() < until:
             queues = (self.snapshot() or {"queues": {}})["queues"].values()
             longest = max([longest, *(row.get("oldest_seconds") or 0.0 for row in queues)])
             time.sleep(1.0)
-        threshold, clear, for_seconds = RULES["queue-behind"]
-        if LONG * longest > threshold:
-            self.set_rule("queue-behind", LONG * longest, LONG * longest * clear / threshold, for_seconds)
+        return longest
 
     def sign_in(self) -> None:
         """Anew: acts of consequence take a login of the last ten minutes."""
