@@ -372,9 +372,7 @@ def _rewrite(
     reason = f"{because(set_to, why)} Proposed by the law: {decision.reason}"
     terms = _terms_of(law, decision.terms, number)
     decision = replace(decision, action=action, reason=reason, terms=terms, limited_by=limited_by)
-    # Of a value that lasts it is the change that has an effect.
-    before = (guard_state["value"] or 0.0) if isinstance(law, Lasting) else 0.0
-    return _scaled(decision, number, before)
+    return _scaled(decision, number, (guard_state["value"] or 0.0) if isinstance(law, Lasting) else 0.0)
 
 
 def _terms_of(law: Law, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
@@ -391,10 +389,15 @@ def _limit_words(limited_by: str) -> str:
     return f"limited by the {limited_by}"
 
 
-def _scaled(decision: Decision, number: float, before: float) -> Decision:
-    """Expect in proportion to what is really applied, and nothing of nothing."""
+def _scaled(decision: Decision, number: float, in_force: float) -> Decision:
+    """Expect in proportion to what is really applied, and nothing of nothing. Of a value that lasts it is the
+    change that has an effect, unless the law compares with something that was before.
+    """
+    if decision.expected is None:
+        return decision
+    before = in_force if decision.expected.before is None else 0.0
     asked = (decision.raw or 0.0) - before
-    if decision.expected is None or not asked:
+    if not asked:
         return decision
     share = min(1.0, (number - before) / asked)
     if decision.action is None or share <= 0.0:

@@ -234,6 +234,17 @@ def test_of_a_value_that_stays_what_it_changes_is_expected_to_have_an_effect_and
     assert (held.decision.action, held.decision.expected) == ({"start": 4}, None)
 
 
+def test_what_is_compared_with_a_value_of_the_law_s_own_is_expected_of_all_that_is_applied():
+    @dataclass(frozen=True)
+    class Explorer(StandingEcho):
+        def decide(self, parameters, state, observation):
+            after, decision = super().decide(parameters, state, observation)
+            return after, replace(decision, expected=replace(decision.expected, before=9.0))
+
+    *_, limited = pass_through(4, 8, law=Explorer(), maximum=5)
+    assert limited.decision.expected.amount == 500.0
+
+
 def test_a_value_that_stays_can_be_limited_to_0():
     (limited,) = pass_through(3, law=StandingEcho(), minimum=-1.0, maximum=0.0)
     assert (limited.decision.action, limited.value) == ({"start": 0}, 0.0)
