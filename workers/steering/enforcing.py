@@ -3,9 +3,11 @@ by themselves. The database says what is in force; `reconcile` writes again what
 """
 
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 import redis
+from django.db import transaction
 
 from queues import keys, pausing
 from queues.models import Queue
@@ -14,7 +16,15 @@ from workers.steering.scope import is_drain, is_pause
 
 
 def enforce(control: redis.Redis, override: Override, now: datetime) -> None:
-    """Write one that is in force, take away one that has ended. Raises `redis.RedisError`."""
+    """Write one that is in force, take away one that has ended. Raises `redis.RedisError`.
+
+    Again behind the commit: who reconciles before it puts back what the database says until then.
+    """
+    _write(control, override, now)
+    transaction.on_commit(partial(_write, control, override, now), robust=True)
+
+
+def _write(control: redis.Redis, override: Override, now: datetime) -> None:
     end = override.expires_at if override.ended_at is None else now
     assert end is not None  # neither runs without an end
     if is_drain(override):
@@ -47,7 +57,7 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
     wanted = {key_of(row): row for row in rows if is_pause(row) or is_drain(row)}
     for key in wanted.keys() - there:
-        enforce(control, wanted[key], now)
+        _write(control, wanted[key], now)
     if left := there - wanted.keys():
         control.delete(*left)
     return len(wanted.keys() ^ there)

@@ -68,6 +68,22 @@ def test_a_pause_is_followed_until_its_end_and_an_early_end_is_too(stop, owner, 
     assert not is_paused(control)
 
 
+def test_a_pause_and_its_end_hold_though_somebody_reconciles_before_their_commit(
+    stop, owner, control, django_capture_on_commit_callbacks
+):
+    """It reads what the database said before, and made a pause begin, or end, up to 5 s late."""
+    key = keys.PAUSE.of("alert", "consumption")
+    with django_capture_on_commit_callbacks(execute=True):
+        made = stop()
+        control.delete(key)
+    assert is_paused(control)
+    before = control.dump(key)
+    with django_capture_on_commit_callbacks(execute=True):
+        overrides.end(made, by=owner, now=START + timedelta(minutes=1), control=control)
+        control.restore(key, 60_000, before)
+    assert not is_paused(control)
+
+
 def test_a_second_pause_of_the_same_part_takes_the_place_of_the_first(stop, control):
     first, second = stop(), stop(minutes=20)
     first.refresh_from_db()
