@@ -159,6 +159,10 @@ class HandlerCall:
             raise  # the worker's own end, not the handler's fault
         except Exception as error:  # whatever a handler raises is the failure of what it was given
             return Failure(0, f"{type(error).__name__}: {error}")
+        for failure in outcome.failures:
+            if not 0 <= failure.block < len(deliveries):
+                named = f"the handler named block {failure.block} as failed, of {len(deliveries)}"
+                return Failure(0, f"{named}: {failure.error}")
         self.done = self.done.plus(outcome)
         if events := outcome.effects + outcome.duplicates:
             self.completions += outcome.completions or [(self.monotonic(), events)]

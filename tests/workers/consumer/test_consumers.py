@@ -97,6 +97,23 @@ def test_a_worker_hands_over_many_blocks_in_one_call(segment: Segment) -> None:
     assert handler.calls == [30]
 
 
+@pytest.mark.parametrize("place", [7, -1])
+def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_given(
+    segment: Segment, place: int
+) -> None:
+    """Which one failed is unknown: they were acknowledged, all of them, and the worker ended."""
+
+    class Mistaken:
+        def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
+            return Outcome(failures=(Failure(place, "refused"),))
+
+    fill(segment, 2)
+    report = work(segment, Mistaken())
+    assert (report.events, report.dead) == (0, 16)
+    assert {letter.tries for letter in DeadLetters(segment).read()} == {3}
+    assert f"named block {place} as failed, of 1" in DeadLetters(segment).read()[0].error
+
+
 def test_a_worker_ends_when_its_quota_is_used(segment: Segment) -> None:
     fill(segment, 10)
     report = work(segment, Recorder(), replace(SPEC, events_per_worker=24))
