@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from queues.checks import is_number
 from queues.errors import BadInput, WeirError
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.holding import PlantHeld
@@ -53,7 +54,12 @@ class Autoscaler:
             found = json.loads(text) if text else {}
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        if not found or not isinstance(found, dict):
+            return {}
+        # Anybody may edit it: what can't be an end is past, and there was nothing before what can't be that.
+        until, before = found.get("until"), found.get("before")
+        end = float(until) if is_number(until) else 0.0
+        return {**found, "until": end, "before": before if isinstance(before, dict) else {}}
 
     @property
     def workload(self) -> str:
@@ -110,12 +116,12 @@ class Autoscalers:
         """Keep them off for so long. Raises PlantHeld while another has one."""
         found, ourselves = self.read(), self._holder()
         for each in found:
-            holder, until = each.held.get("by"), float(each.held.get("until", 0.0))
+            holder, until = each.held.get("by"), each.held.get("until", 0.0)
             if holder not in (None, ourselves) and until > now:
                 raise PlantHeld(self._server.name, str(holder), until)
         for each in found:
             ours = bool(each.held)
-            if ours and float(each.held.get("until", 0.0)) - now > seconds / 2:
+            if ours and each.held.get("until", 0.0) - now > seconds / 2:
                 continue  # long enough: not each tick is worth a change there
             if each.is_off and not ours:
                 continue  # somebody else has switched it off: it stays so
@@ -129,7 +135,7 @@ class Autoscalers:
         """
         refused = list[WeirError]()
         for each in self._all():
-            past = float(each.held.get("until", 0.0)) <= now
+            past = each.held.get("until", 0.0) <= now
             if each.held and (past or (not only_past and each.held.get("by") == self._holder())):
                 try:
                     self._server.patch(*each.path, _restored(each.kind, each.held.get("before") or {}))

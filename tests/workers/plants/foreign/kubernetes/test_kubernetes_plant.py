@@ -411,3 +411,14 @@ def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
     address = PlantAddress(name="it", url="http://shop.example", transport=transport)
     with pytest.raises(PlantConfused, match="it answers what no API server does"):
         kinds()["kubernetes"].inspected(address)
+
+
+@pytest.mark.parametrize("note", ['{"by": "weir/shop", "until": "soon", "before": 3}', '{"until": null}'])
+def test_a_note_that_somebody_has_edited_is_past_and_blinds_nobody(k8s, clock, plant_of, note):
+    k8s.deployment("parse")
+    k8s.scaled_object("parse", annotations={PAUSED: "true", HELD: note})
+    plant = plant_of(k8s, clock, "parse")
+    plant.sections()
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
+    plant.hold(60.0)
+    assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
