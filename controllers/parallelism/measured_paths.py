@@ -8,6 +8,7 @@ from controllers.framework.parameter import Parameter
 from controllers.framework.reason import listed, no_action
 
 MOST_TASKS = 100_000
+UNMEASURED = "unmeasured"  # what limits a decision then
 # Of an operator that is observed.
 TAKEN = (
     Parameter("minimum", "tasks", "That its plant takes at least.", 1, 1, MOST_TASKS, "integer"),
@@ -28,7 +29,7 @@ def held_unmeasured(
     if not missing:
         return None
     reason = no_action(f"{listed(missing)} {'was' if len(missing) == 1 else 'were'} not measured")
-    return Decision(None, reason, limited_by="unmeasured")
+    return Decision(None, reason, limited_by=UNMEASURED)
 
 
 def task_range(parameters: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, int]:

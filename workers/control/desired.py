@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from controllers.framework import guard
+from controllers.parallelism.measured_paths import UNMEASURED
 from queues.errors import WeirError
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import ledger
 from workers.models import Loop
 from workers.steering.scope import active_loops
 
-# Then what was observed is no sound number: no valid measurement, nothing to decide.
-UNSOUND = guard.UNASKED
+# Then what was observed is no sound number: no valid measurement, nothing to decide, an operator that was not
+# measured. Of one without tasks nothing can be: 0 would be wanted, and it would never work again.
+UNSOUND = (*guard.UNASKED, UNMEASURED)
 LATE_INTERVALS, LATE_SECONDS = 3.0, 15.0
 
 

@@ -46,7 +46,7 @@ class Shop:
 
     def observe(self):
         now = datetime.now(UTC).timestamp()
-        offered = EVENTS / self.replicas
+        offered = EVENTS / max(1, self.replicas)
         measures = {"inputs": offered, "executions": min(offered, 50 * SECONDS), "service_seconds": 0.02}
         operators = {
             "orders": MeasuredOperator("orders", "source", 1, fixed="a source"),
@@ -119,6 +119,14 @@ def test_without_a_sound_decision_keda_gets_an_error_and_never_0(secrets, loop, 
     Loop.objects.filter(pk=loop.pk).update(target={"plant": "shop", "retired_at": "2026-01-01"})
     with pytest.raises(NoMetricError, match=r"503.*retired"):
         polled(secrets["viewer"], url, "desired")
+
+
+def test_of_a_workload_without_replicas_keda_gets_an_error_and_keeps_its_own_count(secrets, loop, tick):
+    """A quota has held up its pods, or all have died: wanted were 0, so that none ever came back."""
+    tick(Shop(replicas=0))
+    for url in (f"/api/v1/loops/{loop.pk}/desired", "/api/v1/plants/shop/desired"):
+        with pytest.raises(NoMetricError, match=r"503.*shop\.worker was not measured"):
+            polled(secrets["viewer"], url, "desired")
 
 
 def test_on_hold_what_is_in_force_stays_wanted(secrets, loop, tick):
