@@ -22,6 +22,7 @@ from queues.errors import BadInput
 AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {"AVG": fmean, "SUM": sum, "MAX": max, "MIN": min}
 MOST_PATHS = 1_000
 MOST_TASKS = 100_000
+MOST_CHANNELS = 100_000
 
 
 def _measure(name: str, unit: str, help_text: str) -> Parameter:
@@ -200,7 +201,15 @@ class MeasuredTopology:
 
     @property
     def channels(self) -> list[Channel]:
-        """From each task to each task of the operators after it."""
+        """From each task to each task of the operators after it. Raises `BadInput` where they would fill the
+        memory: two operators of ten thousand tasks have a hundred million between them.
+        """
+        count = sum(
+            self.operators[link.source].parallelism * self.operators[link.target].parallelism
+            for link in self.links
+        )
+        if count > MOST_CHANNELS:
+            raise BadInput("plant", f"has {count:,} channels between its tasks, more than {MOST_CHANNELS:,}")
         return [
             Channel(source, target, link.latency_seconds, link.batching_seconds)
             for link in self.links
