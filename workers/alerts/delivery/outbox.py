@@ -93,6 +93,7 @@ def group_of(alert: Alert) -> str:
 def bundle(now: datetime) -> list[Message]:
     """Messages out of the deliveries whose group has waited long enough."""
     give_up_switched_off()
+    _take_back_ends(now)
     waiting = Delivery.objects.filter(state=Delivery.State.WAITING).order_by("pk")
     # What lies ahead is from before the clock was set back.
     ripe = waiting.filter(Q(created_at__lte=now - timedelta(seconds=GROUP_SECONDS)) | Q(created_at__gt=now))
@@ -111,6 +112,22 @@ def give_up_switched_off() -> None:
     owed.update(state=Delivery.State.DROPPED)
     waiting = Message.objects.filter(state=Waiting, receiver__in=off)
     waiting.update(state=Message.State.FAILED, error=Message.SWITCHED_OFF)
+
+
+@transaction.atomic
+def _take_back_ends(now: datetime) -> None:
+    """An end that waits for its next try is true no more once its alert fires again: it is given up, and
+    what else the message brought is bundled anew. One that is due may be on its way, and is left alone.
+    """
+    put_off = Message.objects.filter(state=Waiting, tries__gt=0, due_at__gt=now)
+    goes_on = put_off.filter(
+        deliveries__kind=Delivery.Kind.RESOLVED, deliveries__alert__resolved_at__isnull=True
+    )
+    untrue = list(goes_on.values_list("pk", flat=True).distinct())
+    if not untrue:
+        return
+    Delivery.objects.filter(message__in=untrue).update(state=Delivery.State.WAITING, message=None)
+    Message.objects.filter(pk__in=untrue).update(state=Message.State.FAILED)  # its error says why it waited
 
 
 @transaction.atomic

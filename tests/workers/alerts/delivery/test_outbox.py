@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.workers.alerts.checks import Looks, kinds, lost, plant, rule, the_alert
+from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, rule, the_alert
 from workers.alerts.conditions.evidence import Failing, failing_receivers
 from workers.alerts.delivery import outbox, receivers, schedule
 from workers.alerts.lifecycle import automaton
@@ -110,6 +110,40 @@ def test_an_end_that_waits_is_not_sent_once_the_alert_fires_again(looks):
     outbox.sent(first, looks.at)
     assert heard(looks) == [] and the_alert().state == "firing"
     assert ends(looks, 8) == ["resolved"]
+
+
+def put_off(looks: Looks) -> Message:
+    """An end that did not arrive, and waits for its next try."""
+    looks.snapshot = plant()
+    looks.pass_seconds(8)
+    (end,) = outbox.bundle(looks.at)
+    outbox.failed(end, "no route", looks.at)
+    Message.objects.filter(pk=end.pk).update(due_at=looks.at + timedelta(minutes=4))
+    return end
+
+
+def test_an_end_that_is_tried_again_is_not_sent_after_a_new_beginning(looks):
+    rule(keep_seconds=0)
+    assert fires(looks) == ["firing"]
+    end = put_off(looks)
+    assert fires(looks) == ["firing"]
+    assert outbox.due(looks.at + timedelta(minutes=5)) == [], "what goes on is not resolved"
+    end.refresh_from_db()
+    assert (end.state, end.error) == ("failed", "no route")
+    assert ends(looks, 8) == ["resolved"]
+
+
+def test_the_other_end_of_a_message_that_is_taken_back_is_still_notified(looks):
+    rule(keep_seconds=0, group_by=["rule"])
+    looks.snapshot = plant(nodes={name: node("OFFLINE", 14.0) for name in ("n1", "n2")})
+    looks.pass_seconds(8)
+    assert heard(looks) == ["firing"]
+    assert len(put_off(looks).content["alerts"]) == 2
+    looks.snapshot = lost("n1")
+    looks.pass_seconds(8)
+    contents = [each.content for each in outbox.bundle(looks.at)]
+    said = [(each["kind"], [alert["labels"]["node"] for alert in each["alerts"]]) for each in contents]
+    assert said == [("firing", ["n1"]), ("resolved", ["n2"])]
 
 
 def test_that_messages_to_who_is_on_call_fail_notifies_somebody_else(looks):
