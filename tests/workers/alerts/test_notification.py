@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workers.alerts.checks import Looks, lost, rule, the_alert
+from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
 from workers.alerts.delivery import outbox
 from workers.alerts.delivery.notification import (
     AlertFacts,
@@ -173,6 +173,50 @@ def test_an_alert_that_ended_first_says_so():
     ]
 
 
+def test_an_alert_that_came_back_is_not_said_to_have_ended_before_its_message():
+    flapping = facts(next_step=0, counted_from=AT + timedelta(minutes=35))
+    found = notification(flapping, BOTH, {}, [owed(state="dropped")])
+    assert found.reasons == [
+        "desk: Waits for its delay: notified at 03:35:00 UTC unless somebody acknowledges."
+    ]
+    off = notification(facts(), {}, BOTH, [owed(state="dropped")])
+    assert off.reasons == ["desk: It is switched off.", "chief: It is switched off."]
+
+
+def test_who_was_notified_of_the_end_is_not_said_to_know_that_the_alert_came_back():
+    again = {"tries": 3, "due_at": AT + timedelta(minutes=31), "error": "No route."}
+    rows = [
+        owed("sent", sent_at=AT, tries=1),
+        owed("sent", kind="resolved", sent_at=AT + timedelta(minutes=1), tries=1),
+        owed("waiting", **again),
+    ]
+    steps = STEPS[:1]
+    found = notification(facts(steps=steps), BOTH, {}, rows)
+    assert found.reasons == [
+        "desk: Not delivered in 3 tries, tried again at 03:31:00 UTC: No route."
+        " Notified of the end at 03:01:00 UTC."
+    ]
+    over = notification(facts(steps=steps, resolved_at=AT + timedelta(minutes=2)), BOTH, {}, rows)
+    assert over.notices[0].state == "notified"
+
+
+@pytest.mark.django_db
+def test_a_situation_names_nobody_who_was_notified_of_the_end_before_the_alert_came_back():
+    rule(keep_seconds=0)
+    looks = Looks()
+    for snapshot in (lost(), plant()):
+        looks.snapshot = snapshot
+        looks.pass_seconds(8)
+        (message,) = outbox.bundle(looks.at)
+        outbox.sent(message, looks.at)
+    looks.snapshot = lost()
+    looks.pass_seconds(8)
+    assert situation(the_alert()).words.endswith("Nobody has been notified.")
+    (message,) = outbox.bundle(looks.at)
+    outbox.sent(message, looks.at)
+    assert situation(the_alert()).words.endswith("Notified: desk.")
+
+
 @given(
     suppression=st.sampled_from([None, "silenced", "snoozed", "acknowledged", "explained", "paused"]),
     resolved=st.booleans(),
@@ -204,7 +248,9 @@ def test_there_is_a_reason_exactly_where_nobody_was_notified(
     ]
     off = {name: BOTH[name] for name in BOTH if name not in on}
     found = notification(alert, {name: BOTH[name] for name in on}, off, deliveries)
-    assert found.nobody is not any(state == "sent" and kind == "firing" for _, state, kind in states)
+    last = {receiver: kind for receiver, state, kind in states if state == "sent"}
+    begun = {receiver for receiver, state, kind in states if state == "sent" and kind == "firing"}
+    assert found.nobody is not any(resolved or last[each] == "firing" for each in begun)
     assert all(each.endswith(".") or ": " in each for each in found.reasons)
     assert len(found.notices) == len({each.receiver for each in found.notices})
 

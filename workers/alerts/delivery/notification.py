@@ -18,6 +18,7 @@ from workers.steering.expiry import time_words
 # notified; on its way: owed or tried again; failed: given up; not yet: its step's delay runs; never: it was
 # not to be notified.
 NoticeState = Literal["notified", "on its way", "failed", "not yet", "never"]
+NoticeWords = tuple[NoticeState, str, datetime | None]  # as a notice has them
 OF_A_SCHEDULE = "Not itself: whoever was on call by it is owed the message."
 NOBODY_ON_CALL = "When its step was due, nobody was on call by it, and its other receiver was switched off."
 
@@ -108,32 +109,40 @@ def notification(
     notices = []
     for name in names:
         own = [each for each in deliveries if each.receiver == name and each.kind == Delivery.Kind.FIRING]
-        state, words, at = _own(own, alert.now) or _unowed(alert, name, channels, switched_off, steps)
         end = _end(deliveries, name, alert.now)
+        is_over_for_it = bool(end) and alert.resolved_at is None  # it came back since
+        heard = None if is_over_for_it else _heard(own, alert.now)
+        unheard = _unheard(own, alert) or _unowed(alert, name, channels, switched_off, steps)
+        state, words, at = heard or unheard
         notices.append(Notice(name, known.get(name, ""), state, f"{words} {end}".rstrip(), at))
     somebody = any(each.state == "notified" for each in notices)
     return Notification(notices, [] if somebody else list(_reasons(alert, notices)))
 
 
-def _own(own: Sequence[DeliveryFacts], now: datetime) -> tuple[NoticeState, str, datetime | None] | None:
-    """By what it is owed of the beginning; None where that is nothing."""
+def _heard(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
+    """When it got a beginning; None where it got none."""
     sent = [each for each in own if each.message == "sent" and each.sent_at is not None]
-    if sent:
-        first = sent[0]
-        again = f", {len(sent)} times, first" if len(sent) > 1 else ""
-        return "notified", f"Notified{again} at {_clock(first.sent_at, now)}.", first.sent_at
+    if not sent:
+        return None
+    again = f", {len(sent)} times, first" if len(sent) > 1 else ""
+    return "notified", f"Notified{again} at {_clock(sent[0].sent_at, now)}.", sent[0].sent_at
+
+
+def _unheard(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | None:
+    """By what it is owed of the beginning and has not got; None where that is nothing."""
     for each in reversed(own):
         if each.message == "failed":
             given_up = f", given up after {_tries(each.tries)}" if each.tries else ""
             words = f"Not delivered{given_up}: {each.error}"
             return "failed", words, None
         if each.message == "waiting" and each.tries:
-            again = _clock(each.due_at, now)
+            again = _clock(each.due_at, alert.now)
             words = f"Not delivered in {_tries(each.tries)}, tried again at {again}: {each.error}"
             return "on its way", words, each.due_at
         if each.message == "waiting" or each.state == Delivery.State.WAITING:
             return "on its way", "Its message is on its way.", each.created_at
-    if own:
+    # What was dropped before the alert came back says nothing of now: its step may be due yet.
+    if own and alert.resolved_at is not None:
         return "never", "The alert ended before its message was sent.", None
     return None
 
@@ -144,7 +153,7 @@ def _unowed(
     channels: Mapping[str, str],
     switched_off: Mapping[str, str],
     steps: Collection[int],
-) -> tuple[NoticeState, str, datetime | None]:
+) -> NoticeWords:
     """steps: those of which anybody is owed something."""
     if name == alert.about_receiver:
         return "never", "The alert is about messages to this very receiver.", None

@@ -76,7 +76,10 @@ def _age(seconds: float) -> str:
 
 
 def _notified(alert: Alert) -> str:
-    """Who was reached, and not who was named: a receiver may be switched off, or its messages fail."""
-    reached = alert.deliveries.filter(kind=Delivery.Kind.FIRING, message__state=Message.State.SENT)
-    names = dict.fromkeys(reached.order_by("pk").values_list("receiver__name", flat=True))
+    """Who was reached, and not who was named: a receiver may be switched off, or its messages fail. Who was
+    notified of the end since does not know that it came back.
+    """
+    arrived = alert.deliveries.filter(message__state=Message.State.SENT).order_by("pk")
+    last = dict(arrived.values_list("receiver__name", "kind"))
+    names = [name for name, kind in last.items() if kind == Delivery.Kind.FIRING]
     return f"Notified: {', '.join(names)}." if names else "Nobody has been notified."
