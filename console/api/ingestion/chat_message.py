@@ -52,11 +52,13 @@ class ChatMessage:
     reply: Callable[[str], dict[str, Any]] = lambda words: {"text": words}
 
     def alert(self) -> tuple[int | None, str]:
-        """The number of the alert that it is about, None for none, and the words beside it."""
-        if found := NUMBER.match(self.text):
+        """The number of the alert that it is about, None for none, and the words beside it. Of a message that
+        it answers a number that is none of its alerts is a word: "3 nodes are back".
+        """
+        quoted, found = LINK.findall(self.quoted), NUMBER.match(self.text)
+        if found and (not quoted or found[1] in quoted):
             return int(found[1]), self.text[found.end() :].strip()
-        links = LINK.findall(self.quoted)
-        return (int(links[0]) if links else None), self.text.strip()
+        return (int(quoted[0]) if quoted else None), self.text.strip()
 
 
 def read(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float) -> ChatMessage:

@@ -107,6 +107,22 @@ def test_an_answer_stands_beside_its_alert_with_who_gave_it_and_in_the_audit(ale
     assert (entry.actor, entry.action) == ("chat:ops", "alert.note")
 
 
+@pytest.mark.parametrize(
+    "text, noted",
+    [
+        ("3 nodes are back", "3 nodes are back"),
+        ("{n} n3 is restarted", "n3 is restarted"),
+    ],
+)
+def test_an_answer_to_a_message_stands_beside_an_alert_of_it_whatever_number_it_begins_with(
+    alert, text, noted
+):
+    quoted = f"[critical] n3\nhttps://weir.example/alerts/{alert.pk}/"
+    said = post(telegram(text.format(n=alert.pk), quoted)).json()["text"]
+    assert said.startswith(f"Noted beside alert {alert.pk}: ")
+    assert notes() == [f"Anna, in a chat: {noted}"]
+
+
 def test_teams_proves_its_answers_by_a_key_in_base64(alert, monkeypatch):
     monkeypatch.setenv("WEIR_SECRET_ANSWERS", KEY)
     answer = post(teams(f"<at>weir</at>&nbsp;{alert.pk} on it"))
