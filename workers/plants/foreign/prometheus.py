@@ -14,12 +14,13 @@ from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, found_of
 from workers.plants.foreign.prometheus_client import PrometheusClient
+from workers.plants.foreign.redaction import without_logins
 
 WINDOW_SECONDS = 15.0
 UP, ALL = "sum by (job) (up)", "count by (job) (up)"
 ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant says what is called"
 JOB, NO_JOB = "job", "none"
-MOST_JOBS, MOST_DOWN, LONGEST_ERROR = 100, 50, 200
+MOST_JOBS, MOST_DOWN, LONGEST_ERROR, LONGEST_TEXT = 100, 50, 200, 2_000
 NEEDS = (
     "To steer by what it measures, declare a plant: PromQL as sensors, and the calls that set tasks."
     " Examples are at hand."
@@ -54,7 +55,7 @@ class PrometheusPlant(Adapter):
         targets = self.prometheus.targets()
         down = [each for each in targets if each.get("health") != "up"]
         rows: list[list[str | float | None]] = [
-            [_job(each), str(each.get("scrapeUrl", "")), str(each.get("lastError", ""))[:LONGEST_ERROR]]
+            [_job(each), _shown(each.get("scrapeUrl")), _shown(each.get("lastError"))]
             for each in down[:MOST_DOWN]
         ]
         return [
@@ -69,6 +70,11 @@ class PrometheusPlant(Adapter):
 
     def close(self) -> None:
         self._client.close()
+
+
+def _shown(text: Any) -> str:
+    """Addresses that are scraped may have logins in them, and so may what failed there."""
+    return without_logins(str(text or "")[:LONGEST_TEXT])[:LONGEST_ERROR]
 
 
 def _job(target: Mapping[str, Any]) -> str:

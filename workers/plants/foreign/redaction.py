@@ -35,6 +35,7 @@ _MARK = re.compile(r"\\{0,8}['\"]|[()\[\]{}<>]")
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 # To the last @ of the word: one that is written as it is may be part of the password.
 _ADDRESS = re.compile(r"(\w{1,20}://[^\s:/@'\"]{0,100}):[^\s'\"]{1,200}@")
+_QUERY = re.compile(rf"([?&][\w.-]{{0,40}}?(?:{SECRET_NAMES})[\w.-]{{0,40}}=)[^&\s'\"]+", re.IGNORECASE)
 _WORD = re.compile(r"[\w+=-]+(?:\.[\w+=-]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
@@ -44,10 +45,14 @@ def redacted(text: str, longest: int = LONGEST_TEXT) -> str:
     if len(text) > 4 * longest:
         text = text[: 4 * longest]
         text = text[: max(map(text.rfind, ENDS)) + 1] + MASK  # half a token would not look like one
-    text = _without_named(text)
-    text = _ADDRESS.sub(rf"\1:{MASK}@", text)
+    text = _ADDRESS.sub(rf"\1:{MASK}@", _without_named(text))
     text = _WORD.sub(lambda found: MASK if _is_token(found[0]) else found[0], text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def without_logins(text: str) -> str:
+    """Of addresses in a text the passwords are hidden, and the parts of a query whose name says so."""
+    return _QUERY.sub(rf"\1{MASK}", _ADDRESS.sub(rf"\1:{MASK}@", text))
 
 
 def _without_named(text: str) -> str:

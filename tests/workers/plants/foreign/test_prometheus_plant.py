@@ -64,6 +64,17 @@ def test_targets_that_are_down_are_listed_with_their_last_error():
     assert (down.about, down.rows) == ("1 of 2", [["shop", "http://shop:1", "refused"]])
 
 
+def test_of_targets_that_are_down_no_login_is_shown():
+    far = FarPrometheus(JOBS)
+    url = "http://me:hun%40ter2@auth-shop:9115/probe?module=http_2xx&api_token=hunter2&target=https%3A%2F%2Fx"
+    error = f'Get "{url}": dial tcp: connection refused'
+    targets = [{"labels": {"job": "shop"}, "health": "down", "scrapeUrl": url, "lastError": error}]
+    far.targets = httpx.Response(200, json={"status": "success", "data": {"activeTargets": targets}})
+    [[_, address, said]] = far.plant().sections()[0].rows
+    shown = "http://me:•••@auth-shop:9115/probe?module=http_2xx&api_token=•••&target=https%3A%2F%2Fx"
+    assert (address, said) == (shown, f'Get "{shown}": dial tcp: connection refused')
+
+
 def test_of_very_many_jobs_the_first_are_seen():
     jobs = {f"job{number:04}": (1, 1) for number in range(2_000)}
     assert len(FarPrometheus(jobs).plant().topology().operators) == MOST_JOBS
