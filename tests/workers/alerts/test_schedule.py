@@ -94,6 +94,18 @@ def test_an_own_zone_that_nobody_knows_matters_only_to_a_time_without_a_zone(zon
         schedule.shifts(of(calendar(event("eva", ";VALUE=DATE:20260105", ";VALUE=DATE:20260106"))), NOW)
 
 
+def test_a_time_in_a_zone_that_nobody_knows_is_refused_and_not_taken_for_one_of_another():
+    moon = ";TZID=The Moon"
+    old = event("dora", f"{moon}:20250101T080000", f"{moon}:20250101T200000")
+    known = event("carl", ":20260105T080000Z", ":20260105T200000Z")
+    assert schedule.shifts(calendar(old, known), NOW) == schedule.shifts(calendar(known), NOW) != []
+    rota = event("eva", f"{moon}:20260101T080000", f"{moon}:20260101T200000", "RRULE:FREQ=DAILY")
+    with pytest.raises(BadInput, match=r"names no known time zone in TZID \(The Moon\)"):
+        schedule.shifts(calendar(rota), NOW)
+    days = event("eva", f"{moon};VALUE=DATE:20260105", f"{moon};VALUE=DATE:20260106")
+    assert [each.people for each in schedule.shifts(calendar(days), NOW)] == [("eva",)]
+
+
 def test_people_are_those_of_the_summary_and_the_attendees():
     text = calendar(
         event("anna, ben", ":20260105T000000Z", ":20260106T000000Z", "ATTENDEE;CN=Carl:mailto:carl@x.example")

@@ -4,7 +4,8 @@ Pure. A shift is an event of the calendar, recurring ones expanded by their rule
 one that was cancelled is none. It names the people of its summary ("anna" or "anna, ben") and the e-mail
 addresses of its attendees, but for those who declined. A time without a zone, and the midnight at which an
 event of whole days begins and ends, are of the calendar's own zone (X-WR-TIMEZONE, by its IANA or its Windows
-name), or UTC where it has none. One that nobody knows matters only where such a time is.
+name), or UTC where it has none. One that nobody knows matters only where such a time is; so does the zone of
+a time (TZID) that nobody knows: read as of another zone, it would call the wrong people.
 """
 
 import re
@@ -22,6 +23,7 @@ MOST_EVENTS, MOST_SHIFTS, MOST_PEOPLE = 500, 5_000, 10
 LONGEST_NAME = 120
 # A rule that gives thousands of shifts a day is no rota.
 _TOO_OFTEN = frozenset({"SECONDLY", "MINUTELY", "HOURLY"})
+_UNKNOWN_ZONE = "X-WEIR-UNKNOWN-ZONE"  # what an event of the calendar has from then on
 _WITHIN_A_DAY = ("BYSECOND", "BYMINUTE", "BYHOUR")
 
 
@@ -61,6 +63,7 @@ def shifts(text: bytes, now: datetime) -> list[Shift]:
         if any(map(_recurs_within_a_day, components)):
             raise BadInput("calendar", "has a rule that recurs within a day; a shift recurs daily at most.")
         zone = _own_zone(calendar)
+        _mark_unknown_zones(components)
         events = recurring_ical_events.of(calendar).between(now - BEHIND, now + AHEAD)
         if len(events) > MOST_SHIFTS:
             raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
@@ -95,8 +98,8 @@ def next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
 
 
 def _own_zone(calendar: Any) -> tzinfo | str:
-    """The zone, by its IANA name in the calendar from now on; or the name of one that nobody knows, and that
-    is taken out: the library that expands events reads it too.
+    """The zone, by its IANA name in the calendar from now on; or where one stands that nobody knows, which is
+    taken out: the library that expands events reads it too.
     """
     from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON  # here: see `shifts`
 
@@ -105,12 +108,24 @@ def _own_zone(calendar: Any) -> tzinfo | str:
     try:
         zone = ZoneInfo(WINDOWS_TO_OLSON.get(name, name))
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return name
+        return f"X-WR-TIMEZONE ({one_line(name)[:40]})"
     calendar["X-WR-TIMEZONE"] = zone.key
     return zone
 
 
-def _shift(event: Any, zone: tzinfo | str) -> Shift:
+def _mark_unknown_zones(components: Iterable[Any]) -> None:
+    """A time in a zone that nobody knows is read as one without a zone, and what a rule makes of an event
+    does not have it any more: so the event itself says it.
+    """
+    for event in components:
+        for time_of_event in filter(None, map(event.get, ("DTSTART", "DTEND"))):
+            at, name = time_of_event.dt, time_of_event.params.get("TZID")
+            if name and isinstance(at, datetime) and at.tzinfo is None:
+                event[_UNKNOWN_ZONE] = f"TZID ({one_line(str(name))[:40]})"
+
+
+def _shift(event: Any, own_zone: tzinfo | str) -> Shift:
+    zone = str(event[_UNKNOWN_ZONE]) if _UNKNOWN_ZONE in event else own_zone
     begin = _instant(event["DTSTART"].dt, zone)
     end = _instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _length(event)
     attendees = event.get("ATTENDEE", [])
@@ -142,8 +157,5 @@ def _instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if at.tzinfo is not None:
         return at.astimezone(UTC)
     if isinstance(zone, str):
-        named = one_line(zone)[:40]
-        raise BadInput(
-            "calendar", f"names no known time zone in X-WR-TIMEZONE ({named}); write one as Europe/Berlin."
-        )
+        raise BadInput("calendar", f"names no known time zone in {zone}; write one as Europe/Berlin.")
     return at.replace(tzinfo=zone).astimezone(UTC)
