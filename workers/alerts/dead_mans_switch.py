@@ -135,7 +135,7 @@ def unreached() -> str:
     """
     to_people = Message.objects.exclude(receiver__channel__in=NO_PEOPLE)
     last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]
-    given_up = Q(state=Message.State.FAILED) & ~Q(error=Message.SWITCHED_OFF)
+    given_up = Q(state=Message.State.FAILED) & ~Q(error__in=Message.NO_FAULT)
     failing = to_people.filter(given_up | Q(state=Message.State.WAITING, tries__gt=1), receiver__enabled=True)
     if last is not None and last <= timezone.now():  # else the clock was set back since
         failing = failing.filter(created_at__gt=last)

@@ -142,9 +142,8 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
     spans = open_spans(incidents, since, until)
     verdicts = history.verdicts_within(spans)
     messages = Message.objects.exclude(content__kind="test")
-    lost = Message.objects.filter(
-        created_at__gte=since, created_at__lt=until, state=Message.State.FAILED
-    ).count()
+    given_up = Message.objects.filter(state=Message.State.FAILED).exclude(error__in=Message.NO_FAULT)
+    lost = given_up.filter(created_at__gte=since, created_at__lt=until).count()
     return ReviewFigures(
         incidents=len(incidents),
         open_seconds=sum((end - begin).total_seconds() for begin, end in spans),

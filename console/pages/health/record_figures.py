@@ -43,7 +43,7 @@ def record_figures(now: datetime) -> RecordFigures:
         failed_actions=_failed_actions(now - FAILED_WITHIN),
         messages_waiting=waiting.count(),
         message_wait_seconds=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
-        messages_failed=given_up.exclude(error=Message.SWITCHED_OFF).count(),
+        messages_failed=given_up.exclude(error__in=Message.NO_FAULT).count(),
     )
 
 

@@ -349,7 +349,7 @@ def failing_receivers(since: datetime) -> list[Failing]:
     trouble = Message.objects.filter(
         Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, created_at__gte=since),
         receiver__enabled=True,
-    ).exclude(error=Message.SWITCHED_OFF)
+    ).exclude(error__in=Message.NO_FAULT)
     grouped: dict[str, list[Message]] = {}
     for message in trouble.select_related("receiver").order_by("pk"):
         grouped.setdefault(message.receiver.name, []).append(message)

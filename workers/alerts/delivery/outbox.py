@@ -118,6 +118,7 @@ def give_up_switched_off() -> None:
 def _take_back_ends(now: datetime) -> None:
     """An end that waits for its next try is true no more once its alert fires again: it is given up, and
     what else the message brought is bundled anew. One that is due may be on its way, and is left alone.
+    One failed try is no fault of the receiver; what has failed more often says why.
     """
     put_off = Message.objects.filter(state=Waiting, tries__gt=0, due_at__gt=now)
     goes_on = put_off.filter(
@@ -127,7 +128,9 @@ def _take_back_ends(now: datetime) -> None:
     if not untrue:
         return
     Delivery.objects.filter(message__in=untrue).update(state=Delivery.State.WAITING, message=None)
-    Message.objects.filter(pk__in=untrue).update(state=Message.State.FAILED)  # its error says why it waited
+    given_up = Message.objects.filter(pk__in=untrue)
+    given_up.filter(tries=1).update(error=Message.FIRES_AGAIN)
+    given_up.update(state=Message.State.FAILED)
 
 
 @transaction.atomic

@@ -268,7 +268,10 @@ class Message(models.Model):
         SENT = "sent"
         FAILED = "failed"  # given up
 
-    SWITCHED_OFF = "Its receiver was switched off before it was sent."  # the error of such a message
+    # Errors of messages that were given up by no fault of their receiver.
+    SWITCHED_OFF = "Its receiver was switched off before it was sent."
+    FIRES_AGAIN = "It brought the end of an alert that fires again."
+    NO_FAULT = (SWITCHED_OFF, FIRES_AGAIN)
 
     key = models.CharField(max_length=32, unique=True)  # the receiver knows a repetition by it
     receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="messages")

@@ -112,24 +112,27 @@ def test_an_end_that_waits_is_not_sent_once_the_alert_fires_again(looks):
     assert ends(looks, 8) == ["resolved"]
 
 
-def put_off(looks: Looks) -> Message:
+def put_off(looks: Looks, tries: int = 1) -> Message:
     """An end that did not arrive, and waits for its next try."""
     looks.snapshot = plant()
     looks.pass_seconds(8)
     (end,) = outbox.bundle(looks.at)
     outbox.failed(end, "no route", looks.at)
-    Message.objects.filter(pk=end.pk).update(due_at=looks.at + timedelta(minutes=4))
+    Message.objects.filter(pk=end.pk).update(due_at=looks.at + timedelta(minutes=4), tries=tries)
     return end
 
 
-def test_an_end_that_is_tried_again_is_not_sent_after_a_new_beginning(looks):
+@pytest.mark.parametrize(("tries", "error"), [(1, Message.FIRES_AGAIN), (2, "no route")])
+def test_an_end_that_is_tried_again_is_not_sent_after_a_new_beginning(looks, tries, error):
     rule(keep_seconds=0)
     assert fires(looks) == ["firing"]
-    end = put_off(looks)
+    end = put_off(looks, tries)
     assert fires(looks) == ["firing"]
     assert outbox.due(looks.at + timedelta(minutes=5)) == [], "what goes on is not resolved"
     end.refresh_from_db()
-    assert (end.state, end.error) == ("failed", "no route")
+    assert (end.state, end.error) == ("failed", error)
+    since = looks.at - timedelta(days=1)
+    assert [each.given_up for each in failing_receivers(since)] == ([] if tries == 1 else [1])
     assert ends(looks, 8) == ["resolved"]
 
 
