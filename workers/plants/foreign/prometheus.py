@@ -15,6 +15,7 @@ from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, found_of
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.foreign.redaction import without_logins
+from workers.plants.plant import PlantConfused
 
 WINDOW_SECONDS = 15.0
 UP, ALL = "sum by (job) (up)", "count by (job) (up)"
@@ -34,11 +35,13 @@ class PrometheusPlant(Adapter):
 
     def __init__(self, client: PlantClient, clock: Callable[[], float] = time.time) -> None:
         self._client, self._clock, self.prometheus = client, clock, PrometheusClient(client)
+        self.left_out: list[str] = []  # jobs beyond MOST_JOBS, when it was last seen
 
     def topology(self) -> MeasuredTopology:
         """A job each, the first MOST_JOBS. Raises PlantSilent and PlantConfused."""
         up, targets = self.prometheus.values(UP, JOB), self.prometheus.values(ALL, JOB)
         operators = {}
+        self.left_out = [name or NO_JOB for name in sorted(targets)[MOST_JOBS:]]
         for name, count in sorted(targets.items())[:MOST_JOBS]:
             most = min(MOST_TASKS, max(0, round(count or 0.0)))
             tasks = min(most, max(0, round(up.get(name) or 0.0)))
@@ -51,22 +54,39 @@ class PrometheusPlant(Adapter):
         self.topology().check_tasks(tasks)
 
     def sections(self) -> Sequence[PlantSection]:
-        """Targets that are down. Raises what `topology` raises: not every server shows them."""
+        """Jobs that are no operators, being too many; targets that are down, where the server shows them.
+        Raises PlantSilent and PlantConfused where nothing can be said.
+        """
+        more = [self._more_jobs()] if self.left_out else []
+        try:
+            return [*more, self._down()]
+        except PlantConfused:
+            if more:
+                return more
+            raise
+
+    def _more_jobs(self) -> PlantSection:
+        return PlantSection(
+            title="Jobs that are not shown",
+            about=f"{len(self.left_out)}; the first {MOST_JOBS} by name are operators",
+            columns=["Job"],
+            rows=[[name[:LONGEST_ERROR]] for name in self.left_out[:MOST_DOWN]],
+        )
+
+    def _down(self) -> PlantSection:
         targets = self.prometheus.targets()
         down = [each for each in targets if each.get("health") != "up"]
         rows: list[list[str | float | None]] = [
             [_job(each), _shown(each.get("scrapeUrl")), _shown(each.get("lastError"))]
             for each in down[:MOST_DOWN]
         ]
-        return [
-            PlantSection(
-                title="Targets that are down",
-                about=f"{len(down)} of {len(targets)}",
-                columns=["Job", "Address", "Last error"],
-                rows=rows,
-                empty="Every target is up.",
-            )
-        ]
+        return PlantSection(
+            title="Targets that are down",
+            about=f"{len(down)} of {len(targets)}",
+            columns=["Job", "Address", "Last error"],
+            rows=rows,
+            empty="Every target is up.",
+        )
 
     def close(self) -> None:
         self._client.close()
@@ -82,6 +102,11 @@ def _job(target: Mapping[str, Any]) -> str:
     return str(labels.get(JOB, NO_JOB) if isinstance(labels, dict) else NO_JOB)
 
 
+def _jobs(plant: PrometheusPlant, topology: MeasuredTopology) -> str:
+    count = len(topology.operators)
+    return f"the first {count} of {count + len(plant.left_out)} jobs" if plant.left_out else f"{count} jobs"
+
+
 def inspect(address: PlantAddress) -> FoundPlant:
     """Version, targets, metrics. Raises PlantSilent and PlantConfused."""
     plant = PrometheusPlant(address.client())
@@ -93,7 +118,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
         return FoundPlant(
             what=found.what,
             said=[
-                f"{up} targets of {len(topology.operators)} jobs are up.",
+                f"{up} targets of {_jobs(plant, topology)} are up.",
                 f"It has {len(metrics)} metrics; a declared plant charts any PromQL as a sensor.",
             ],
             parts=found.parts,
