@@ -29,12 +29,12 @@ from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, because, listed
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import (
-    MOST_TASKS,
     TAKEN,
     held_unmeasured,
     operators_of,
     task_range,
 )
+from controllers.parallelism.measured_topology import MOST_TASKS
 from controllers.parallelism.needs import (
     Known,
     TaskNeeds,

@@ -6,8 +6,8 @@ from typing import Any
 from controllers.framework.decision import Decision
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import listed, no_action
+from controllers.parallelism.measured_topology import MOST_TASKS
 
-MOST_TASKS = 100_000
 UNMEASURED = "unmeasured"  # what limits a decision then
 # Of an operator that is observed.
 TAKEN = (

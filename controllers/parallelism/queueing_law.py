@@ -21,12 +21,12 @@ from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, are, because, listed
 from controllers.parallelism.measured_paths import (
-    MOST_TASKS,
     TAKEN,
     held_unmeasured,
     operators_of,
     task_range,
 )
+from controllers.parallelism.measured_topology import MOST_TASKS
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, lacking
 

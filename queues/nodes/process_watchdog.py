@@ -24,11 +24,14 @@ Finding = Callable[[], str | None]
 
 
 class StartWatchdog:
-    """Of the threads that a process starts. calls: those of `Thread.start` that have not returned."""
+    """Of the threads that a process starts. calls: those of `Thread.start` that have not returned, each an
+    object of its own.
+    """
 
-    def __init__(self, calls: Callable[[], Iterator[int]]) -> None:
+    def __init__(self, calls: Callable[[], Iterator[object]]) -> None:
         self._calls = calls
-        self._checks: dict[int, int] = {}  # a call: at so many checks in a row
+        # A call: at so many checks in a row. It is kept, and not its number, which is soon that of another.
+        self._checks: dict[object, int] = {}
 
     def finding(self) -> str | None:
         self._checks = {call: self._checks.get(call, 0) + 1 for call in set(self._calls())}
@@ -37,13 +40,13 @@ class StartWatchdog:
         return "waits for a thread that never begins"
 
 
-def calls_of_start() -> Iterator[int]:
-    """By the frames of this process; one that is still there has its number to itself."""
+def calls_of_start() -> Iterator[FrameType]:
+    """By the frames of this process."""
     for innermost in sys._current_frames().values():
         frame: FrameType | None = innermost
         while frame is not None:
             if frame.f_code is threading.Thread.start.__code__:
-                yield id(frame)
+                yield frame
             frame = frame.f_back
 
 

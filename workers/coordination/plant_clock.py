@@ -15,6 +15,7 @@ from workers.coordination.connections import control_server
 
 ASK_SECONDS = 10.0
 STEP_SECONDS = 0.5  # by so much the host's clock was set, and not kept right
+SLOW_SECONDS = 0.5  # an answer that takes longer says less than what is known
 TIMEOUT_SECONDS = 2.0
 
 
@@ -31,6 +32,7 @@ class PlantClock:
         self._asked_at: float | None = None
         self._stepped = 0.0  # the host's clock beside its monotonic one, when it was asked
         self._behind = 0.0  # the host's monotonic clock behind the server's
+        self._is_known = False  # whether the server has ever answered
 
     def now(self) -> float:
         """Seconds since 1970. The host's own while the control server has never answered."""
@@ -53,7 +55,9 @@ class PlantClock:
             self._behind = wall - monotonic
         self._asked_at, self._stepped = monotonic, wall - monotonic
         with suppress(redis.RedisError):
-            self._behind = self._ask() - self._monotonic()
+            shown, answered = self._ask(), self._monotonic()
+            if not self._is_known or answered - monotonic <= SLOW_SECONDS:
+                self._behind, self._is_known = shown - (monotonic + answered) / 2, True
 
 
 @cache

@@ -225,7 +225,7 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
 
 
 class PipelineReport(PipelineFigures, frozen=True, kw_only=True):
-    """What the process writes. at: seconds since 1970, by the control server's clock."""
+    """What the process writes. at: seconds since 1970, by its clock."""
 
     at: float
 

@@ -26,6 +26,11 @@ def test_a_process_ends_when_a_thread_does_not_start_however_many_others_do():
     assert found == [False] * (STUCK_CHECKS - 1) + [True]
 
 
+def test_a_process_that_starts_a_thread_at_every_check_goes_on():
+    watchdog = StartWatchdog(lambda: iter([object()]))
+    assert all(watchdog.finding() is None for _ in range(10 * STUCK_CHECKS))
+
+
 def test_a_process_that_waits_for_a_thread_without_memory_ends_by_itself():
     command = [sys.executable, "-c", A_THREAD_THAT_NEVER_BEGINS]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -15,6 +15,7 @@ class Host:
 
     def __init__(self, ahead: float = 0.0) -> None:
         self.passed, self.ahead, self.asked, self.is_away = 0.0, ahead, 0, False
+        self.answers_after = self.stood_still = 0.0  # seconds
         self.clock = PlantClock(self.ask, lambda: self.server() + self.ahead, lambda: 77.0 + self.passed)
 
     def server(self) -> float:
@@ -24,7 +25,10 @@ class Host:
         self.asked += 1
         if self.is_away:
             raise redis.ConnectionError
-        return self.server()
+        self.passed += self.answers_after / 2
+        shown = self.server() - self.stood_still
+        self.passed += self.answers_after / 2
+        return shown
 
 
 @given(steps=st.lists(st.tuples(st.floats(0.0, 30.0), st.floats(-1e6, 1e6)), max_size=20))
@@ -42,6 +46,17 @@ def test_the_server_is_asked_rarely():
         host.clock.now()
         host.passed += ASK_SECONDS / 10
     assert host.asked == 10
+
+
+def test_an_answer_on_a_slow_way_is_of_its_middle_and_one_that_took_long_changes_nothing():
+    host = Host(600.0)
+    host.answers_after = 0.4
+    assert host.clock.now() == pytest.approx(host.server())
+    host.passed += ASK_SECONDS
+    before = host.server()
+    host.answers_after = 3.0
+    host.stood_still = 2.5  # on its way back
+    assert host.clock.now() == pytest.approx(host.server()) == before + 3.0
 
 
 def test_while_the_server_is_away_it_goes_on_by_itself():

@@ -18,7 +18,6 @@ from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.events.block import BLOCK_EVENTS
 from queues.topology import KnownTopology, Topology
-from workers.coordination.plant_clock import PlantClock, shown_by
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.anti_stall import AntiStallAdmission
 from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
@@ -60,7 +59,7 @@ class Dispatcher:
         replicas: tuple[str, ...],
         defaults: Controls,
         monotonic: Callable[[], float] = time.monotonic,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._control = connect(control_url, socket_timeout=5.0)
         self._nodes = Nodes(timeout_seconds=1.0)
@@ -69,8 +68,7 @@ class Dispatcher:
         self._dispatches = Dispatches(self._control, application)
         self._given = self._dispatches.replicas()  # those of versions before too
         self._results = ResultQueue(self._control, application)
-        self._monotonic = monotonic
-        self._clock = clock or PlantClock(lambda: shown_by(self._control)).now
+        self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
         self._idle_since = self._checked_at = self._trimmed_at = monotonic()
         self._dispatched_at = self._busy_until = -math.inf

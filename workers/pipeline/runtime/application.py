@@ -83,7 +83,7 @@ class PipelineProcess:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
         clock = PlantClock(lambda: shown_by(control))
-        self._statuses = Statuses(control, clock.now, clock.ahead_seconds)
+        self._statuses = Statuses(control, ahead_seconds=clock.ahead_seconds)
         self._watchdog = Watchdog(settings.stuck_seconds)
         self._declarations, self._orders = Declarations(control, file), Orders(control)
         self._log = RecentLog(control)

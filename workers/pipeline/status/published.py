@@ -52,7 +52,7 @@ class Statuses:
         clock: Callable[[], float] = time.time,
         ahead_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """ahead_seconds: of the host's clock before `clock`."""
+        """ahead_seconds: how far the host's clock is ahead of the control server's."""
         self._control, self._clock, self._ahead_seconds = control, clock, ahead_seconds
         self._lock = threading.Lock()
         self._boards: dict[str, StatusBoard] = {}
@@ -66,7 +66,7 @@ class Statuses:
         name = application.name
         if name in self._boards:
             self._before[name] = self._boards[name].document(self._heartbeats())
-        board = StatusBoard(self._control, application, self._before.get(name), self.write, self._clock)
+        board = StatusBoard(self._control, application, self._before.get(name), self.write)
         with self._lock:
             self._boards[name] = board
         return board
