@@ -84,7 +84,8 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         Row("a burst: others wait", "burst", "others_lag_seconds", "s", 5.0, True),
     ),
     "Control": (
-        Row("a tick of a loop", "tick", "tick_seconds", "s", 0.05, True),
+        Row("a tick of 100 loops", "tick", "loops_100_acting_seconds", "s", 0.05, True),
+        Row("a tick of 5,000 loops", "tick", "loops_5000_acting_seconds", "s", 1.0, True),
         Row("rebalancing, 1000 nodes", "rebalancing", "large_below-busy_seconds", "s", 1.0, True),
         Row("tasks for 300 operators", "parallelism", "one_path_seconds", "s", 0.05, True),
         Row("shedding, 10,000 types, 100 patterns", "shedding", "10000x100x100", "s", 0.05, True),

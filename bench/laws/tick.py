@@ -1,8 +1,8 @@
-"""What one tick of a loop costs: observe, decide, guard, record with its lease's number, apply, confirm.
+"""What a tick of all loops costs: observe, decide, guard, record with their leases' numbers, apply, confirm.
 
-A database and a control server of its own; forty managers tick once a round, each in its own transaction,
-on one snapshot that a plant in memory gives. The peer is the time a tick may take so that all of them, on one
-core, keep their interval.
+A database and a control server of its own; managers of containers tick together on one snapshot that a plant
+in memory gives: a hundred of them, and five thousand (200 nodes, 25 queues each). Their limits are 50 ms and
+1 s. Workers are not sent through a broker.
 """
 
 import tempfile
@@ -14,10 +14,26 @@ from bench.console.ledger import manage
 from bench.plant.running_plant import clean_environment
 from bench.queues.node_servers import node_servers
 
-INTERVAL_SECONDS = 2.0
+SIZES = {"loops_100": (25, 4, 0.05), "loops_5000": (25, 200, 1.0)}  # queues, nodes, the limit
 
 
 def run(seconds: float) -> dict[str, Any]:
+    figures: dict[str, float] = {}
+    peers: dict[str, float] = {}
+    for name, (queues, nodes, limit_seconds) in SIZES.items():
+        found = _measured(queues, nodes, seconds / len(SIZES))
+        figures |= {f"{name}_{which}": found[which] for which in ("idle_seconds", "acting_seconds")}
+        figures[f"{name}_a_loop_seconds"] = found["acting_seconds"] / found["loops"]
+        peers[f"limit_{name}_seconds"] = limit_seconds
+    ratio = {
+        f"{name}_{which}": figures[f"{name}_{which}"] / peers[f"limit_{name}_seconds"]
+        for name in SIZES
+        for which in ("idle_seconds", "acting_seconds")
+    }
+    return {"figures": figures, "peers": peers, "ratio": ratio}
+
+
+def _measured(queues: int, nodes: int, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="weir-tick-") as folder, node_servers(("control",)) as servers:
         environment = {
             **clean_environment(),
@@ -26,11 +42,6 @@ def run(seconds: float) -> dict[str, Any]:
             "REDIS_URL": servers["control"],
         }
         manage(environment, "migrate", "--verbosity=0", "--no-input")
-        code = f"from bench.laws.ticking_loops import measure; measure({seconds})"
-        found = orjson.loads(manage(environment, "shell", "-v", "0", "-c", code))
-    limit = INTERVAL_SECONDS / found["loops"]
-    return {
-        "figures": found,
-        "peers": {"limit_tick_seconds": limit},
-        "ratio": {"tick_seconds": found["tick_seconds"] / limit},
-    }
+        code = f"from bench.laws.ticking_loops import measure; measure({queues}, {nodes}, {seconds})"
+        found: dict[str, float] = orjson.loads(manage(environment, "shell", "-v", "0", "-c", code))
+    return found

@@ -7,9 +7,10 @@ greater was seen.
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
+from typing import Any
 
 import redis
 
@@ -34,12 +35,15 @@ class Lease:
         `at_least`; None while another holds the lease. Whoever holds it already, and may not have heard of
         it, is given its number again.
         """
+        return self._given(self._ask(self._control, max(self._at_least, at_least)))
+
+    def _ask(self, server: redis.Redis, passed: int) -> Any:
+        """Its number, or 0; of a pipeline the pipeline."""
         places = (self._key, self._fence_key)
-        passed = max(self._at_least, at_least)
-        fence = self._control.eval(
-            script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed
-        )
-        self.fence = int(fence) or None
+        return server.eval(script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed)
+
+    def _given(self, answer: Any) -> int | None:
+        self.fence = int(answer) or None
         return self.fence
 
     def renew(self) -> bool:
@@ -52,21 +56,15 @@ class Lease:
         Whoever is killed or frozen in it renews nothing, and the lease ends as ever. `beside` is called after
         each renewal, in another thread: what is to last as long as the lease.
         """
-        ended = threading.Event()
-        thread = threading.Thread(target=self._renew_until, args=(ended, beside), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
-    def _renew_until(self, ended: threading.Event, beside: Callable[[], object]) -> None:
-        while not ended.wait(self._milliseconds / 3_000):
-            with suppress(redis.RedisError):  # the next renewal may still come in time
-                if not self.renew():
-                    return
+        def renew() -> bool:
+            held = self.renew()
+            if held:
                 beside()
+            return held
+
+        with _again_and_again(renew, self._milliseconds / 3_000):
+            yield
 
     def release(self) -> bool:
         """Give it up; False when it was no longer ours, and another's is never touched."""
@@ -75,9 +73,10 @@ class Lease:
         return released
 
     def _under_token(self, script: str, *arguments: int) -> bool:
-        if self.fence is None:
-            return False
-        return bool(self._control.eval(script, 1, self._key, f"{self._token}:{self.fence}", *arguments))
+        return self.fence is not None and bool(self._say(self._control, script, *arguments))
+
+    def _say(self, server: redis.Redis, script: str, *arguments: int) -> Any:
+        return server.eval(script, 1, self._key, f"{self._token}:{self.fence}", *arguments)
 
     def __enter__(self) -> int | None:
         return self.acquire()
@@ -86,3 +85,78 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+class LeaseGroup:
+    """Several leases of one length, each by itself: one that another holds keeps none back. Each step is one
+    round trip for all. As a context manager it gives their numbers by name, without those that are taken.
+    """
+
+    def __init__(self, control: redis.Redis, at_least: Mapping[str, int], seconds: float) -> None:
+        """at_least: name → what its number is to pass."""
+        self._control, self._seconds = control, seconds
+        self._leases = [Lease(control, name, seconds, passed) for name, passed in at_least.items()]
+
+    def acquire(self) -> dict[str, int]:
+        """See `Lease.acquire`."""
+        with self._control.pipeline(transaction=False) as pipeline:
+            for lease in self._leases:
+                lease._ask(pipeline, lease._at_least)
+            for lease, answer in zip(self._leases, pipeline.execute(), strict=True):
+                lease._given(answer)
+        return {lease.name: lease.fence for lease in self._leases if lease.fence is not None}
+
+    def renew(self) -> bool:
+        """Hold all that are held for their full time again; False when none is held any more."""
+        held = [lease for lease in self._leases if lease.fence is not None]
+        answers = self._say(held, "lease/renew", round(self._seconds * 1_000))
+        for lease, answer in zip(held, answers, strict=True):
+            lease.fence = lease.fence if answer else None
+        return any(answers)
+
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """They are renewed meanwhile; see `Lease.renewed`."""
+        with _again_and_again(self.renew, self._seconds / 3):
+            yield
+
+    def release(self) -> None:
+        """Give up all that are held."""
+        held = [lease for lease in self._leases if lease.fence is not None]
+        self._say(held, "lease/release")
+        for lease in held:
+            lease.fence = None
+
+    def _say(self, held: Sequence[Lease], name: str, *arguments: int) -> list[Any]:
+        with self._control.pipeline(transaction=False) as pipeline:
+            for lease in held:
+                lease._say(pipeline, script(name), *arguments)
+            return list(pipeline.execute())
+
+    def __enter__(self) -> dict[str, int]:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+@contextmanager
+def _again_and_again(renew: Callable[[], bool], seconds: float) -> Iterator[None]:
+    """It is called every so often, in another thread, until it says False."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            with suppress(redis.RedisError):  # the next renewal may still come in time
+                if not renew():
+                    return
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

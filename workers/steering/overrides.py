@@ -20,9 +20,11 @@ ends first, the older holds again. Checked are each value's range and, with all 
 `Law.check` for every loop in the scope, where a law also refuses what would make it unstable.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import redis
@@ -350,15 +352,26 @@ def effective_parameters(
     law: Law, parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
     """All parameters of a law by name, defaults filled in, overrides in their place."""
-    return effective(catalog.read_parameters(law, parameters), overrides, now)
+    return effective(_parameters(law.name, json.dumps(parameters)), overrides, now)
 
 
 def effective_guard(
     law: Law, settings: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
     """The guard's settings by name, overrides `guard.NAME` in their place."""
-    named = {f"guard.{key}": value for key, value in guard.read_settings(law, settings).items()}
+    named = {f"guard.{key}": value for key, value in _settings(law.name, json.dumps(settings)).items()}
     return {key.removeprefix("guard."): value for key, value in effective(named, overrides, now).items()}
+
+
+# Each tick of each loop reads its own, which seldom change, and of many loops are the same.
+@lru_cache(maxsize=1_024)
+def _parameters(law: str, given: str) -> Mapping[str, Any]:
+    return catalog.read_parameters(catalog.law(law), json.loads(given))
+
+
+@lru_cache(maxsize=1_024)
+def _settings(law: str, given: str) -> Mapping[str, Any]:
+    return guard.read_settings(catalog.law(law), json.loads(given))
 
 
 def _checked_itself(

@@ -38,7 +38,7 @@ def test_what_was_not_measured_has_no_row_and_the_last_run_counts():
     first, second = document(1.0), document(2.0)
     second["benches"] = [each for each in second["benches"] if each["name"] == "tick"]
     made = page([{"benches": first["benches"][:1]}, *second["benches"]])
-    assert "| a tick of a loop | 2 s |" in made and "## The console" not in made
+    assert "| a tick of 100 loops | 2 s |" in made and "## The console" not in made
     with pytest.raises(ValueError, match="no bench"):
         page([{"benches": []}])
 

@@ -9,7 +9,7 @@ from queues.models import Queue
 from queues.topology import QueueSpec, Topology
 from tests.console.page_form import form_of
 from tests.console.pipeline_sample import DECLARATION
-from tests.workers.control.test_shedding_loops import Plant
+from tests.workers.control.kinds.test_shedding_loops import Plant
 from tests.workers.loops import PIPELINE, ensured
 from workers.models import Loop, Override
 from workers.pipeline.declaration.declared import Declarations, Declared

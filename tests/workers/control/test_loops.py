@@ -10,11 +10,12 @@ from controllers.framework.guard import Measured
 from queues.stored_document import changed
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from tests.workers.snapshots import snapshot_of
-from workers.control import engine
+from workers.control import decided, engine
+from workers.control.acts import Acts
 from workers.control.kinds import worker_rate
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.ledger import ledger
-from workers.coordination.leases import Lease
+from workers.coordination.leases import Lease, LeaseGroup
 from workers.documents.queues import PauseStatus
 from workers.models import LedgerEntry, Loop, Override
 from workers.plants.memory import MemoryPlant
@@ -194,7 +195,7 @@ def test_advice_is_recorded_and_not_applied_and_the_law_goes_on(loop, plant, clo
 
 
 def test_advice_uses_up_no_cost_cap_and_once_in_auto_workers_start(loop, plant, clock, control, monkeypatch):
-    monkeypatch.setattr(engine, "_unit_cost", lambda *_: 0.5)
+    monkeypatch.setattr(decided, "_unit_cost", lambda *_: 0.5)
     Loop.objects.update(mode="advise", guard={"cost_cap": 1.0})
     plant.put("alert", "n1", 1_200)
     assert [tick(loop, plant, clock, control).action for _ in range(5)] == [{"start": 2}] * 5
@@ -329,14 +330,14 @@ def test_a_paused_tick_that_goes_on_after_its_successor_leaves_no_trace(
     loop, plant, clock, control, monkeypatch
 ):
     plant.put("alert", "n1", 1_200)
-    acquire = Lease.acquire
+    acquire = LeaseGroup.acquire
 
-    def pause_while_a_successor_comes_and_goes(lease):
-        fence = acquire(lease)
-        Loop.objects.filter(pk=loop.pk).update(fence=fence + 1)
-        return fence
+    def pause_while_a_successor_comes_and_goes(leases):
+        fences = acquire(leases)
+        Loop.objects.filter(pk=loop.pk).update(fence=max(fences.values()) + 1)
+        return fences
 
-    monkeypatch.setattr(Lease, "acquire", pause_while_a_successor_comes_and_goes)
+    monkeypatch.setattr(LeaseGroup, "acquire", pause_while_a_successor_comes_and_goes)
     assert engine.tick(fresh(loop), plant, clock.now, control) is None
     assert not LedgerEntry.objects.exists()
     assert submitted(plant) == 0
@@ -431,7 +432,7 @@ def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
 
 
 def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_then(
-    plant, clock, control, owner
+    plant, clock, control, owner, monkeypatch
 ):
     ensured(control, JOBS, jobs_topology(alert={"n1": 500, "n2": 500}))
 
@@ -441,6 +442,7 @@ def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_t
         override(Loop.objects.get(name="worker_rate/alert/n2"), owner, clock, "mode", "hold")
         yield 5.0
 
+    monkeypatch.setattr(engine, "TOGETHER", 1)
     entries = engine.tick_law("worker_rate", plant, clock.now, control, partial(next, seconds()))
     assert [each.observation["queue_length"] for each in entries] == [0, 10]
     assert [each.mode for each in entries] == ["auto", "hold"]
@@ -560,7 +562,7 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
     loop, plant, clock, control, owner, monkeypatch
 ):
     plant.put("alert", "n1", 2_000)
-    follow, frozen = engine._follow, []
+    follow, frozen = Acts.follow, []
 
     def freezes(*arguments):
         if not frozen:
@@ -571,7 +573,7 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
             assert engine.tick(fresh(loop), plant, clock.now, control).mode == "hold"
         return follow(*arguments)
 
-    monkeypatch.setattr(engine, "_follow", freezes)
+    monkeypatch.setattr(Acts, "follow", freezes)
     engine.tick(fresh(loop), plant, clock.now, control)
     assert submitted(plant) == 0
     first = LedgerEntry.objects.order_by("pk").first()

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.waiting import until
-from workers.coordination.leases import Lease
+from workers.coordination.leases import Lease, LeaseGroup
 
 
 def test_only_one_holds_a_lease_at_a_time(control):
@@ -102,3 +102,34 @@ def test_the_block_gives_the_lease_back_also_when_it_fails(control):
             assert other is None
         raise RuntimeError("inside")
     assert Lease(control, "loop:1", 30).acquire() > number
+
+
+def test_of_a_group_each_lease_is_its_own_and_one_that_another_holds_keeps_none_back(control):
+    held = Lease(control, "b", 30)
+    held.acquire()
+    with LeaseGroup(control, {"a": 0, "b": 0, "c": 2**52}, 30) as fences:
+        assert set(fences) == {"a", "c"} and fences["c"] > 2**52
+        assert Lease(control, "a", 30).acquire() is None
+    assert held.renew()
+    assert Lease(control, "a", 30).acquire() > fences["a"]
+
+
+def test_a_group_that_is_kept_lasts_and_one_of_it_that_was_lost_is_neither_renewed_nor_released(control):
+    group, other = LeaseGroup(control, {"a": 0, "b": 0}, 0.6), Lease(control, "b", 30)
+    group.acquire()
+    control.delete("weir:lease:b")
+    assert other.acquire()
+    with group.renewed():
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            assert Lease(control, "a", 30).acquire() is None
+    group.release()
+    assert not control.exists("weir:lease:a")
+    assert other.renew()
+
+
+def test_a_group_of_none_asks_nobody(control):
+    group = LeaseGroup(control, {}, 30)
+    assert group.acquire() == {}
+    assert not group.renew()
+    group.release()

@@ -11,7 +11,7 @@ from tests.queues.samples import blocks_of
 from tests.races import another_thread, until_another_waits
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
-from workers.control import engine
+from workers.control import acts, engine
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import execution, plans, plant_sensors, proposals
@@ -80,7 +80,7 @@ def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
     entry = plant.tick()
     LedgerEntry.objects.update(applied=False)
     loop = Loop.objects.get(law="rebalancing")
-    engine._finish(ledger.open_entry(loop), "auto", loop, plant.plant, plant.now)
+    acts.finish(LedgerEntry.objects.get(), "auto", loop, plant.plant, plant.now)
     assert Plan.objects.count() == 1
     entry.refresh_from_db()
     assert entry.applied

@@ -11,12 +11,12 @@ manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet
+from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from controllers import catalog, request
 from controllers.framework import code
@@ -38,10 +38,11 @@ EFFECTIVE_SHARE = 0.5
 MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 # Of the tick, not of what it observed (`workers.control.parts.quality`).
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
+JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 
-def write(
+def entry_of(
     loop: Loop,
     *,
     at: datetime,
@@ -54,11 +55,11 @@ def write(
     reason: str,
     baseline: Mapping[str, Any] | None,
 ) -> LedgerEntry:
-    """One entry. An action that is to be applied is checked later against the baseline of now."""
+    """One entry, not stored yet. An action that is to be applied is checked later against this baseline."""
     decision = guarded.decision
     acts = decision.action is not None and mode in APPLYING_MODES
     expected = decision.expected.to_json() if decision.expected is not None else None
-    return LedgerEntry.objects.create(
+    return LedgerEntry(
         loop=loop,
         at=at,
         fence=fence,
@@ -79,17 +80,24 @@ def write(
     )
 
 
-def confirm(entry: LedgerEntry) -> None:
-    """The plant took the action. Where a later tick had given it up meanwhile, the entry says that, too."""
-    entry.applied, rows = True, LedgerEntry.objects.filter(pk=entry.pk)
-    if not rows.filter(error="").update(applied=True):
-        entry.error = "Applied late, when a later tick had given it up already."
-        rows.update(applied=True, error=entry.error)
+def confirm(*entries: LedgerEntry) -> None:
+    """The plant took their actions. Where a later tick had given one up meanwhile, it says that, too."""
+    rows = LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries])
+    for entry in entries:
+        entry.applied = True
+    if not entries or rows.filter(error="").update(applied=True) == len(entries):
+        return
+    given_up = set(rows.exclude(error="").values_list("pk", flat=True))
+    for entry in entries:
+        if entry.pk in given_up:
+            entry.error = "Applied late, when a later tick had given it up already."
+            LedgerEntry.objects.filter(pk=entry.pk).update(applied=True, error=entry.error)
 
 
-def is_ours(entry: LedgerEntry) -> bool:
-    """Whether no later tick was there since the entry was written: who was paused may find one."""
-    return LedgerEntry.objects.filter(pk=entry.pk, error="", loop__fence=entry.fence).exists()
+def ours(entries: Iterable[LedgerEntry]) -> set[int]:
+    """The ids of those after which no later tick was there: who was paused may find one."""
+    rows = LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries], error="")
+    return set(rows.filter(loop__fence=F("fence")).values_list("pk", flat=True))
 
 
 def fail(entry: LedgerEntry, error: str) -> None:
@@ -109,10 +117,11 @@ def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
     return of_loop.order_by("-pk").values("pk")[:1]
 
 
-def open_entry(loop: Loop) -> LedgerEntry | None:
-    """The loop's last entry where it is an action neither confirmed nor failed: its tick died."""
-    last = _of_last_tick(loop).filter(mode__in=APPLYING_MODES)
-    return last.filter(applied=False, error="", action__isnull=False).first()
+def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
+    """{loop's id: its last entry}, where that is an action neither confirmed nor failed, as its tick died."""
+    last = Loop.objects.filter(pk__in=loops).annotate(last=Subquery(last_entry_ids())).values("last")
+    rows = LedgerEntry.objects.filter(pk__in=last, mode__in=APPLYING_MODES, applied=False, error="")
+    return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
 
 
 def _of_last_tick(loop: Loop) -> QuerySet[LedgerEntry]:
@@ -121,16 +130,20 @@ def _of_last_tick(loop: Loop) -> QuerySet[LedgerEntry]:
     return loop.entries.filter(at=loop.ticked_at).order_by("-pk")
 
 
-def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
-    """Compare expected with actual for each entry whose settling time is over; give back those judged.
+def judge_due(now: datetime, snapshot: Snapshot, law: str = "") -> list[LedgerEntry]:
+    """Compare expected with actual for each entry (of a law, or of all) whose settling time is over; give
+    back those judged.
 
     effective: at least half of what was expected came. harmful: as much came the other way, or the node is
     TOOBUSY since. Else ineffective. An entry whose target has vanished meanwhile, whose counters were reset,
     or which nobody judged in time (LATE_SECONDS), is ineffective, and the outcome says why. One that can't be
     judged stops no other.
     """
-    checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING).select_related("loop")
-    due = [entry for entry in checking if _settled(entry, now)]
+    checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
+    of_law = checking.filter(loop__law=law) if law else checking
+    # Each tick asks; what a verdict does not need is wide.
+    rows = of_law.select_related("loop").only(*JUDGED_BY)
+    due = [entry for entry in rows if _settled(entry, now)]
     for entry in due:
         try:
             entry.outcome, entry.verdict = _judged(entry, now, snapshot)
@@ -138,9 +151,8 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
             logger.exception("The effect of entry %s can't be judged.", entry.pk)
             why = storable(f"it can't be judged: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
-        LedgerEntry.objects.filter(pk=entry.pk, verdict=Verdict.CHECKING).update(
-            outcome=entry.outcome, verdict=entry.verdict
-        )
+    # Of two that judge at once the first has the say.
+    checking.bulk_update(due, ["outcome", "verdict"])
     return due
 
 

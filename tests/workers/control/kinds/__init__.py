@@ -1,0 +1,1 @@
+"""Tests of `workers.control.kinds`: the loops of each."""

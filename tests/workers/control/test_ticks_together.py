@@ -1,0 +1,185 @@
+"""Loops that tick together: as if each had ticked alone, for a fraction of the cost."""
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.workers.loops import JOBS, ensured, jobs_topology
+from workers.control import decided, engine
+from workers.control.acts import Acts
+from workers.control.kinds import worker_rate
+from workers.control.ledger import ledger
+from workers.coordination.leases import Lease
+from workers.models import LedgerEntry, Loop
+from workers.plants.memory import MemoryPlant
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
+WAITING = (0, 10, 1_200, 90_000)
+
+
+def queues(count):
+    return [f"queue{number}" for number in range(count)]
+
+
+def made(control, count=4):
+    """(a plant of so many queues, each on one node; the loops of their workers)."""
+    plant = MemoryPlant(lambda: START.timestamp(), [(queue, "n1") for queue in queues(count)])
+    for queue, events in zip(queues(count), itertools.cycle(WAITING), strict=False):
+        plant.put(queue, "n1", events)
+    return plant, ensured(control, JOBS, jobs_topology(**{queue: {"n1": 1_000} for queue in queues(count)}))
+
+
+def tick_all(plant, control, now=START, **others):
+    return engine.tick_law("worker_rate", plant, now, control, **others)
+
+
+def recorded(entries):
+    return {
+        entry.loop.name: (entry.reason, entry.action, entry.state_before, entry.terms) for entry in entries
+    }
+
+
+def test_each_decides_remembers_and_does_what_it_would_alone(control):
+    plant, loops = made(control)
+    alone = recorded(engine.tick(loop, plant, START, control) for loop in loops)
+    states, started = dict(Loop.objects.values_list("name", "state")), plant.observe().queues
+    LedgerEntry.objects.all().delete()
+    Loop.objects.all().delete()
+    plant, loops = made(control)
+    assert recorded(tick_all(plant, control)) == alone
+    assert dict(Loop.objects.values_list("name", "state")) == states
+    assert {name: row.containers["n1"].waiting_to_run for name, row in plant.observe().queues.items()} == {
+        name: row.containers["n1"].waiting_to_run for name, row in started.items()
+    }
+    acted = LedgerEntry.objects.filter(action__isnull=False)
+    assert acted.count() == 3 and all(entry.applied for entry in acted)
+
+
+def test_forty_ask_the_database_as_often_as_four(control):
+    asked = []
+    for count in (4, 40):
+        Loop.objects.all().delete()
+        plant, _ = made(control, count)
+        with CaptureQueriesContext(connection) as queries:
+            assert len(tick_all(plant, control)) == count
+        asked.append(len(queries))
+    assert asked[1] <= asked[0] + 2, asked  # an insert takes so many rows at a time
+
+
+def test_a_loop_that_another_ticks_is_left_out_and_the_rest_go_on(control):
+    plant, loops = made(control)
+    with Lease(control, f"loop:{loops[1].pk}", 30):
+        ticked = [entry.loop.name for entry in tick_all(plant, control)]
+    assert ticked == [loop.name for loop in loops if loop.pk != loops[1].pk]
+    assert not any(control.exists(f"weir:lease:loop:{loop.pk}") for loop in loops)
+
+
+def test_one_whose_record_can_not_be_written_stops_no_other(control, monkeypatch, caplog):
+    plant, loops = made(control)
+    sensor = worker_rate.KIND.sensor
+
+    def sensed(target, *others):
+        found = sensor(target, *others)
+        return replace(found, counters={"of": object()}) if target["queue"] == "queue1" else found
+
+    monkeypatch.setattr(decided, "kind_of", lambda law: replace(worker_rate.KIND, sensor=sensed))
+    ticked = [entry.loop.name for entry in tick_all(plant, control)]
+    assert ticked == [loop.name for loop in loops if loop.target["queue"] != "queue1"]
+    assert "The tick of worker_rate/queue1/n1 failed" in caplog.text
+    assert Loop.objects.get(target__queue="queue1").ticked_at is None
+
+
+def test_a_database_that_answers_nobody_is_not_asked_for_each_of_them(control, monkeypatch, caplog):
+    plant, loops = made(control)
+    asked = []
+
+    def away(found, now):
+        asked.append(len(found))
+        raise OperationalError("the database is locked")
+
+    monkeypatch.setattr(engine, "record", away)
+    assert tick_all(plant, control) == []
+    assert asked == [4]
+    assert all(f"The tick of {loop.name} failed" in caplog.text for loop in loops)
+
+
+def test_who_froze_among_its_actions_does_no_more_of_them_once_a_later_tick_was_there(control, monkeypatch):
+    plant, _ = made(control)
+    start, seconds = plant.start_workers, [0.0]
+
+    def freezes_after_the_first(queue, *others):
+        start(queue, *others)
+        if queue == "queue1":
+            seconds[0] += 60.0  # it runs on as if nothing had been
+            Loop.objects.exclude(target__queue="queue1").update(fence=2**62)
+
+    monkeypatch.setattr(plant, "start_workers", freezes_after_the_first)
+    tick_all(plant, control, clock=lambda: seconds[0])
+    waiting = {name: row.containers["n1"].waiting_to_run for name, row in plant.observe().queues.items()}
+    assert waiting["queue1"] == 1 and not any(waiting[queue] for queue in ("queue2", "queue3"))
+    confirmed = LedgerEntry.objects.filter(action__isnull=False, applied=True)
+    assert [entry.loop.target["queue"] for entry in confirmed] == ["queue1"]
+
+
+def test_what_died_among_its_actions_is_done_by_the_next_tick_and_started_once(control, monkeypatch):
+    plant, loops = made(control)
+    start = plant.start_workers
+
+    def dies_after_the_second(queue, *others):
+        start(queue, *others)
+        if queue == "queue2":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(plant, "start_workers", dies_after_the_second)
+        patch.setattr(Acts, "confirm", lambda self: None)  # it is gone
+        tick_all(plant, control)
+    control.delete(*(f"weir:lease:loop:{loop.pk}" for loop in loops))
+    first = {entry.loop_id: entry for entry in LedgerEntry.objects.filter(action__isnull=False)}
+    assert len(first) == 3 and not any(entry.applied for entry in first.values())
+    for number in range(4):
+        plant.run(f"queue{number}", "n1", 10**6)
+    tick_all(plant, control, START + timedelta(seconds=5))
+    assert (
+        LedgerEntry.objects.filter(pk__in=[entry.pk for entry in first.values()], applied=True).count() == 3
+    )
+    started = [name for name in plant.ran if name.startswith(f"e{first[loops[1].pk].pk}-")]
+    assert len(started) == len(set(started)) == 1
+
+
+def test_a_worker_that_can_not_be_sent_is_one_loops_fault(control, monkeypatch):
+    plant, _ = made(control)
+    start = plant.start_workers
+
+    def refuses_one(queue, *others):
+        if queue == "queue1":
+            raise ConnectionError("the broker is away")
+        start(queue, *others)
+
+    monkeypatch.setattr(plant, "start_workers", refuses_one)
+    entries = {entry.loop.target["queue"]: entry for entry in tick_all(plant, control)}
+    assert entries["queue1"].error == "ConnectionError: the broker is away"
+    assert entries["queue2"].applied and entries["queue3"].applied
+
+
+def test_those_of_an_attached_plant_come_last_and_alone(control):
+    here = [Loop(name=f"a{number}", target={"queue": "alert"}) for number in range(3)]
+    there = [Loop(name=f"b{number}", target={"plant": "shop"}) for number in range(2)]
+    batches = [list(batch) for batch in engine._batches([there[0], *here, there[1]])]
+    assert [[loop.name for loop in batch] for batch in batches] == [["a0", "a1", "a2"], ["b0"], ["b1"]]
+
+
+def test_an_action_given_up_meanwhile_says_so_and_those_confirmed_with_it_do_not(control):
+    plant, _ = made(control)
+    entries = [entry for entry in tick_all(plant, control) if entry.action]
+    LedgerEntry.objects.update(applied=False)
+    ledger.fail(entries[1], "not repeated after 60 s.")
+    ledger.confirm(*entries)
+    rows = list(LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries]).order_by("pk"))
+    assert all(row.applied for row in rows)
+    assert [row.error.partition(",")[0] for row in rows] == ["", "Applied late", ""]

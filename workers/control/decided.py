@@ -1,0 +1,114 @@
+"""What a tick decides for one loop, before anything is written: sensed, decided, guarded."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from controllers import catalog
+from controllers.framework import guard
+from controllers.framework.guard import Guarded, Measured
+from controllers.framework.law import Law
+from controllers.framework.sensed import Counters, Sensed
+from workers.control import loop_memory
+from workers.control.kinds.registry import kind_of
+from workers.control.ledger import ledger
+from workers.control.parts import quality
+from workers.control.setting import TickSetting
+from workers.documents.snapshot import Snapshot
+from workers.models import LedgerEntry, Loop, Override
+from workers.steering import plant_settings
+
+Mode = Loop.Mode
+
+
+@dataclass(frozen=True)
+class Decided:
+    """loop: as it was read under the lease of this number. state: what it remembers from now on. entry: for
+    the ledger, not stored yet.
+    """
+
+    loop: Loop
+    fence: int
+    state: dict[str, Any]
+    entry: LedgerEntry
+
+
+def decided(
+    loop: Loop,
+    fence: int,
+    setting: TickSetting,
+    in_force: list[Override],
+    snapshot: Snapshot,
+    now: datetime,
+) -> Decided:
+    """Raises what a sensor or a law raises."""
+    law, kind = catalog.law(loop.law), kind_of(loop.law)
+    before = loop_memory.before(loop, law, setting.mode, setting.parameters)
+    sensed = _sensed(loop, snapshot, setting, before["sensor"], now)
+    guarded = _decide(law, setting, before, sensed, now)
+    entry = ledger.entry_of(
+        loop,
+        at=now,
+        fence=fence,
+        mode=setting.mode,
+        parameters=setting.recorded(),
+        state_before=before,
+        observation={**sensed.observation, **_quality(loop, sensed.measured, setting, snapshot, now)},
+        guarded=guarded,
+        reason=setting.reason(guarded.decision.reason, in_force, now),
+        baseline=kind.readings(loop.target, snapshot),
+    )
+    return Decided(loop, fence, loop_memory.after(setting.mode, before, guarded, sensed), entry)
+
+
+def _sensed(
+    loop: Loop, snapshot: Snapshot, setting: TickSetting, counters: Counters | None, now: datetime
+) -> Sensed:
+    """What the loop observes: its sensor, what became of its proposals, and what a start excuses."""
+    kind = kind_of(loop.law)
+    sensed = kind.sensor(loop.target, snapshot, counters, now.timestamp())
+    if kind.recall is not None and setting.mode == Mode.ADVISE:
+        recalled = kind.recall(loop, sensed.observation)
+        sensed = replace(sensed, observation={**sensed.observation, **recalled})
+    measured = quality.excused(sensed.measured, loop.target, snapshot, now.timestamp())
+    return replace(sensed, measured=replace(measured, unit_cost=_unit_cost(loop, snapshot, setting)))
+
+
+def _unit_cost(loop: Loop, snapshot: Snapshot, setting: TickSetting) -> float | None:
+    """Money for a unit of the actuator, where a cap needs it; None where it has no price."""
+    hours = kind_of(loop.law).unit_hours
+    if not setting.guard["cost_cap"] or hours is None:
+        return None
+    of_one, price = (
+        hours(loop.target, snapshot, setting.parameters),
+        plant_settings.value("price.worker_hour"),
+    )
+    return None if of_one is None or price is None else float(of_one * price)
+
+
+def _decide(law: Law, setting: TickSetting, before: dict[str, Any], sensed: Sensed, now: datetime) -> Guarded:
+    return guard.decide(
+        law,
+        setting.parameters,
+        before["law"],
+        sensed.observation,
+        settings=setting.guard,
+        guard_state=before["guard"],
+        now_seconds=now.timestamp(),
+        measured=sensed.measured,
+        manual=setting.manual,
+        applies=setting.mode != Mode.ADVISE,
+    )
+
+
+def _quality(
+    loop: Loop, measured: Measured, setting: TickSetting, snapshot: Snapshot, now: datetime
+) -> dict[str, Any]:
+    """As the ledger keeps it; lateness and cause only where there are any."""
+    since = None if loop.ticked_at is None else abs((now - loop.ticked_at).total_seconds())
+    late = quality.late_seconds(since, loop.interval_seconds)
+    stale = float(setting.guard["stale_seconds"])
+    cause = quality.cause(measured, stale, late, loop.target, snapshot, now.timestamp())
+    found = {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}
+    known = {"late_seconds": late or None, "cause": cause or None, "unit_cost": measured.unit_cost}
+    return {**found, **{name: value for name, value in known.items() if value is not None}}

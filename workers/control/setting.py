@@ -1,0 +1,78 @@
+"""What is in force for a loop's tick: mode, parameters and guard, with people's values in their place."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from controllers import catalog
+from controllers.framework.reason import ADVICE_ONLY, not_applied
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop, Override
+from workers.steering import overrides, stopped
+
+Mode = Loop.Mode
+
+
+@dataclass(frozen=True)
+class TickSetting:
+    """mode, parameters, guard; and in manual the person's value."""
+
+    mode: str
+    parameters: dict[str, Any]
+    guard: dict[str, Any]
+    manual: dict[str, Any] | None
+    conflict: str = ""  # why the overrides of parameters and guard are left out
+    stopped: str = ""  # what people have stopped that it steers
+
+    def recorded(self) -> dict[str, Any]:
+        """As the ledger keeps it."""
+        manual = {} if self.manual is None else {"manual": self.manual}
+        return {**self.parameters, "guard": self.guard, **manual}
+
+    def reason(self, decided: str, in_force: list[Override], now: datetime) -> str:
+        """The decision's, and why it is not applied."""
+        if self.conflict:
+            decided = f"{decided} The overrides contradict each other and are left out: {self.conflict}."
+        if self.mode == Mode.ADVISE:
+            return not_applied(decided, ADVICE_ONLY)
+        if self.stopped:
+            return not_applied(decided, f"on hold, {self.stopped}")
+        if self.mode == Mode.HOLD:
+            return not_applied(decided, f"on hold{_until(in_force, now)}")
+        return decided
+
+
+def setting_of(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> TickSetting:
+    """Of a loop with these overrides; on hold while what it steers is stopped."""
+    setting = effective(loop, in_force, now)
+    why = stopped.why_held(loop.target, snapshot)
+    return replace(setting, mode=Mode.HOLD, manual=None, stopped=why) if why else setting
+
+
+def effective(loop: Loop, in_force: list[Override], now: datetime) -> TickSetting:
+    """The loop's mode, parameters and guard with the overrides in force in their place.
+
+    Overrides that agreed may contradict each other once one of them has ended: then the loop's own values
+    hold, and `conflict` says why, rather than that the loop steers with what its law refuses.
+    """
+    law, conflict = catalog.law(loop.law), overrides.conflict(loop, in_force, now)
+    mode, manual = overrides.mode_of(loop, in_force, now), None
+    if mode == Mode.MANUAL:
+        value = overrides.value_of(str(law.actuator), in_force, now)
+        manual = {} if value is None else {str(law.actuator): value}
+    applied = [] if conflict else in_force
+    return TickSetting(
+        mode=mode,
+        parameters=overrides.effective_parameters(law, loop.parameters, applied, now),
+        guard=overrides.effective_guard(law, loop.guard, applied, now),
+        manual=manual,
+        conflict=conflict,
+    )
+
+
+def _until(in_force: list[Override], now: datetime) -> str:
+    """When the mode reverts, in words; nothing where it does not."""
+    holding = [each for each in in_force if each.name == "mode" and overrides.holds(each, now)]
+    if not holding or holding[-1].expires_at is None:
+        return ""
+    return f" until {holding[-1].expires_at:%Y-%m-%d %H:%M:%S} UTC"
