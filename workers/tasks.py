@@ -22,6 +22,7 @@ from workers.consumer.handlers.registry import handler_for
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
 from workers.control import engine, first_reports
+from workers.control.attached_ticks import AttachedTicks
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.coordination.connections import connection, control_server
@@ -39,6 +40,7 @@ from workers.steering import enforcing, overrides
 
 hosts.install()
 logger = logging.getLogger(__name__)
+_attached_ticks = AttachedTicks()
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 BATCH_PRIORITY = 7  # consumers of most queues go first
 
@@ -108,11 +110,12 @@ def _is_paused(control: redis.Redis, queue: str) -> bool:
 
 
 @shared_task(name="workers.tasks.tick", ignore_result=True)
-def tick(law: str) -> None:
-    """One tick of every loop of a law, on one snapshot; none while a plant starts and has no snapshot yet."""
-    control = control_server()
+def tick() -> None:
+    """Every loop that is due, on one snapshot; none while a plant starts and has no snapshot yet."""
+    control, now = control_server(), datetime.now(UTC)
+    plant = PublishedPlant(control, plant_clock().now)
     with suppress(NotObserved):
-        engine.tick_law(law, PublishedPlant(control, plant_clock().now), datetime.now(UTC), control)
+        engine.tick_due(plant, now, control, elsewhere=_attached_ticks.begin)
 
 
 @shared_task(name="workers.tasks.advance", ignore_result=True)

@@ -13,7 +13,7 @@ import redis
 from console.connections.control_server import control
 from queues.stored_document import changed
 from queues.topology import Topology
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -52,7 +52,7 @@ def steer(plants: Mapping[str, str], notes: str) -> None:
         Loop.objects.filter(pk=loop.pk).update(mode=Loop.Mode.AUTO, parameters=parameters)
     watched, decided = Watched(control(), PlantWatch()), set[str]()
     while True:
-        for entry in tick_law(LAW, watched, datetime.now(UTC), control()):
+        for entry in tick_due(watched, datetime.now(UTC), control(), laws=(LAW,)):
             _note(entry, decided, time.monotonic() - registered_at, Path(notes))
         time.sleep(CYCLE_SECONDS)
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from console.connections.control_server import control
 from queues.models import Container, Node, Queue
 from queues.projection import project
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.plants.memory import MemoryPlant
@@ -40,7 +40,7 @@ def _median(containers: list[tuple[str, str]], seconds: float, events: int) -> f
         for number, (queue, node) in enumerate(containers if events else ()):
             plant.put(queue, node, events * (1 + number % 3))
         started = time.perf_counter()
-        ticked = tick_law("worker_rate", plant, clock, control())
+        ticked = tick_due(plant, clock, control())
         took.append(time.perf_counter() - started)
         assert len(ticked) == len(containers), "a loop was not ticked"
         for queue, node in containers if events else ():

@@ -15,7 +15,6 @@ import workers.control.kinds
 from controllers import catalog, request
 from tests.controllers import test_laws
 from tests.house import test_loop_kinds
-from workers.control import schedule
 from workers.control.kinds import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "extend" / "a-control-law.md"
@@ -59,8 +58,7 @@ def test_the_law_is_known_wherever_laws_are(written):
 
 
 def test_its_loops_have_a_clock_and_are_shown(written):
-    ticked = {name: seconds for name, _, _, seconds in schedule.rows()}
-    assert ticked["weir: tick lateness"] == 10
+    assert registry.kind_of("lateness").interval_seconds == 10
     display = registry.display_of("lateness")
     assert display.past({"seconds": 6.0}) == "set seconds 6"
     words = select_template(["loops/laws/lateness.html", "loops/laws/any.html"])

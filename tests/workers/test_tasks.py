@@ -1,6 +1,5 @@
 """The tasks: a worker, a tick, the upkeep, and the schedule that calls them."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +43,7 @@ def test_a_tick_starts_workers_where_events_wait_and_records_why(
         for agent in agents:
             agent.beat()
         observer.step()
-    tasks.tick("worker_rate")
+    tasks.tick()
     entry = LedgerEntry.objects.get(loop__name="worker_rate/alert/n1")
     assert entry.applied and entry.action["start"] >= 1, entry.reason
     assert sent(control) == entry.action["start"]
@@ -55,7 +54,7 @@ def test_a_tick_starts_workers_where_events_wait_and_records_why(
 @pytest.mark.usefixtures("broker", "plant_topology")
 def test_a_plant_that_starts_has_nothing_to_decide_on_yet(control: redis.Redis) -> None:
     tasks.upkeep()
-    tasks.tick("worker_rate")
+    tasks.tick()
     assert not LedgerEntry.objects.exists()
 
 
@@ -173,13 +172,19 @@ def test_ended_workers_are_forgotten_by_the_segments(
 
 def test_the_schedule_is_made_once_and_an_operators_change_stays() -> None:
     assert ensure_schedule() == PeriodicTask.objects.filter(name__startswith="weir: ").count() > 0
-    PeriodicTask.objects.filter(name="weir: tick worker_rate").update(enabled=False)
+    PeriodicTask.objects.filter(name="weir: tick loops").update(enabled=False)
     assert ensure_schedule() == 0
-    task = PeriodicTask.objects.get(name="weir: tick worker_rate")
-    assert task.enabled is False
-    assert json.loads(task.kwargs) == {"law": "worker_rate"}
+    assert PeriodicTask.objects.get(name="weir: tick loops").enabled is False
     named = set(PeriodicTask.objects.filter(name__startswith="weir: ").values_list("task", flat=True))
     assert named <= set(current_app.tasks)
+
+
+def test_the_ticks_of_each_law_which_an_older_weir_had_go() -> None:
+    ensure_schedule()
+    ours = PeriodicTask.objects.get(name="weir: tick loops")
+    PeriodicTask.objects.create(name="weir: tick flow", task=ours.task, interval=ours.interval)
+    assert ensure_schedule() == 0
+    assert list(PeriodicTask.objects.filter(task="workers.tasks.tick")) == [ours]
 
 
 def test_a_server_has_one_connection_pool_per_process(

@@ -20,17 +20,21 @@ and guard remember is in `workers.control.loop_memory`.
 
 Loops of this plant go together, `TOGETHER` at a time: their leases are one round trip, their records one
 transaction, and each has a lease, a number and an entry of its own as if it had ticked alone. Those of an
-attached plant go one by one, after them: its server may be slow.
+attached plant go one by one: its server may be slow.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
+from typing import NamedTuple
 
 import redis
 from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import Q
+from django.db.models.fields.json import KT
 
 from controllers.framework import guard
 from workers.control import acts, loop_memory
@@ -50,41 +54,77 @@ logger = logging.getLogger(__name__)
 # Longer than a tick takes; a tick killed in the middle keeps its loops still for at most this long.
 LEASE_SECONDS = 4.0
 # A tick a little early by jitter is in time; one much earlier is a second delivery of the same beat.
-DUE_SHARE = 0.8
-FRESH = timedelta(seconds=2)  # for so long a law's loops are ticked by what was read at first
+EARLY_SHARE, EARLY_SECONDS = 0.2, 0.5
+FRESH = timedelta(seconds=2)  # for so long loops are ticked by what was read at first
+HERE = ""  # in place of an attached plant's name
 # Loops in one transaction: others wait for it no longer than some tenths of a second.
 TOGETHER = 250
 
 Failed = Callable[[Loop, Exception], None]
-InForce = Mapping[int, list[Override]]  # loop's id → its overrides
+Elsewhere = Callable[[str, Callable[[], object]], None]
 
 
-def tick_law(
-    law: str, plant: Plant, now: datetime, control: redis.Redis, clock: Callable[[], float] = monotonic
+class DueLoop(NamedTuple):
+    """A loop that is to be ticked, as it was when that was found."""
+
+    pk: int
+    fence: int
+    ticked_at: datetime | None
+
+
+def tick_due(
+    plant: Plant,
+    now: datetime,
+    control: redis.Redis,
+    clock: Callable[[], float] = monotonic,
+    elsewhere: Elsewhere | None = None,
+    laws: Collection[str] | None = None,
 ) -> list[LedgerEntry]:
-    """Tick every due loop of a law on one snapshot, after judging what its earlier actions did and noting
-    expired overrides.
+    """Tick every loop that is due (of these laws, or of all) on one snapshot, after judging what earlier
+    actions did and noting expired overrides.
 
     An error in one loop stops no other: it is logged, and the loop's tick records nothing. Where loops before
-    took long, as an order to another's plant may, the rest have a snapshot of their own, and what people have
-    set since. `clock`: seconds that only rise. Raises what `observe` raises.
+    took long, the rest have a snapshot of their own, and what people have set since. `clock`: seconds that
+    only rise. elsewhere: who is to tick the loops of an attached plant, by its name; None: they are ticked
+    here, after the others. Raises what `observe` raises.
     """
     with span("observe"):
         snapshot = plant.observe()
     overrides.expire_due(now, control)
-    judge(snapshot, now, law)
-    loops = list(active_loops().filter(law=law).order_by("name"))
-    in_force = overrides.by_loop(loops, now)
-    loops = [loop for loop in loops if _due(loop, now) or _resumes(loop, in_force[loop.pk], snapshot, now)]
-    entries = []
-    began, this = clock(), now
-    for batch in _batches(loops):
+    judge(snapshot, now)
+    began = clock()
+    entries: list[LedgerEntry] = []
+    for name, due in _due(snapshot, now, laws).items():
+        job = partial(_tick_some, due, plant, now, control, clock, began)
+        if name == HERE:
+            entries += job(TOGETHER, snapshot)
+        elif elsewhere is None:
+            entries += job(1, snapshot)
+        else:
+            elsewhere(name, partial(job, 1))
+    return entries
+
+
+def _tick_some(
+    due: Sequence[DueLoop],
+    plant: Plant,
+    now: datetime,
+    control: redis.Redis,
+    clock: Callable[[], float],
+    began: float,
+    together: int,
+    snapshot: Snapshot | None = None,
+) -> list[LedgerEntry]:
+    """So many of them at a time. began: what the clock said then. snapshot: of then; None: it is too old."""
+    entries: list[LedgerEntry] = []
+    this, rows = now, _overrides(now)
+    for first in range(0, len(due), together):
         passed = timedelta(seconds=clock() - began)
-        if now + passed - this > FRESH:
+        if snapshot is None or now + passed - this > FRESH:
             this, snapshot = now + passed, plant.observe()
-            in_force = overrides.by_loop(loops, this)
-        batch_tick = _Tick(plant, snapshot, this, in_force, clock, _log)
-        entries += batch_tick.run(batch, control)
+            rows = _overrides(this)
+        of_some = _Tick(plant, snapshot, this, rows, clock, _log)
+        entries += of_some.run(due[first : first + together], control)
     return entries
 
 
@@ -96,9 +136,13 @@ def tick(
     def fails(loop: Loop, error: Exception) -> None:
         raise error
 
-    in_force = {loop.pk: overrides.on(loop, now)}
-    entries = _Tick(plant, plant.observe(), now, in_force, clock, fails).run([loop], control)
+    due = DueLoop(loop.pk, loop.fence, loop.ticked_at)
+    entries = _Tick(plant, plant.observe(), now, _overrides(now), clock, fails).run([due], control)
     return entries[0] if entries else None
+
+
+def _overrides(now: datetime) -> list[Override]:
+    return list(overrides.in_force(now).select_related("loop", "node", "owner"))
 
 
 def _log(loop: Loop, error: Exception) -> None:
@@ -106,33 +150,49 @@ def _log(loop: Loop, error: Exception) -> None:
     logger.error("The tick of %s failed; it is tried again at its next interval.", loop.name, exc_info=why)
 
 
-def _batches(loops: Sequence[Loop]) -> Iterator[Sequence[Loop]]:
-    ours = [loop for loop in loops if "plant" not in loop.target]
-    for first in range(0, len(ours), TOGETHER):
-        yield ours[first : first + TOGETHER]
-    yield from ([loop] for loop in loops if "plant" in loop.target)
-
-
-def _due(loop: Loop, now: datetime) -> bool:
-    if loop.ticked_at is None:
-        return True
-    # The distance, not the difference: a clock set back by an hour must not stop the loop for an hour.
-    return abs((now - loop.ticked_at).total_seconds()) >= DUE_SHARE * loop.interval_seconds
-
-
-def _resumes(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> bool:
-    """Whether a hold has just ended: what was met meanwhile is judged at once, not an interval later."""
-    if loop_memory.last_mode(loop.state) not in Loop.HANDED_OVER or stopped.why_held(loop.target, snapshot):
-        return False
-    return overrides.mode_of(loop, in_force, now) not in Loop.HANDED_OVER
-
-
-def judge(snapshot: Snapshot, now: datetime, law: str = "") -> None:
-    """Judge what earlier actions did (of a law, or of all, those that tick no more among them), by a snapshot
-    that is not too old to say so.
+def _due(snapshot: Snapshot, now: datetime, laws: Collection[str] | None) -> dict[str, list[DueLoop]]:
+    """{`HERE` or an attached plant: the loops that are to be ticked}, `HERE` first. Of those that are not,
+    nothing wide is read.
     """
+    resumed = {loop.pk for loop in _resumed(snapshot, now)}
+    found: dict[str, list[DueLoop]] = {HERE: []}
+    loops = active_loops() if laws is None else active_loops().filter(law__in=laws)
+    rows = loops.annotate(plant=KT("target__plant")).order_by("name")
+    for pk, fence, ticked_at, seconds, plant in rows.values_list(
+        "pk", "fence", "ticked_at", "interval_seconds", "plant"
+    ):
+        if pk in resumed or _is_due(ticked_at, seconds, now):
+            found.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at))
+    return found
+
+
+def _is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) -> bool:
+    if ticked_at is None:
+        return True
+    early_seconds = min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
+    # The distance, not the difference: a clock set back by an hour must not stop the loop for an hour.
+    return abs((now - ticked_at).total_seconds()) >= interval_seconds - early_seconds
+
+
+def _resumed(snapshot: Snapshot, now: datetime) -> list[Loop]:
+    """Those whose hold has just ended: what was met meanwhile is judged at once, not an interval later."""
+    handed_over = Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True)
+    loops = [
+        loop for loop in active_loops().filter(handed_over) if not stopped.why_held(loop.target, snapshot)
+    ]
+    in_force = overrides.by_loop(loops, now) if loops else {}
+    return [
+        loop
+        for loop in loops
+        if loop_memory.last_mode(loop.state) in Loop.HANDED_OVER
+        and overrides.mode_of(loop, in_force[loop.pk], now) not in Loop.HANDED_OVER
+    ]
+
+
+def judge(snapshot: Snapshot, now: datetime) -> None:
+    """Judge what earlier actions did, by a snapshot that is not too old to say so."""
     if snapshot.at is not None and abs(now.timestamp() - snapshot.at) <= guard.STALE_SECONDS:
-        ledger.judge_due(now, snapshot, law)
+        ledger.judge_due(now, snapshot)
 
 
 class _Tick:
@@ -143,37 +203,39 @@ class _Tick:
         plant: Plant,
         snapshot: Snapshot,
         now: datetime,
-        in_force: InForce,
+        rows: Sequence[Override],
         clock: Callable[[], float],
         failed: Failed,
     ) -> None:
+        """rows: all overrides in force."""
         self._plant, self._snapshot, self._now = plant, snapshot, now
-        self._in_force, self._clock, self._failed = in_force, clock, failed
+        self._rows, self._clock, self._failed = rows, clock, failed
 
-    def run(self, loops: Sequence[Loop], control: redis.Redis) -> list[LedgerEntry]:
+    def run(self, due: Sequence[DueLoop], control: redis.Redis) -> list[LedgerEntry]:
         """The entries, each of a loop whose lease was to be had and that nobody ticked meanwhile."""
-        leases = LeaseGroup(control, {f"loop:{loop.pk}": loop.fence for loop in loops}, LEASE_SECONDS)
-        with span("tick", law=loops[0].law), leases as fences:
-            held = {loop.pk: loop for loop in loops if f"loop:{loop.pk}" in fences}
-            turns = self._read_again(held)
-            unfinished = ledger.open_entries(held)
+        leases = LeaseGroup(control, {f"loop:{each.pk}": each.fence for each in due}, LEASE_SECONDS)
+        with span("tick", loops=len(due)), leases as fences:
+            loops = _read([each for each in due if f"loop:{each.pk}" in fences])
+            in_force = overrides.spread(loops, self._rows)
+            unfinished = ledger.open_entries(loop.pk for loop in loops)
             found = [
-                self._decided(loop, fences[f"loop:{loop.pk}"], unfinished.get(loop.pk), leases)
-                for loop in turns
+                self._decided(
+                    loop, fences[f"loop:{loop.pk}"], in_force[loop.pk], unfinished.get(loop.pk), leases
+                )
+                for loop in loops
             ]
             recorded = self._recorded([each for each in found if each is not None])
             self._follow(recorded, leases)
         return [each.entry for each in recorded]
 
-    def _read_again(self, held: Mapping[int, Loop]) -> list[Loop]:
-        """What was read before the lease was ours may be outdated: the state, and whether it is our turn."""
-        rows = Loop.objects.filter(pk__in=held).order_by("name")
-        return [loop for loop in rows if loop.ticked_at == held[loop.pk].ticked_at]
-
     def _decided(
-        self, loop: Loop, fence: int, unfinished: LedgerEntry | None, leases: LeaseGroup
+        self,
+        loop: Loop,
+        fence: int,
+        in_force: list[Override],
+        unfinished: LedgerEntry | None,
+        leases: LeaseGroup,
     ) -> Decided | None:
-        in_force = self._in_force[loop.pk]
         with span("decide", loop=loop.name):
             try:
                 setting = setting_of(loop, in_force, self._snapshot, self._now)
@@ -217,6 +279,13 @@ class _Tick:
                 following.follow(each.entry, each.loop, self._snapshot, self._now)
             except Exception as error:
                 self._failed(each.loop, error)
+
+
+def _read(due: Sequence[DueLoop]) -> list[Loop]:
+    """Under their leases: what was read before may be outdated, and whether it is still their turn."""
+    ticked_at = {each.pk: each.ticked_at for each in due}
+    loops = Loop.objects.filter(pk__in=ticked_at).order_by("name")
+    return [loop for loop in loops if loop.ticked_at == ticked_at[loop.pk]]
 
 
 def record(found: Sequence[Decided], now: datetime) -> list[Decided]:

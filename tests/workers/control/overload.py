@@ -22,7 +22,7 @@ from queues.nodes.agent import Agent
 from queues.publishing.client import Client
 from queues.segments.segment import Segment
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.control.kinds import shedding
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
@@ -177,10 +177,10 @@ class Overload:
         self._seconds += 1
         now = datetime.now(UTC)
         if self._seconds % 5 == 0:
-            tick_law("ladder", self.plant, now, self.control)
+            tick_due(self.plant, now, self.control, laws=("ladder",))
         if self._seconds % 2 == 0:
-            self._shed_at_random(snapshot) if self.rival else tick_law(
-                "shedding", self.plant, now, self.control
+            self._shed_at_random(snapshot) if self.rival else tick_due(
+                self.plant, now, self.control, laws=("shedding",)
             )
         self.log.append(self._figures(snapshot))
         time.sleep(max(0.0, 1.0 - (time.monotonic() - started)))

@@ -11,7 +11,7 @@ from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.snapshots import snapshot_of
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.history.load_forecasts import LoadForecasts, LoadSource, OfferedLoad
@@ -58,7 +58,7 @@ class TaskPlant:
         self.seen = self.snapshot()
         plant = PublishedPlant(self.control, self.now.timestamp)
         for law in PARALLELISM:
-            tick_law(law, plant, self.now, self.control)
+            tick_due(plant, self.now, self.control, laws=(law,))
         self.seen = self.snapshot()
         at = f"{int(self.now.timestamp() * 1000)}-0"
         self.control.xadd(keys.METRICS, metrics.row(self.seen), id=at)

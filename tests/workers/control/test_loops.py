@@ -232,12 +232,12 @@ def test_after_a_hold_the_loop_decides_at_once_on_what_is_there_now(loop, plant,
         tick(fresh(loop), plant, clock, control, seconds=60)
     assert submitted(plant) == 0
     overrides.end(held, by=owner, now=clock.now)
-    (resumed,) = engine.tick_law("worker_rate", plant, clock.pass_seconds(1), control)
+    (resumed,) = engine.tick_due(plant, clock.pass_seconds(1), control)
     assert (resumed.mode, resumed.applied) == ("auto", True)
     assert resumed.observation["queue_length"] == 6_000
     assert resumed.state_before["law"]["history"] == []
     assert ledger.replay(LedgerEntry.objects.get(pk=resumed.pk)).same
-    assert engine.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
+    assert engine.tick_due(plant, clock.pass_seconds(1), control) == []
 
 
 def test_overrides_that_no_longer_fit_together_are_left_out_and_the_reason_says_so(
@@ -408,7 +408,7 @@ def test_the_loop_of_a_vanished_container_is_retired_with_its_ledger_and_returns
     tick(retired, plant, clock, control)
     active = ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
     assert [each.name for each in active] == ["worker_rate/alert/n1"]
-    (entry,) = engine.tick_law("worker_rate", plant, clock.now, control)
+    (entry,) = engine.tick_due(plant, clock.now, control)
     assert entry.loop.name == "worker_rate/alert/n1"
     assert retired.entries.count() == 1
     assert {each.pk for each in ensured(control, JOBS, both)} >= {retired.pk}
@@ -426,7 +426,7 @@ def test_a_queues_changed_events_per_worker_reaches_its_loops_and_keeps_the_rest
 def test_all_loops_of_a_law_are_ticked_on_one_snapshot(plant, clock, control):
     ensured(control, JOBS, jobs_topology(alert={"n1": 500, "n2": 500}))
     plant.put("alert", "n1", 10)
-    entries = engine.tick_law("worker_rate", plant, clock.now, control, lambda: 0.0)
+    entries = engine.tick_due(plant, clock.now, control, lambda: 0.0)
     assert [each.observation["queue_length"] for each in entries] == [10, 0]
     assert plant.observe().seq == 2
 
@@ -443,7 +443,7 @@ def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_t
         yield 5.0
 
     monkeypatch.setattr(engine, "TOGETHER", 1)
-    entries = engine.tick_law("worker_rate", plant, clock.now, control, partial(next, seconds()))
+    entries = engine.tick_due(plant, clock.now, control, partial(next, seconds()))
     assert [each.observation["queue_length"] for each in entries] == [0, 10]
     assert [each.mode for each in entries] == ["auto", "hold"]
     assert entries[1].at - entries[0].at == timedelta(seconds=5)
@@ -451,21 +451,21 @@ def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_t
 
 def test_a_beat_delivered_twice_ticks_once(plant, clock, control):
     ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
-    assert len(engine.tick_law("worker_rate", plant, clock.now, control)) == 1
-    assert engine.tick_law("worker_rate", plant, clock.pass_seconds(1), control) == []
-    assert len(engine.tick_law("worker_rate", plant, clock.pass_seconds(3.8), control)) == 1
+    assert len(engine.tick_due(plant, clock.now, control)) == 1
+    assert engine.tick_due(plant, clock.pass_seconds(1), control) == []
+    assert len(engine.tick_due(plant, clock.pass_seconds(3.8), control)) == 1
 
 
 def test_a_clock_set_back_by_an_hour_does_not_stop_the_loop(plant, clock, control):
     ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
-    engine.tick_law("worker_rate", plant, clock.now, control)
-    assert len(engine.tick_law("worker_rate", plant, clock.pass_seconds(-3_600), control)) == 1
+    engine.tick_due(plant, clock.now, control)
+    assert len(engine.tick_due(plant, clock.pass_seconds(-3_600), control)) == 1
 
 
 def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):
     ensured(control, JOBS, jobs_topology(alert={"n1": 500, "n2": 500}))
     Loop.objects.filter(name="worker_rate/alert/n1").update(parameters={"upper_limit": -1})
-    entries = engine.tick_law("worker_rate", plant, clock.now, control)
+    entries = engine.tick_due(plant, clock.now, control)
     assert [each.loop.name for each in entries] == ["worker_rate/alert/n2"]
     assert "parameters.upper_limit" in caplog.text
 
@@ -473,11 +473,11 @@ def test_one_broken_loop_stops_no_other(plant, clock, control, caplog):
 def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
     ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
     plant.put("alert", "n1", 1_200)
-    (first,) = engine.tick_law("worker_rate", plant, clock.now, control)
+    (first,) = engine.tick_due(plant, clock.now, control)
     plant.run("alert", "n1", 300)
-    engine.tick_law("worker_rate", plant, clock.pass_seconds(INTERVAL_SECONDS), control)
+    engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS), control)
     assert LedgerEntry.objects.get(pk=first.pk).verdict == "checking"
-    engine.tick_law("worker_rate", plant, clock.pass_seconds(INTERVAL_SECONDS), control)
+    engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS), control)
     judged = LedgerEntry.objects.get(pk=first.pk)
     assert judged.verdict == "effective"
     assert ledger.replay(judged).same
@@ -486,7 +486,7 @@ def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
 def test_a_worker_for_events_that_would_wait_too_long_is_sent_ahead_of_other_queues(plant, clock, control):
     ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
     plant.put("alert", "n1", 10)
-    (entry,) = engine.tick_law("worker_rate", plant, clock.now, control)
+    (entry,) = engine.tick_due(plant, clock.now, control)
     assert entry.action == {"start": 1}
     assert plant.ahead == [f"e{entry.pk}-0"]
 

@@ -1,6 +1,7 @@
 """Loops that tick together: as if each had ticked alone, for a fraction of the cost."""
 
 import itertools
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,9 +9,11 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from tests.waiting import until
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from workers.control import decided, engine
 from workers.control.acts import Acts
+from workers.control.attached_ticks import AttachedTicks
 from workers.control.kinds import worker_rate
 from workers.control.ledger import ledger
 from workers.coordination.leases import Lease
@@ -35,7 +38,7 @@ def made(control, count=4):
 
 
 def tick_all(plant, control, now=START, **others):
-    return engine.tick_law("worker_rate", plant, now, control, **others)
+    return engine.tick_due(plant, now, control, **others)
 
 
 def recorded(entries):
@@ -167,13 +170,6 @@ def test_a_worker_that_can_not_be_sent_is_one_loops_fault(control, monkeypatch):
     assert entries["queue2"].applied and entries["queue3"].applied
 
 
-def test_those_of_an_attached_plant_come_last_and_alone(control):
-    here = [Loop(name=f"a{number}", target={"queue": "alert"}) for number in range(3)]
-    there = [Loop(name=f"b{number}", target={"plant": "shop"}) for number in range(2)]
-    batches = [list(batch) for batch in engine._batches([there[0], *here, there[1]])]
-    assert [[loop.name for loop in batch] for batch in batches] == [["a0", "a1", "a2"], ["b0"], ["b1"]]
-
-
 def test_an_action_given_up_meanwhile_says_so_and_those_confirmed_with_it_do_not(control):
     plant, _ = made(control)
     entries = [entry for entry in tick_all(plant, control) if entry.action]
@@ -183,3 +179,44 @@ def test_an_action_given_up_meanwhile_says_so_and_those_confirmed_with_it_do_not
     rows = list(LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries]).order_by("pk"))
     assert all(row.applied for row in rows)
     assert [row.error.partition(",")[0] for row in rows] == ["", "Applied late", ""]
+
+
+def test_loops_of_several_laws_are_due_at_their_own_intervals(control):
+    plant, _ = made(control, 1)
+    slow = Loop.objects.create(name="slow", law="worker_rate", target=Loop.objects.get().target)
+    Loop.objects.filter(pk=slow.pk).update(interval_seconds=5.0)
+    ticked = {0: 2, 1: 0, 2: 1, 3: 0, 4: 1, 5: 1, 6: 1, 7: 0, 8: 1, 9: 0, 10: 2}
+    for second, count in ticked.items():
+        assert len(tick_all(plant, control, START + timedelta(seconds=second))) == count, second
+
+
+def test_an_attached_plant_that_hangs_keeps_no_other_loop_waiting(control):
+    plant, loops = made(control)
+    there = Loop.objects.create(name="there", law="worker_rate", target={**loops[0].target, "plant": "shop"})
+    given = {}
+    assert len(tick_all(plant, control, elsewhere=given.__setitem__)) == 4
+    assert list(given) == ["shop"]  # it is asked in a thread of its own
+    (entry,) = given["shop"]()
+    assert entry.loop == there
+    assert given["shop"]() == []  # nothing is due twice
+
+
+def test_a_plants_loops_are_not_begun_again_while_they_are_ticked():
+    ticks, hangs, ticked = AttachedTicks(), threading.Event(), []
+    ticks.begin("shop", hangs.wait)
+    ticks.begin("shop", lambda: ticked.append("shop"))
+    ticks.begin("other", lambda: ticked.append("other"))
+    until(lambda: ticked == ["other"], 10)
+    hangs.set()
+    until(lambda: ticks.begin("shop", lambda: ticked.append("shop")) or "shop" in ticked, 10)
+
+
+def test_a_plant_that_fails_says_so_and_is_ticked_again(caplog):
+    ticks, ticked = AttachedTicks(), []
+
+    def fails():
+        ticked.append(1)
+        raise ConnectionError("the shop is away")
+
+    until(lambda: ticks.begin("shop", fails) or len(ticked) > 1, 10)
+    assert "The loops of shop were not ticked" in caplog.text

@@ -17,7 +17,7 @@ from queues.segments.segment import Segment
 from tests.waiting import until
 from tests.workers.loops import PIPELINE, ensured
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.models import Loop
 from workers.pipeline.declaration.steering import steer
 from workers.snapshot.local import LocalPlant
@@ -129,7 +129,7 @@ class Loops:
         found, ends, number = [], time.monotonic() + seconds, 0
         while time.monotonic() < ends:
             if number % 4 == 0:
-                tick_law("flow", self._plant, datetime.now(UTC), self._control)
+                tick_due(self._plant, datetime.now(UTC), self._control, laws=("flow",))
             number += 1
             threading.Event().wait(0.5)
             free = self.row()["result_queue"]["free_bytes"]

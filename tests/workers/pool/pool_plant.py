@@ -11,7 +11,7 @@ from queues import keys
 from queues.stored_document import encoded
 from tests.console.conftest import sample_snapshot
 from tests.workers.loops import ensured
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.plants.published import PublishedPlant
 from workers.pool.pool import Order
@@ -61,7 +61,7 @@ class Plant:
         snapshot["loops"] = control_record(self.now).loops
         self.control.set(keys.SNAPSHOT, encoded(snapshot))
         plant = PublishedPlant(self.control, self.now.timestamp)
-        return tick_law("concurrency", plant, self.now, self.control)
+        return tick_due(plant, self.now, self.control, laws=("concurrency",))
 
     def order(self, host: str = HOST) -> Order | None:
         return Order.read(self.control.get(keys.POOL.of(host)))

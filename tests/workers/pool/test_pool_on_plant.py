@@ -21,7 +21,7 @@ from tests.workers.pool.slow_service import SlowService, serving
 from tests.workers.samples import fill
 from workers.consumer.dispatch import send_workers
 from workers.consumer.work_report import waiting_to_run
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
 
@@ -42,7 +42,7 @@ class Rig:
     def second(self) -> LedgerEntry | None:
         time.sleep(1.0)
         self.feed()
-        entries = tick_law("concurrency", self.plant, datetime.now(UTC), self.control)
+        entries = tick_due(self.plant, datetime.now(UTC), self.control, laws=("concurrency",))
         if not entries:
             return None
         self.sizes.append(entries[0].observation["threads"])

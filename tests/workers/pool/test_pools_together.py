@@ -23,7 +23,7 @@ from tests.workers.pool.slow_service import SlowService, serving
 from tests.workers.samples import fill
 from workers.consumer.dispatch import send_workers
 from workers.consumer.work_report import waiting_to_run
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
 
@@ -54,7 +54,7 @@ class Rig:
             fill(self.segment, short * BLOCKS_A_WORKER, BLOCK)
             ids = [f"worker-{next(self.numbers)}" for _ in range(short)]
             send_workers(self.control, self.topology, "alert", "n1", short, ids, now)
-        for entry in tick_law("concurrency", self.plant, datetime.now(UTC), self.control):
+        for entry in tick_due(self.plant, datetime.now(UTC), self.control, laws=("concurrency",)):
             host, threads = entry.loop.target["host"], entry.terms.get("threads")
             self.newest[host] = entry
             if entry.terms.get("phase") == "steady" and entry.observation["threads"] == threads:

@@ -130,9 +130,8 @@ def _of_last_tick(loop: Loop) -> QuerySet[LedgerEntry]:
     return loop.entries.filter(at=loop.ticked_at).order_by("-pk")
 
 
-def judge_due(now: datetime, snapshot: Snapshot, law: str = "") -> list[LedgerEntry]:
-    """Compare expected with actual for each entry (of a law, or of all) whose settling time is over; give
-    back those judged.
+def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
+    """Compare expected with actual for each entry whose settling time is over; give back those judged.
 
     effective: at least half of what was expected came. harmful: as much came the other way, or the node is
     TOOBUSY since. Else ineffective. An entry whose target has vanished meanwhile, whose counters were reset,
@@ -140,9 +139,8 @@ def judge_due(now: datetime, snapshot: Snapshot, law: str = "") -> list[LedgerEn
     judged stops no other.
     """
     checking = LedgerEntry.objects.filter(verdict=Verdict.CHECKING)
-    of_law = checking.filter(loop__law=law) if law else checking
     # Each tick asks; what a verdict does not need is wide.
-    rows = of_law.select_related("loop").only(*JUDGED_BY)
+    rows = checking.select_related("loop").only(*JUDGED_BY)
     due = [entry for entry in rows if _settled(entry, now)]
     for entry in due:
         try:

@@ -12,7 +12,6 @@ from tests.workers.plants.test_topology import snapshot as plain
 from workers.control.kinds import parallelism_forecast
 from workers.control.kinds.registry import KINDS
 from workers.control.parts.operators import CORES, OWNERS, readings
-from workers.control.schedule import rows
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 
@@ -187,8 +186,7 @@ def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
     assert parallelism_forecast.readings({**TARGET, "operator": "gone"}, after) is None
 
 
-def test_every_law_has_a_clock_and_the_joint_one_owns_the_tasks_by_default():
-    assert {f"weir: tick {law}" for law in LAWS} <= {name for name, *_ in rows()}
+def test_the_joint_law_owns_the_tasks_by_default():
     assert OWNERS[-1] == "parallelism_joint"
 
 

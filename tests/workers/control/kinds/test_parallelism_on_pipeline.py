@@ -19,7 +19,7 @@ from tests.workers.pipeline.pipeline_process import (
     chunks_of_events,
     undisturbed,
 )
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.local import LocalPlant
 
@@ -60,7 +60,7 @@ class WorkReporter:
             agent.beat()
         snapshot = self.plant.observe()
         ensured(self.control, PARALLELISM, snapshot=snapshot)
-        tick_law("parallelism_joint", self.plant, datetime.now(UTC), self.control)
+        tick_due(self.plant, datetime.now(UTC), self.control, laws=("parallelism_joint",))
         row = snapshot.pipeline.applications.get("exact")
         if row and row.operators:
             self.seen.append(row.operators["abc"])

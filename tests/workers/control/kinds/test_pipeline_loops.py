@@ -16,7 +16,7 @@ from queues.publishing.client import Client
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.loops import PIPELINE, ensured
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.control.kinds import balance, flow
 from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import ApplicationStatus, PipelineStatus, ReplicaStatus
@@ -50,7 +50,9 @@ class Plant:
         self.now += timedelta(seconds=TICK_SECONDS.get(law, 10))
         self.snapshot["at"] = self.now.timestamp()
         self.control.set(keys.SNAPSHOT, orjson.dumps(self.snapshot))
-        (entry,) = tick_law(law, PublishedPlant(self.control, self.now.timestamp), self.now, self.control)
+        (entry,) = tick_due(
+            PublishedPlant(self.control, self.now.timestamp), self.now, self.control, laws=(law,)
+        )
         return entry
 
     def controls(self) -> Controls:

@@ -19,7 +19,7 @@ from tests.workers.control import overload
 from tests.workers.control.overload import ENDS, MILESTONE, SECOND_US
 from tests.workers.loops import ensured
 from tests.workers.pipeline.inter_event.test_operators import APPLICATION, Tier
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.control.kinds import shedding
 from workers.control.parts.kind import LoopStart
 from workers.models import Loop
@@ -144,7 +144,7 @@ class Virtual:
         self.shares.append(row["shed_share"])
         for law, every in (("ladder", 5), ("shedding", 2)):
             if number % every == 0:
-                tick_law(law, PublishedPlant(self.control, now.timestamp), now, self.control)
+                tick_due(PublishedPlant(self.control, now.timestamp), now, self.control, laws=(law,))
         self.snapshot["loops"] = control_record(now).loops
 
     def found(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.loops import PIPELINE, ensured
 from tests.workers.snapshots import snapshot_of
-from workers.control.engine import tick_law
+from workers.control.engine import tick_due
 from workers.control.kinds import ladder
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import PatternYield
@@ -62,7 +62,7 @@ class Plant:
         self.snapshot["at"] = self.now.timestamp()
         self.control.set(keys.SNAPSHOT, encoded(self.snapshot))
         published = PublishedPlant(self.control, self.now.timestamp)
-        entries = tick_law(law, published, self.now, self.control)
+        entries = tick_due(published, self.now, self.control, laws=(law,))
         self.snapshot["loops"] = control_record(self.now).loops
         self.row["controls"]["shed"] = self.shed()
         return next(entry for entry in entries if entry.loop.target.get("queue", "telemetry") == "telemetry")
