@@ -96,6 +96,21 @@ def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
 
 
 @register.simple_tag
+def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
+    """All that is wrong with a subject, and what to do first, for its own page: a phone shows no titles."""
+    row = at(states_of(snapshot), f"{kind}/{name}") if snapshot else None
+    said = [at(row, "finding"), *(at(each, "sentence") for each in at(row, "also") or ()), at(row, "step")]
+    text = " ".join(each for each in said if each)
+    return format_html(
+        '<p class="card notice" data-bind="states.{}/{}" data-format="finding"{}>{}</p>',
+        kind,
+        name,
+        SafeString("" if text else " hidden"),
+        text,
+    )
+
+
+@register.simple_tag
 def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> SafeString:
     """A share as a bar against its thresholds; its number stands beside it, so readers skip it."""
     value = _resolved(snapshot, path)

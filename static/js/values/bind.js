@@ -25,6 +25,12 @@ const SPECIAL = {
     if (element.title !== finding) element.title = finding;
     write(element.querySelector(".word"), word);
   },
+  finding: (element, row) => {
+    const said = [row?.finding, ...(row?.also ?? []).map((each) => each.sentence), row?.step];
+    const text = said.filter(Boolean).join(" ");
+    element.hidden = !text;
+    write(element, text);
+  },
   bar: (element, value) => {
     const { busy, toobusy } = element.dataset;
     const passed = (limit) => limit !== "" && value !== null && value >= Number(limit);

@@ -38,6 +38,39 @@ def test_what_becomes_unknown_is_a_dash_and_never_zero(open_page, observer):
     expect(figure(page, "nodes.n1.in_per_second")).to_have_text("—")
 
 
+@pytest.mark.parametrize(
+    ("address", "part", "said"),
+    [
+        ("/nodes/n1/", ("nodes", "n1"), "The clock of node n1 is 120 s ahead of the control server's."),
+        (
+            "/pipeline/",
+            ("pipeline",),
+            "The clock of the pipeline's host is 120 s ahead of the control server's.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_part_stands_on_its_own_page_and_not_in_a_title_alone(
+    open_page, observer, address, part, said
+):
+    page = open_page(address)
+    live(page, observer)
+
+    def set_clock(seconds: float) -> None:
+        def change(snapshot) -> None:
+            row = snapshot
+            for key in part:
+                row = row[key]
+            row["ahead_seconds"] = seconds
+
+        observer.publish(change)
+
+    finding = page.get_by_text(said)
+    set_clock(120.0)
+    expect(finding).to_be_visible()
+    set_clock(0.0)
+    expect(finding).to_be_hidden()
+
+
 @pytest.mark.thorough
 def test_after_a_gap_the_page_asks_for_the_whole_and_goes_on(open_page, observer):
     page = open_page("/")
