@@ -61,6 +61,7 @@ def run(
     left_out: dict[str, str] = {}
     for seed in seeds:
         found, counted, left_out = one_seed(seed, faults, rate_per_second, only)
+        log.warning("seed %d: %s", seed, counted)  # a night's run that ends early has said this much
         struck += found
         whole += counted
     tried = [each for each in struck if not each.not_tried]

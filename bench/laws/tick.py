@@ -15,6 +15,7 @@ from bench.plant.running_plant import clean_environment
 from bench.queues.node_servers import node_servers
 
 SIZES = {"loops_100": (25, 4, 0.05), "loops_5000": (25, 200, 1.0)}  # queues, nodes, the limit
+KINDS = ("idle_seconds", "acting_seconds")
 
 
 def run(seconds: float) -> dict[str, Any]:
@@ -22,14 +23,10 @@ def run(seconds: float) -> dict[str, Any]:
     peers: dict[str, float] = {}
     for name, (queues, nodes, limit_seconds) in SIZES.items():
         found = _measured(queues, nodes, seconds / len(SIZES))
-        figures |= {f"{name}_{which}": found[which] for which in ("idle_seconds", "acting_seconds")}
-        figures[f"{name}_a_loop_seconds"] = found["acting_seconds"] / found["loops"]
-        peers[f"limit_{name}_seconds"] = limit_seconds
-    ratio = {
-        f"{name}_{which}": figures[f"{name}_{which}"] / peers[f"limit_{name}_seconds"]
-        for name in SIZES
-        for which in ("idle_seconds", "acting_seconds")
-    }
+        for kind in KINDS:
+            figures[f"{name}_{kind}"] = found[kind]
+            peers[f"limit_{name}_{kind}"] = limit_seconds
+    ratio = {name: seconds / peers[f"limit_{name}"] for name, seconds in figures.items()}
     return {"figures": figures, "peers": peers, "ratio": ratio}
 
 
