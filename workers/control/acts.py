@@ -35,7 +35,7 @@ class Acts:
 
     def __init__(self, entries: list[LedgerEntry], plant: Plant, clock: Callable[[], float]) -> None:
         self._plant, self._clock = plant, clock
-        self._acting = {entry.pk: entry for entry in entries if acts(entry)}
+        self._acting = {entry.pk: entry for entry in entries if applies(entry)}
         self._ours: set[int] = set()
         self._done: list[LedgerEntry] = []
         self._checked_at = float("-inf")
@@ -71,7 +71,7 @@ class Acts:
         ledger.confirm(*done)
 
 
-def acts(entry: LedgerEntry) -> bool:
+def applies(entry: LedgerEntry) -> bool:
     """Whether an action is to be applied."""
     return entry.action is not None and entry.mode in ledger.APPLYING_MODES
 
