@@ -38,11 +38,13 @@ from controllers.framework.law import Law
 from queues import checks, projection
 from queues.errors import BadInput
 from queues.models import Node
+from workers.coordination.transaction_locks import lock_until_commit
 from workers.models import Loop, Override
 from workers.steering import enforcing
 from workers.steering.expiry import Expiry
 from workers.steering.scope import THRESHOLDS, Scope, active_loops, is_itself, is_threshold
 
+LOCK = "overrides"
 MAXIMUM_REASON_LENGTH = 2_000
 PAUSED, OPEN = "paused", "open"
 DRAINED, AT_WORK = "draining", "at work"
@@ -184,6 +186,8 @@ def set_override(
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).at(now)
     with transaction.atomic():
+        # Of two at once the second is checked beside the first, and says what it replaces.
+        lock_until_commit(LOCK)
         itself = scope.is_itself(name)
         if itself and endless and node is None:
             raise BadInput("expires_at", f"is missing; {name} of {scope} resumes by itself, say when.")

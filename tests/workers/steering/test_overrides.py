@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
+from django.db import transaction
 
 from controllers import catalog
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Node
+from tests.races import another_thread, until_another_waits
 from workers.models import Loop, Override
 from workers.steering import override_document, overrides, plant_settings
 
@@ -350,3 +352,20 @@ def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):
     assert held["direction"] == "up only"
     with pytest.raises(BadInput, match="is not known"):
         put("guard.direction", "up only", loop=moves)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_set_the_same_at_once_the_second_replaces_the_first(loop, owner):
+    def put(value):
+        return overrides.set_override(
+            name="upper_limit", value=value, owner=owner, now=START, reason="A test.", loop=loop, minutes=2
+        )
+
+    with another_thread() as begin:
+        with transaction.atomic():
+            first = put(700)
+            other = begin(put, 900)
+            until_another_waits()
+        second = other.result()
+    assert [row["id"] for row in second.replaces] == [first.pk]
+    assert list(overrides.in_force(START)) == [second]
