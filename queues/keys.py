@@ -77,7 +77,7 @@ PRODUCERS = Key(
     "weir:producers",
     "hash",
     "web telemetry pipeline → web telemetry pipeline observer workers",
-    "producer|queue → JSON {events, blocks, rejected, rerouted, at}, cumulative, reported each second",
+    "producer|queue → JSON {events, blocks, rejected, rerouted, at, reported}, cumulative, each second",
 )
 INSTALLATION = Key(
     "weir:installation",

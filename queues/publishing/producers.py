@@ -1,8 +1,9 @@
 """What producers say of themselves in `weir:producers`: cumulative counts, a report a second."""
 
+import os
+import secrets
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import redis
 
@@ -10,15 +11,22 @@ from queues import keys
 from queues.lua.script import script
 
 EVERY_SECONDS = 1.0
+KNOWN_SECONDS = 600  # a report that is said again after so long may count twice
 
 
 class ProducerReport:
-    """Counts of one producer, sent by a thread of its own once a second while they change, and at the end."""
+    """Counts of one producer, sent by a thread of its own once a second while they change, and at the end.
+
+    A report whose answer does not come may have been taken: it is said again under its number, which counts
+    once, and what is published meanwhile waits behind it.
+    """
 
     def __init__(self, control: redis.Redis, producer: str, clock: Callable[[], float]) -> None:
         self._producer, self._clock = producer, clock
         self._add = control.register_script(script("control/count_published"))
+        self._process, self._number = secrets.token_hex(4), 0
         self._pending: dict[str, list[int]] = {}
+        self._unsure: dict[str, tuple[int, list[int]]] = {}  # queue → the report that has no answer yet
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -37,11 +45,19 @@ class ProducerReport:
 
     def flush(self) -> None:
         """Report now. What cannot be reported is kept for the next time: figures never stop publishing."""
+        for queue, (number, row) in self._reports().items():
+            if self._sent(queue, number, row):
+                with self._lock:
+                    if self._unsure.get(queue, (0, []))[0] == number:
+                        del self._unsure[queue]
+
+    def _reports(self) -> dict[str, tuple[int, list[int]]]:
         with self._lock:
-            pending, self._pending = self._pending, {}
-        for queue, row in pending.items():
-            if any(row) and not self._sent(queue, row):
-                self.add(queue, row[0], row[1], rejected=row[2], rerouted=row[3])
+            for queue in self._pending.keys() - self._unsure.keys():
+                if any(row := self._pending.pop(queue)):
+                    self._number += 1
+                    self._unsure[queue] = (self._number, row)
+            return dict(self._unsure)
 
     def close(self) -> None:
         """Stop the thread and report the rest."""
@@ -49,14 +65,17 @@ class ProducerReport:
         if self._thread is not None:
             self._thread.join(5.0)
         self.flush()
+        self.flush()  # what waited behind a report without an answer
 
     def _run(self) -> None:
         while not self._closing.wait(EVERY_SECONDS):
             self.flush()
 
-    def _sent(self, queue: str, row: list[Any]) -> bool:
+    def _sent(self, queue: str, number: int, row: list[int]) -> bool:
+        name, at = f"{self._producer}|{queue}", f"{self._clock():.3f}"
+        process = f"{self._process}-{os.getpid()}"  # one that was forked counts by itself
         try:
-            self._add(keys=[keys.PRODUCERS], args=[f"{self._producer}|{queue}", f"{self._clock():.3f}", *row])
+            self._add(keys=[keys.PRODUCERS], args=[name, at, *row, process, number, KNOWN_SECONDS])
         except (redis.RedisError, OSError):
             return False
         return True

@@ -11,6 +11,7 @@ from workers.control import loop_memory
 from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
 from workers.control.parts.kind import Proposer
+from workers.control.setting import TickSetting
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
@@ -83,14 +84,17 @@ def takes_long(entry: LedgerEntry, loop: Loop) -> bool:
     return entry.action is not None or kind_of(loop.law).keeper is not None
 
 
-def finish(entry: LedgerEntry, mode: str, loop: Loop, plant: Plant, now: datetime) -> None:
+def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, now: datetime) -> None:
     """Apply what a tick that died had recorded, unless too much time has passed, or the loop may not act any
-    more as it did then; the entry says so.
+    more as it did then, or a person has set another value since; the entry says so.
     """
     age_seconds = abs((now - entry.at).total_seconds())
     ended = "Its tick ended before the action was confirmed; not repeated"
-    if mode != entry.mode:
-        _give_up(entry, loop, f"{ended}: the loop was in mode {entry.mode}, and is in mode {mode} now.")
+    if setting.mode != entry.mode:
+        modes = f"the loop was in mode {entry.mode}, and is in mode {setting.mode} now"
+        _give_up(entry, loop, f"{ended}: {modes}.")
+    elif entry.parameters.get("manual") != setting.manual:
+        _give_up(entry, loop, f"{ended}: another value is set by hand now.")
     elif age_seconds > REPEAT_INTERVALS * loop.interval_seconds:
         _give_up(entry, loop, f"{ended} after {age_seconds:.0f} s.")
     elif _is_applied(entry, loop, plant):

@@ -241,7 +241,7 @@ class _Tick:
                 setting = setting_of(loop, in_force, self._snapshot, self._now)
                 if unfinished is not None:
                     with leases.renewed():
-                        acts.finish(unfinished, setting.mode, loop, self._plant, self._now)
+                        acts.finish(unfinished, setting, loop, self._plant, self._now)
                 return decided(loop, fence, setting, in_force, self._snapshot, self._now)
             except Exception as error:
                 self._failed(loop, error)

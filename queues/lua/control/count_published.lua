@@ -1,13 +1,23 @@
--- Adds to what a producer has published to a queue: two processes under one name count together, and a
--- restart goes on.
+-- Adds to what a producer has published to a queue, once however often it is said: two processes under one name
+-- count together, and a restart goes on.
 -- KEYS    producers
--- ARGV    producer|queue, instant (s), events, blocks, rejected, rerouted
+-- ARGV    producer|queue, instant (s), events, blocks, rejected, rerouted, process, number of its report, s that
+--         a process is known without one
 -- Answer  nothing
 local old = redis.call('HGET', KEYS[1], ARGV[1])
 local ok, row = pcall(cjson.decode, old or '{}')
 if not ok then row = {} end
+local at, number = tonumber(ARGV[2]), tonumber(ARGV[8])
+local reported = row.reported or {}
+local before = reported[ARGV[7]]
+if before and before[1] >= number then return end
+for process, last in pairs(reported) do
+  if math.abs(at - last[2]) > tonumber(ARGV[9]) then reported[process] = nil end
+end
+reported[ARGV[7]] = {number, at}
+row.reported = reported
 for i, name in ipairs({'events', 'blocks', 'rejected', 'rerouted'}) do
   row[name] = (row[name] or 0) + tonumber(ARGV[i + 2])
 end
-row.at = tonumber(ARGV[2])
+row.at = at
 redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(row))

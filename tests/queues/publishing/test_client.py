@@ -10,6 +10,7 @@ from itertools import count
 
 import pyarrow as pa
 import pytest
+import redis
 
 from queues import keys, pausing
 from queues.errors import (
@@ -22,6 +23,7 @@ from queues.errors import (
 )
 from queues.events.block import decode
 from queues.publishing.client import Client
+from queues.publishing.producers import ProducerReport
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.queues.samples import NOW_US, batch_of, blocks_of
@@ -99,8 +101,43 @@ def test_producers_figures_add_up_over_clients_of_one_name(control, control_serv
         with Client(control_server.url, "shop", clock=lambda: 12.5) as client:
             client.publish("alert", batch_of(600))
             client.count_rejected("alert", 3)
+    assert counted(control) == {"events": 1200, "blocks": 4, "rejected": 6, "rerouted": 0, "at": 12.5}
+
+
+def counted(control):
     row = json.loads(control.hget("weir:producers", "shop|alert"))
-    assert row == {"events": 1200, "blocks": 4, "rejected": 6, "rerouted": 0, "at": 12.5}
+    del row["reported"]
+    return row
+
+
+def test_a_report_that_is_said_again_since_its_answer_was_lost_counts_once(control, monkeypatch):
+    report, lost = ProducerReport(control, "shop", lambda: 12.5), [True, True]
+    add = report._add
+
+    def answers_late(**arguments):
+        add(**arguments)
+        if lost and lost.pop():
+            raise redis.TimeoutError("no answer within half a second")
+
+    monkeypatch.setattr(report, "_add", answers_late)
+    report._closing.set()  # it is flushed here, and by no thread
+    report.add("alert", 600, 2)
+    report.flush()
+    report.add("alert", 0, rejected=3)  # waits behind the report that is unsure
+    report.add("alert", 0)
+    report.flush()
+    report.close()
+    assert counted(control) == {"events": 600, "blocks": 2, "rejected": 3, "rerouted": 0, "at": 12.5}
+
+
+def test_processes_of_one_name_that_are_gone_are_forgotten(control):
+    for at in (0.0, 5.0, 700.0):
+        report = ProducerReport(control, "shop", lambda at=at: at)
+        report._closing.set()
+        report.add("alert", 1, 1)
+        report.close()
+    row = json.loads(control.hget("weir:producers", "shop|alert"))
+    assert row["events"] == 3 and len(row["reported"]) == 1
 
 
 def test_a_producers_figures_appear_while_it_is_running(client, control):

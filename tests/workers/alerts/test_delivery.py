@@ -100,6 +100,18 @@ def test_a_title_with_a_line_break_breaks_no_mail(looks, mails):
     assert mail["Bcc"] is None and "Bcc: everybody" in mail["Subject"]
 
 
+def test_who_of_several_was_refused_stands_at_the_message_and_at_the_alert(looks, mails):
+    receivers.define("both", "email", {"addresses": ["a@b.example", "gone@b.example"]})
+    rule(escalation=[{"after_minutes": 0, "receivers": ["both"]}])
+    mails.answers = [250, 550]
+    fire(looks)
+    assert deliver(looks) == 1 and deliver(looks) == 0, "the others have it, and get it once"
+    message, said = Message.objects.get(), "refused gone@b.example (550 not here), and took the others"
+    assert message.state == "sent" and said in message.error
+    assert said in the_alert().events.order_by("pk").last().text
+    assert failing_receivers(looks.at - timedelta(hours=1)) == []
+
+
 def test_without_a_mail_server_it_fails_and_says_what_to_set(looks, settings):
     settings.EMAIL_HOST = ""
     rule()

@@ -558,6 +558,27 @@ def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_holds_t
     assert not first.applied and "is in mode hold now" in first.error
 
 
+def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_has_set_another_value(
+    loop, plant, clock, control, owner, monkeypatch
+):
+    override(loop, owner, clock, "mode", "manual")
+    override(loop, owner, clock, "start", 3)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plant, "start_workers", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tick(loop, plant, clock, control)
+    control.delete(f"weir:lease:loop:{loop.pk}")
+    Override.objects.filter(name="start").update(value=1)
+    assert tick(loop, plant, clock, control).action == {"start": 1}
+    assert submitted(plant) == 1
+    first = LedgerEntry.objects.order_by("pk").first()
+    assert not first.applied and "another value is set by hand now" in first.error
+
+
 def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_there(
     loop, plant, clock, control, owner, monkeypatch
 ):

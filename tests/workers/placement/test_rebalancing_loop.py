@@ -13,6 +13,7 @@ from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
 from workers.control import acts, engine
 from workers.control.ledger import ledger
+from workers.control.setting import effective
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import execution, plans, plant_sensors, proposals
 
@@ -80,7 +81,8 @@ def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
     entry = plant.tick()
     LedgerEntry.objects.update(applied=False)
     loop = Loop.objects.get(law="rebalancing")
-    acts.finish(LedgerEntry.objects.get(), "auto", loop, plant.plant, plant.now)
+    setting = effective(loop, [], plant.now)
+    acts.finish(LedgerEntry.objects.get(), setting, loop, plant.plant, plant.now)
     assert Plan.objects.count() == 1
     entry.refresh_from_db()
     assert entry.applied

@@ -13,7 +13,7 @@ from workers.alerts.lifecycle.models import Message, Receiver
 logger = logging.getLogger(__name__)
 AT_ONCE = 16
 ROUND_SECONDS = 1.0
-Send = Callable[[Message, float], None]
+Send = Callable[[Message, float], str | None]  # who of a receiver was left out, in a sentence
 
 
 def shown_by_browsers(message: Message, now_seconds: float) -> None:
@@ -44,7 +44,7 @@ def deliver(
     asked before each round: who has lost the lease sends nothing more.
     """
     arrived = 0
-    on_way: dict[Future[None], Message] = {}
+    on_way: dict[Future[str | None], Message] = {}
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             while alive():
@@ -73,12 +73,12 @@ def _next_of_each(messages: list[Message]) -> list[Message]:
     return list(oldest.values())
 
 
-def _noted_each(calls: Mapping[Future[None], Message], now: datetime) -> int:
+def _noted_each(calls: Mapping[Future[str | None], Message], now: datetime) -> int:
     """How many arrived. One that can't be noted keeps no other from it; then its error is raised."""
     arrived, failure = 0, None
     for call, message in calls.items():
         try:
-            arrived += _noted(message, call.exception(), now)
+            arrived += _noted(message, call, now)
         except Exception as error:
             failure = failure or error
     if failure is not None:
@@ -86,9 +86,10 @@ def _noted_each(calls: Mapping[Future[None], Message], now: datetime) -> int:
     return arrived
 
 
-def _noted(message: Message, error: BaseException | None, now: datetime) -> bool:
+def _noted(message: Message, call: Future[str | None], now: datetime) -> bool:
+    error = call.exception()
     if error is None:
-        outbox.sent(message, now)
+        outbox.sent(message, now, call.result() or "")
         return True
     for_good = isinstance(error, Failed) and error.for_good
     outbox.failed(message, str(error) if isinstance(error, Failed) else repr(error), now, for_good)

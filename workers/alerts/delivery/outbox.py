@@ -271,14 +271,15 @@ def due(now: datetime) -> list[Message]:
 
 
 @transaction.atomic
-def sent(message: Message, now: datetime) -> None:
-    """It has arrived; each of its alerts says so."""
+def sent(message: Message, now: datetime, left_out: str = "") -> None:
+    """It has arrived; each of its alerts says so, and who of the receiver was left out."""
     still = Message.objects.filter(pk=message.pk, state=Waiting)
-    if not still.update(state=Message.State.SENT, sent_at=now, tries=message.tries + 1, error=""):
+    error = one_line(left_out)[:500]
+    if not still.update(state=Message.State.SENT, sent_at=now, tries=message.tries + 1, error=error):
         return
     deliveries = Delivery.objects.filter(message=message).values_list("alert_id", flat=True).distinct()
-    text = f"{message.receiver.name} ({message.receiver.channel})"
-    _note(deliveries, text, now)
+    receiver = f"{message.receiver.name} ({message.receiver.channel})"
+    _note(deliveries, f"{receiver}. {error}" if error else receiver, now)
 
 
 def _brings_what_goes_on(message: Message) -> bool:

@@ -1,17 +1,25 @@
 """Sends a message by e-mail, as plain text, through the server of the settings (WEIR_SMTP_URL)."""
 
 import smtplib
+from collections.abc import Mapping
+from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage
+from django.core.mail.backends.smtp import EmailBackend
 
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.delivery.channels.message_text import lines, subject
 from workers.alerts.lifecycle.models import Message
 
+Refused = Mapping[str, tuple[int, bytes]]
 
-def send(message: Message, now_seconds: float) -> None:
-    """One mail to all addresses; its Message-ID is the key, so that a repetition is the same mail."""
+
+def send(message: Message, now_seconds: float) -> str:
+    """One mail to all addresses; its Message-ID is the key, so that a repetition is the same mail. Gives
+    which addresses the server refused while it took others, in a sentence; "" where it took all. Those are
+    not tried again: the others would have it once more each time.
+    """
     if not settings.EMAIL_HOST:
         raise Failed(
             "No mail server is configured; set WEIR_SMTP_URL, such as smtp://user:password@host:587."
@@ -27,11 +35,46 @@ def send(message: Message, now_seconds: float) -> None:
     if thread := content.get("thread"):  # none in a message that an older version made
         mail.extra_headers |= {"In-Reply-To": _id(thread), "References": _id(thread)}
     try:
-        mail.send()
+        with _Server() as server:
+            server.send_messages([mail])
+            return _left_out(server.connection.refused)
     except smtplib.SMTPRecipientsRefused as error:
         raise Failed(f"The mail server refused every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(f"The mail server {settings.EMAIL_HOST} did not take it: {error!r}") from None
+
+
+def _left_out(refused: Refused) -> str:
+    if not refused:
+        return ""
+    said = [f"{each} ({code} {why.decode(errors='replace')})" for each, (code, why) in refused.items()]
+    return f"The mail server refused {', '.join(said)}, and took the others."
+
+
+class _Notes:
+    """Of smtplib's connections: which addresses the server refused, though it took the mail for others."""
+
+    refused: Refused = {}
+
+    def sendmail(self, *arguments: Any, **options: Any) -> Refused:
+        self.refused = super().sendmail(*arguments, **options)  # type: ignore[misc] # of smtplib's
+        return self.refused
+
+
+class _Plain(_Notes, smtplib.SMTP):
+    """By its own port, or by STARTTLS."""
+
+
+class _Encrypted(_Notes, smtplib.SMTP_SSL):
+    """From the first byte."""
+
+
+class _Server(EmailBackend):
+    """Django's, which counts a mail as sent that some addresses were refused."""
+
+    @property
+    def connection_class(self) -> type[_Plain | _Encrypted]:
+        return _Encrypted if self.use_ssl else _Plain
 
 
 def _id(key: str) -> str:
