@@ -225,9 +225,12 @@ class PipelineFigures(StoredDocument, frozen=True, kw_only=True):
 
 
 class PipelineReport(PipelineFigures, frozen=True, kw_only=True):
-    """What the process writes. at: seconds since 1970, by its clock."""
+    """What the process writes. at: seconds since 1970, by its clock. carried: what the process before said of
+    applications that have not begun in this one yet: they count on from there.
+    """
 
     at: float
+    carried: dict[str, ApplicationStatus] = {}
 
 
 class PipelineStatus(PipelineFigures, frozen=True, kw_only=True):

@@ -155,6 +155,7 @@ class PipelineProcess:
             wanted, self._ordered = self._declarations.wanted(), self._orders.read()
         except (redis.ConnectionError, redis.TimeoutError):
             wanted = {name: hosted.declared for name, hosted in self._hosted.items()}
+        self._statuses.expect(wanted)
         for name in set(self._hosted) - set(wanted):
             self._hosted.pop(name).leave()
             self._statuses.forget(name)

@@ -8,7 +8,7 @@ At the top are the figures of all applications together, and under `applications
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 import redis
@@ -59,14 +59,14 @@ class Statuses:
         left = _left(cast(bytes | None, control.get(keys.PIPELINE)))
         self._state = STARTING
         self._end_before = self._error = _end_of(left, clock()) if left else None
-        self._before = dict(left.applications) if left else {}
+        self._before = {**left.carried, **left.applications} if left else {}
 
     def board(self, application: Application) -> StatusBoard:
         """A board for an application, or for another version of it: what was counted counts on."""
         name = application.name
-        if name in self._boards:
-            self._before[name] = self._boards[name].document(self._heartbeats())
-        board = StatusBoard(self._control, application, self._before.get(name), self.write)
+        former = self._boards.get(name)
+        before = former.document(self._heartbeats()) if former else self._before.get(name)
+        board = StatusBoard(self._control, application, before, self.write)
         with self._lock:
             self._boards[name] = board
         return board
@@ -78,8 +78,16 @@ class Statuses:
             return max((board.stuck_seconds for board in self._boards.values()), default=0.0)
 
     def forget(self, name: str) -> None:
+        """It is not wanted any more."""
         with self._lock:
             self._boards.pop(name, None)
+            self._before.pop(name, None)
+
+    def expect(self, wanted: Collection[str]) -> None:
+        """No others will begin: nothing is carried for them."""
+        with self._lock:
+            for name in self._before.keys() - set(wanted):
+                del self._before[name]
 
     def enter_state(self, state: str, error: str | None = None) -> None:
         """Of the process, which shows as long as it has no application. Starting says how the one before
@@ -96,14 +104,17 @@ class Statuses:
             heartbeats = self._heartbeats()
             with self._lock:
                 found = {name: board.document(heartbeats) for name, board in self._boards.items()}
-            self._control.set(keys.PIPELINE, encoded(self.document(found)))
+                carried = {name: left for name, left in self._before.items() if name not in found}
+            self._control.set(keys.PIPELINE, encoded(self.document(found, carried)))
         except redis.RedisError:
             return
 
     def _heartbeats(self) -> Fields:
         return cast(Fields, self._control.hgetall(keys.HEARTBEATS))
 
-    def document(self, applications: dict[str, ApplicationStatus]) -> PipelineReport:
+    def document(
+        self, applications: dict[str, ApplicationStatus], carried: dict[str, ApplicationStatus]
+    ) -> PipelineReport:
         """All applications together."""
         states = [each.state for each in applications.values()]
         if self._state == FAILED or not states:
@@ -132,6 +143,7 @@ class Statuses:
             rules=[rule for each in applications.values() for rule in each.rules],
             skipped_nodes=sorted({node for each in applications.values() for node in each.skipped_nodes}),
             applications=applications,
+            carried=carried,
         )
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from queues import keys
-from queues.stored_document import plain
+from queues.stored_document import decoded, plain
 from tests.console.pipeline_sample import DECLARATION, sample_application
+from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import application_of_text
 from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
@@ -169,6 +170,33 @@ def shedding(at: float) -> InterEventBatch:
     )
     combined = Combined(watermark_us=47_000_000, controls=Controls(shed={"load-rises": {"cpu": 0.5}}))
     return InterEventBatch(at, 8, combined, {"hosts": hosts}, (hosts,), 0.5)
+
+
+def test_matches_count_on_over_processes_that_died_while_they_started(control):
+    statuses = Statuses(control)
+    statuses.board(APPLICATION).inter_event(worked(1))
+    statuses.write()
+    for _ in range(2):  # killed before Spark was there, once and once more
+        started = Statuses(control)
+        started.enter_state("starting")
+        started.expect([APPLICATION.name])
+        started.write()
+    again = Statuses(control)
+    again.board(APPLICATION)
+    again.write()
+    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    assert report.applications[APPLICATION.name].complex_events == 2 and report.carried == {}
+
+
+def test_nothing_is_carried_of_an_application_that_is_not_wanted_any_more(control):
+    statuses = Statuses(control)
+    statuses.board(APPLICATION).inter_event(worked(1))
+    statuses.write()
+    started = Statuses(control)
+    started.expect([])
+    started.write()
+    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    assert report.carried == report.applications == {}
 
 
 def test_what_is_shed_is_reported_by_type_with_what_it_costs_and_counts_on_over_a_restart(control):
