@@ -43,7 +43,7 @@ def test_a_tick_starts_workers_where_events_wait_and_records_why(
         for agent in agents:
             agent.beat()
         observer.step()
-    tasks.tick()
+    tasks.tick(law="flow")  # as the beat of an older Weir asks
     entry = LedgerEntry.objects.get(loop__name="worker_rate/alert/n1")
     assert entry.applied and entry.action["start"] >= 1, entry.reason
     assert sent(control) == entry.action["start"]
