@@ -111,8 +111,8 @@ def _is_paused(control: redis.Redis, queue: str) -> bool:
 
 @shared_task(name="workers.tasks.tick", ignore_result=True)
 def tick(law: str = "") -> None:
-    """Every loop that is due, on one snapshot; none while a plant starts and has no snapshot yet. law: the beat
-    of an older Weir, which may go on for a while, names one.
+    """Every loop that is due, on one snapshot; none while a plant starts and has no snapshot yet. law: an
+    older Weir's beat, which may go on for a while, names one.
     """
     control, now = control_server(), datetime.now(UTC)
     plant = PublishedPlant(control, plant_clock().now)
