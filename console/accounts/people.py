@@ -62,6 +62,9 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     else:
         QueueLimit.objects.filter(user=user).delete()
     user.groups.set([_group(role)])
+    if user.is_superuser:  # who stays one is an administrator, whatever the groups say
+        user.is_superuser = False
+        user.save(update_fields=["is_superuser"])
     audit_log.record(
         actor, "user.role", user.get_username(), reason=why, before={"role": before}, after={"role": role}
     )

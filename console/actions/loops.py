@@ -131,6 +131,7 @@ def extend_override(
 ) -> Override:
     """Let an override run `minutes` longer, or until a time; never more than the setting's days from now."""
     demand(actor, "override.extend", queues_of_scope(Scope.of(override)))
+    _read_anew(override)
     before = override.expires_at
     if expires_at is None:
         most = timedelta(days=plant_settings.value("override.maximum_days"))
@@ -154,6 +155,7 @@ def end_override(
     """
     demand(actor, "override.end", queues_of_scope(Scope.of(override)))
     reason = overrides.read_reason(reason) if reason.strip() else ""
+    _read_anew(override)
     if not overrides.holds(override, now):
         return False
     overrides.end(override, by=actor.user, now=now, control=control)
@@ -166,6 +168,13 @@ def end_override(
         after={override.name: override.instead_of},
     )
     return True
+
+
+def _read_anew(override: Override) -> None:
+    """As it is now, until the transaction ends: somebody may have extended or ended it since it was read, and
+    nobody else does so meanwhile.
+    """
+    override.refresh_from_db(from_queryset=Override.objects.select_for_update())
 
 
 @transaction.atomic

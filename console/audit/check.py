@@ -301,7 +301,9 @@ def _unprotected() -> Iterator[Finding]:
 
 
 def _sorted_out(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """(open, accepted by an administrator at the host: `manage.py audit accept`)."""
+    """(open, accepted by an administrator at the host: `manage.py audit accept`). A forged head is put aside
+    when it is accepted, so that one which is there is another.
+    """
     listed = list(findings)
     if not listed:
         return [], []
@@ -310,4 +312,5 @@ def _sorted_out(findings: Iterable[Finding]) -> tuple[list[Finding], list[Findin
         content = {name: row[name] for name in CONTENT}
         if is_genuine(content, row["sequence"], row["previous"], row["digest"]):
             known.update(row["after"].get("findings", []))
-    return [each for each in listed if each.key not in known], [each for each in listed if each.key in known]
+    accepted = [each for each in listed if each.kind != "forged" and each.key in known]
+    return [each for each in listed if each not in accepted], accepted

@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from console.accounts.identity_settings import ROLES
@@ -80,8 +81,10 @@ def seed_groups() -> None:
 
 
 def seed_administrator(data: Path, password: str | None = None) -> None:
-    """The first administrator, once: later starts never touch a password a person may have changed."""
-    if User.objects.filter(groups__name="administrator").exists():
+    """The first administrator, once: later starts touch neither a password nor a role that was changed since,
+    also where a provider's groups have left nobody an administrator.
+    """
+    if User.objects.filter(Q(groups__name="administrator") | Q(username=FIRST_ADMINISTRATOR)).exists():
         return
     if password:
         _validated(password)

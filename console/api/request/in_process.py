@@ -5,6 +5,7 @@ taken for one of these.
 from collections.abc import Iterable
 from io import BytesIO
 from typing import Any, cast
+from urllib.parse import unquote
 
 from django.core.handlers.wsgi import WSGIRequest
 from django.urls import resolve
@@ -17,10 +18,11 @@ from console.web.web_request import WebRequest
 def call(method: str, path: str, content: bytes, actor: Actor) -> tuple[int, Iterable[bytes]]:
     """(status, pieces of the body) of the view at a path with its query."""
     address, _, query = path.partition("?")
+    address = unquote(address)  # as a server does, before Django sees it
     request = WSGIRequest(
         {
             "REQUEST_METHOD": method,
-            "PATH_INFO": address,
+            "PATH_INFO": address.encode().decode("latin1"),
             "QUERY_STRING": query,
             "CONTENT_TYPE": "application/json",
             "CONTENT_LENGTH": str(len(content)),

@@ -245,3 +245,10 @@ def test_of_two_administrators_who_take_the_role_from_each_other_at_once_one_kee
         with pytest.raises(BadInput, match="ann is the last administrator"):
             other.result()
     assert [role_of(each) for each in (ann, bob)] == ["administrator", "viewer"]
+
+
+def test_a_superuser_who_gets_another_role_has_no_more_than_that(administrator):
+    root = User.objects.create_superuser("root", password=PASSWORD)
+    answer = fetch(administrator, f"/settings/users/{root.pk}", {"change": "role", "role": "viewer", **WHY})
+    assert answer.status_code == 200
+    assert role_of(User.objects.get(username="root")) == "viewer"

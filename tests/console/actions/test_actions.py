@@ -8,6 +8,8 @@ import redis
 from django.test import Client
 from django.utils import timezone
 
+from console.accounts.access import actor_of_user
+from console.actions import loops
 from console.embedded.seeding import seed
 from console.models import AuditEntry
 from console.pages.loops.workbench import GUARD
@@ -415,3 +417,19 @@ def test_a_nodes_threshold_over_the_api_takes_no_other_scope(beside, operator, s
     answer = operator.post("/api/v1/overrides", body, content_type="application/json")
     assert (answer.status_code, list(answer.json()["errors"])) == (422, list(beside))
     assert not Override.objects.exists()
+
+
+def test_two_who_extend_and_end_at_once_take_nothing_from_each_other(people, loop, control):
+    end = timezone.now() + timedelta(minutes=10)
+    held = Override.objects.create(
+        loop=loop, name="upper_limit", value=1, owner=people["operator"], reason="x", expires_at=end
+    )
+    actor, now = actor_of_user(people["operator"]), timezone.now()
+    first, second = (Override.objects.get(pk=held.pk) for _ in range(2))  # read before either writes
+    for seen, minutes in ((first, 60), (second, 5)):
+        loops.extend_override(actor, seen, now=now, minutes=minutes, control=control)
+    held.refresh_from_db()
+    assert held.expires_at == end + timedelta(minutes=65)
+    both = [Override.objects.get(pk=held.pk) for _ in range(2)]
+    assert [loops.end_override(actor, seen, now=now, control=control) for seen in both] == [True, False]
+    assert AuditEntry.objects.filter(action="override.end").count() == 1

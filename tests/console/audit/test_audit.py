@@ -5,12 +5,14 @@ import io
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 from django.urls import get_resolver
 
 from console.accounts.access import Actor
 from console.audit import audit_log, chain, witness
 from console.audit.chain import content_of, is_genuine
+from console.audit.check import Checker
 from console.models import AuditEntry
 from workers.models import Loop
 
@@ -152,3 +154,12 @@ def test_what_somebody_did_is_on_the_disk_before_the_control_server_knows_of_it(
     with django_capture_on_commit_callbacks(execute=True):
         note("desk-2")
     assert steps == ([("-wal", True)] if connection.vendor == "sqlite" else []) + ["sent"]
+
+
+def test_a_forged_head_is_found_also_after_another_was_accepted(control, settings, tmp_path):
+    settings.WEIR_DATA = tmp_path
+    note("desk-2")
+    for statement in ("half a li", "somebody else's"):
+        (tmp_path / witness.FILE).write_text(f"{statement}\n")
+        assert [each.kind for each in Checker(tmp_path).step().findings] == ["forged"]
+        call_command("audit", "accept", "--reason", "a full disk", stdout=io.StringIO())

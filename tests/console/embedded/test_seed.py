@@ -164,3 +164,12 @@ def test_a_bad_token_request_exits_2_naming_the_field(arguments, field, people):
     assert error.getvalue().startswith(field)
     assert len(error.getvalue().splitlines()) == 1
     assert ApiToken.objects.count() == 1
+
+
+def test_a_plant_that_nobody_administers_starts_and_gives_nobody_a_role(control, data):
+    seed(control, {"WEIR_NODES": NODES})
+    User.objects.get(username="admin").groups.clear()
+    kept = (data / FIRST_LOGIN).read_text()
+    seed(control, {"WEIR_NODES": NODES})
+    assert role_of(User.objects.get(username="admin")) is None
+    assert (data / FIRST_LOGIN).read_text() == kept

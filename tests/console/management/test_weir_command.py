@@ -326,3 +326,10 @@ def test_a_word_that_is_a_place_does_not_hide_one_of_its_own():
     with pytest.raises(BadInput):
         named(found(), ["ledger", "17", "burn"])
     assert weir.split(["a", "--b=c=d"]) == (["a"], [("b", "c=d")])
+
+
+def test_a_name_with_signs_means_the_same_in_an_address(loop):
+    status, said = refusal("workers jobs@here drain --minutes 5 --reason x")
+    assert status == 2 and said.startswith("host: jobs@here does not report")
+    run("users create --username ann@example.org --role viewer --reason new")
+    assert run("users ann@example.org role --role operator --reason x")["role"] == "operator"
