@@ -131,7 +131,8 @@ def change_queue(
             setattr(row, field, value)
         _clean(row)
         live = row.containers.filter(points__gt=0).count()
-        if not 1 <= row.minimum_containers <= live:
+        # It may be short already, as nodes were lost: that hinders no other change.
+        if "minimum_containers" in fields and not 1 <= row.minimum_containers <= live:
             message = (
                 f"takes 1 to {live}, as many containers as the queue has; move points to more nodes first."
             )
@@ -187,7 +188,9 @@ def move_points(
             held = rows[name].containers.filter(points__gt=0).select_related("node")
             if {each.node.name: each.points for each in held} != dict(before[name]):
                 raise PointsDrifted(f"The points of queue {name} have changed meanwhile; nothing was moved.")
-            _write_points(rows[name], after[name], now, 1 if may_be_short else None)
+            # One that is short already, as nodes were lost, gets no shorter; its points may move.
+            least = 1 if may_be_short else min(rows[name].minimum_containers, len(before[name]))
+            _write_points(rows[name], after[name], now, least)
         return project(control, thresholds)
 
 

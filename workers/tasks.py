@@ -175,14 +175,18 @@ def repeat_orders() -> None:
 
 
 def sweep(topology: Topology) -> int:
-    """Take ended workers off the segments' groups; answers how many. A node that is away is left out."""
-    gone = 0
+    """Take ended workers off the segments' groups; answers how many. A node that is away is left out: one
+    that is not known to be is waited for once, however many queues it holds.
+    """
+    gone, away = 0, execution.noted_away()
     for queue in topology.queues.values():
         for node in queue.points if queue.kind == "jobs" else ():
-            try:
-                gone += Segment(connection(topology.node(node).url), queue.name).sweep()
-            except WeirError:
+            if node in away:
                 continue
+            try:
+                gone += execution.segment_on(topology, queue.name, node).sweep()
+            except WeirError:
+                away.add(node)
     return gone
 
 

@@ -179,3 +179,12 @@ def test_a_projection_that_was_never_committed_is_put_right(control, three_nodes
         Topology.from_json(control.get(keys.TOPOLOGY)).queue("orders").points
         == topology.queue("orders").points
     )
+
+
+def test_of_a_queue_that_lost_containers_all_else_can_be_changed(control, three_nodes):
+    before = projection.create_queue(control, "orders", "jobs").queue("orders").live_points
+    lost = {"orders": {"n1": 1000}}
+    projection.move_points(control, {"orders": before}, lost, may_be_short=True)
+    assert projection.change_queue(control, "orders", {"priority": 1}).queue("orders").priority == 1
+    with pytest.raises(BadInput, match="takes 1 to 1"):
+        projection.change_queue(control, "orders", {"minimum_containers": 3})

@@ -20,6 +20,7 @@ from workers.consumer.work_report import WorkReporter
 from workers.control.schedule import ensure_schedule
 from workers.coordination.connections import connection
 from workers.models import LedgerEntry, Loop
+from workers.placement import execution
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.observer import Observer
 
@@ -197,3 +198,20 @@ def test_a_server_has_one_connection_pool_per_process(
     with pytest.raises(redis.ConnectionError):
         connection("redis://127.0.0.1:1/0").ping()
     assert len(tries) == 1, "it repeats nothing by itself"
+
+
+def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(
+    nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    segment_on = execution.segment_on
+
+    def asks(topology: Topology, queue: str, node: str) -> Segment:
+        asked.append(node)
+        return segment_on(topology, queue, node)
+
+    monkeypatch.setattr(execution, "segment_on", asks)
+    nodes["n3"].freeze()
+    tasks.sweep(plant_topology)
+    nodes["n3"].thaw()
+    assert asked.count("n3") == 1 < asked.count("n1")

@@ -23,12 +23,13 @@ Mode = Loop.Mode
 
 @dataclass(frozen=True)
 class Decided:
-    """loop: as it was read under the lease of this number. state: what it remembers from now on. entry: for
-    the ledger, not stored yet.
+    """loop: as it was read under the lease of this number; before: the number that it had then. state: what
+    it remembers from now on. entry: for the ledger, not stored yet.
     """
 
     loop: Loop
     fence: int
+    before: int
     state: dict[str, Any]
     entry: LedgerEntry
 
@@ -58,7 +59,8 @@ def decided(
         reason=setting.reason(guarded.decision.reason, in_force, now),
         baseline=kind.readings(loop.target, snapshot),
     )
-    return Decided(loop, fence, loop_memory.after(setting.mode, before, guarded, sensed), entry)
+    state = loop_memory.after(setting.mode, before, guarded, sensed)
+    return Decided(loop, fence, loop.fence, state, entry)
 
 
 def _sensed(

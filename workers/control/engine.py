@@ -288,16 +288,21 @@ def _read(due: Sequence[DueLoop]) -> list[Loop]:
     return [loop for loop in loops if loop.ticked_at == ticked_at[loop.pk]]
 
 
+def _is_next(each: Decided, passed: int | None) -> bool:
+    """Whether nobody has ticked the loop since it was read, and its number is the greatest."""
+    return passed == each.before < each.fence
+
+
 def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
-    """Write their entries and states, in one transaction; give back those that were written. The greatest
-    number of a loop wins: a tick that lost its lease on the way finds its own passed, and leaves no trace.
+    """Write their entries and states, in one transaction; give back those that were written. A tick that lost
+    its lease on the way, or read before another had written, leaves no trace.
     """
     if not found:
         return []
     with transaction.atomic():
         rows = Loop.objects.select_for_update().filter(pk__in=[each.loop.pk for each in found])
         passed = dict(rows.order_by("pk").values_list("pk", "fence"))
-        ours = [each for each in found if passed.get(each.loop.pk, each.fence) < each.fence]
+        ours = [each for each in found if _is_next(each, passed.get(each.loop.pk))]
         for each in ours:
             each.loop.fence, each.loop.state, each.loop.ticked_at = each.fence, each.state, now
         Loop.objects.bulk_create(
@@ -308,6 +313,6 @@ def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
         )
         LedgerEntry.objects.bulk_create([each.entry for each in ours])
     for each in found:
-        if passed.get(each.loop.pk, each.fence) >= each.fence:
-            logger.warning("A later tick of %s was there; this one leaves no trace.", each.loop.name)
+        if not _is_next(each, passed.get(each.loop.pk)):
+            logger.warning("Another tick of %s was there; this one leaves no trace.", each.loop.name)
     return ours

@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 import redis
 
 from queues import projection
-from queues.errors import WeirError
+from queues.errors import NodeUnavailable, WeirError
 from queues.models import Container
 from queues.topology import Topology
 from workers.coordination.backup_lease import SETTLING, is_copied
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
-from workers.placement.execution import route_from, segment_on
+from workers.placement.execution import noted_away, route_from, segment_on
 from workers.placement.transfer import MOST_MOVED, PASS_SECONDS, Deadline
 from workers.steering import overrides
 
@@ -43,7 +43,7 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
         if fence is not None and not is_copied(control):
             with lease.renewed():  # each container may wait for a node that does not answer
                 settle(topology, snapshot)
-    if empty := [each for each in _settled(now) if _is_empty(topology, *each)]:
+    if empty := list(_empty(topology, _settled(now))):
         projection.retire_containers(control, empty, thresholds)
 
 
@@ -92,10 +92,20 @@ def _settled(now: datetime) -> list[tuple[str, str]]:
     return list(rows.values_list("queue__name", "node__name"))
 
 
-def _is_empty(topology: Topology, queue: str, node: str) -> bool:
-    """Asked of the node itself: a heartbeat is a second old. One that does not answer holds what it holds."""
-    try:
-        left = segment_on(topology, queue, node).measure()
-    except WeirError:
-        return False
-    return not (left["length_blocks"] or left["dead_letters"])
+def _empty(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Asked of the node itself: a heartbeat is a second old. One that does not answer holds what it holds,
+    and is waited for once.
+    """
+    away = noted_away()
+    for queue, node in containers:
+        if node in away:
+            continue
+        try:
+            left = segment_on(topology, queue, node).measure()
+        except NodeUnavailable:
+            away.add(node)
+        except WeirError:
+            continue
+        else:
+            if not (left["length_blocks"] or left["dead_letters"]):
+                yield queue, node

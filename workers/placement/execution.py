@@ -244,9 +244,14 @@ def empty_container(
     )
 
 
+def noted_away() -> set[str]:
+    """Nodes that recovery has noted as OFFLINE."""
+    return set(Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True))
+
+
 def route_from(topology: Topology, queue: str, node: str) -> Route:
     """The way of a queue's blocks off a node: by its points on the others, as far as these are heard."""
-    silent = set(Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True))
+    silent = noted_away()
     others = [name for name in topology.nodes if name != node and name not in silent]
     points = topology.queue(queue).points
     return Route(

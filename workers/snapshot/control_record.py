@@ -4,7 +4,7 @@ they did lately, the overrides in force, the open plans, the open runs of batch 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import Q, Subquery
@@ -38,6 +38,8 @@ MOST_AHEAD = timedelta(seconds=MOST_CLOCK_SECONDS)
 _ROUTINE = [law for law, kind in KINDS.items() if not kind.display.is_news]
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
 
+NOTHING_BEFORE: Mapping[str, LoopStatus] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
@@ -57,8 +59,10 @@ class ControlRecord:
     caps: dict[str, str]
 
 
-def control_record(now: datetime) -> ControlRecord:
-    """What is recorded at this instant: nine queries, however many there are of each."""
+def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
+    """What is recorded at this instant: nine queries, however many there are of each, and two for each loop
+    without a valid measurement. before: the loops of the snapshot before.
+    """
     rows = list(soonest_first(in_force(now).select_related("loop", "node", "owner")))
     loops = list(active_loops().order_by("name").annotate(last=Subquery(ledger.last_entry_ids())))
     entries = LedgerEntry.objects.in_bulk([loop.last for loop in loops if loop.last])
@@ -66,7 +70,10 @@ def control_record(now: datetime) -> ControlRecord:
     overridden = {
         loop.pk: {row.name: row.value for row in counted(loop, held[loop.pk], now)} for loop in loops
     }
-    documents = {loop.name: _loop(loop, entries.get(loop.last), overridden[loop.pk]) for loop in loops}
+    documents = {
+        loop.name: _loop(loop, entries.get(loop.last), overridden[loop.pk], before.get(loop.name))
+        for loop in loops
+    }
     proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
     in_force_now = override_document.statuses(rows)
     limits = limits_of(AlertRule.objects.order_by("pk"))
@@ -130,7 +137,9 @@ def _run(row: Run) -> RunStatus:
     )
 
 
-def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> LoopStatus:
+def _loop(
+    loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any], before: LoopStatus | None
+) -> LoopStatus:
     """An override shows at once, though the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
     about = (entry.observation or {}) if entry else {}
@@ -151,7 +160,7 @@ def _loop(loop: Any, entry: LedgerEntry | None, overridden: dict[str, Any]) -> L
         terms=_terms(display, entry),
         interval_seconds=loop.interval_seconds,
         limited_by=entry.limited_by if entry else None,
-        blind_since=_blind_since(entry) if entry and entry.limited_by == STALE else None,
+        blind_since=_blind_since(entry, before) if entry and entry.limited_by == STALE else None,
         late_seconds=about.get("late_seconds"),
         cause=about.get("cause"),
         last_mode=entry.mode if entry else None,
@@ -166,13 +175,22 @@ def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) ->
     return {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]}
 
 
-def _blind_since(entry: LedgerEntry) -> float:
-    """When the first of the decisions in a row was that had no valid measurement."""
+def _blind_since(entry: LedgerEntry, before: LoopStatus | None) -> float:
+    """When the first of the decisions in a row was that had no valid measurement. What was known a second
+    ago is not read again: it may be a row of weeks.
+    """
     entries = LedgerEntry.objects.filter(loop=entry.loop_id, at__lte=entry.at)
+    known = None
+    if before is not None and before.at is not None and before.at <= entry.at.timestamp():
+        known = before.blind_since
+        if known is not None:
+            entries = entries.filter(at__gt=datetime.fromtimestamp(before.at, UTC))
     sound = entries.exclude(limited_by=STALE).order_by("-at").values("at")[:1]
     blind = entries.filter(limited_by=STALE)
     if last := sound.first():
         blind = blind.filter(at__gt=last["at"])
+    elif known is not None:
+        return known
     first = blind.order_by("at").values_list("at", flat=True).first() or entry.at
     return float(first.timestamp())
 

@@ -15,6 +15,7 @@ from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
 from workers.documents.bands import ExpectedBands
+from workers.documents.loops import LoopStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import LoadForecast, PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
@@ -83,6 +84,7 @@ class LocalPlant(SteeredPlant):
         self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
         self._states: Mapping[str, SubjectState] | None = None
+        self._loops: Mapping[str, LoopStatus] | None = None
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
         self._parts: PartsRecord | None = None
         self._seq = 0
@@ -93,7 +95,9 @@ class LocalPlant(SteeredPlant):
         readings = read(self._control, self._plant_time(), self._known)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
-        record = control_record(datetime.fromtimestamp(now, UTC))
+        before = self._before().loops if self._loops is None else self._loops
+        record = control_record(datetime.fromtimestamp(now, UTC), before)
+        self._loops = record.loops
         self._seq += 1
         composed = self._watched(compose(inputs, record.loops, record.overrides), monotonic_seconds)
         composed = changed(composed, parts=self._parts_record().step(composed, now))

@@ -620,3 +620,27 @@ def test_an_action_that_was_given_up_and_came_late_all_the_same_says_both(loop, 
     ledger.confirm(entry)
     entry.refresh_from_db()
     assert entry.applied and entry.error.startswith("Applied late")
+
+
+def test_of_two_ticks_that_read_the_same_state_one_acts_also_where_the_elder_records_late(
+    loop, plant, clock, control, monkeypatch
+):
+    """It waited for the database until its lease had run out, and the younger had read by then."""
+    plant.put("alert", "n1", 2_000)
+    name = f"loop:{loop.pk}"
+    elder = Lease(control, name, 30).acquire()
+    control.delete(f"weir:lease:{name}")
+    record, waited = engine.record, []
+
+    def waits(found, now):
+        if not waited:
+            waited.append(found)
+            with monkeypatch.context() as patch:
+                patch.setattr(LeaseGroup, "acquire", lambda leases: {name: elder})
+                assert engine.tick(fresh(loop), plant, now, control).applied
+        return record(found, now)
+
+    monkeypatch.setattr(engine, "record", waits)
+    assert engine.tick(fresh(loop), plant, clock.now, control) is None
+    assert LedgerEntry.objects.count() == 1
+    assert submitted(plant) == 2  # 4 before

@@ -11,6 +11,7 @@ from queues.errors import NodeUnavailable
 from queues.events.block import decode
 from queues.models import Container, Node
 from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
 from queues.stored_document import changed
 from queues.topology import Topology
 from tests.queues.samples import batch_of, blocks_of
@@ -479,3 +480,18 @@ def test_a_node_that_was_to_rest_and_is_needed_again_ends_its_plan(plant, user):
         recovery.recover(plant.control, plant.pass_seconds(1), plant.now)
         execution.advance_all(plant.control, plant.now)
     assert plant.points().get("n1", 0) > 0
+
+
+def test_an_upkeep_asks_a_node_that_does_not_answer_once(plant, user, monkeypatch):
+    for queue in ("alert", "process", "telemetry"):
+        projection.set_points(plant.control, queue, {"n1": 500, "n2": 500})
+    Container.objects.filter(points=0).update(draining_since=plant.now)
+    snapshot, asked = plant.pass_seconds(12), []
+
+    def hangs(segment):
+        asked.append(segment.queue)
+        raise NodeUnavailable("n3 does not answer.")
+
+    monkeypatch.setattr(Segment, "measure", hangs)
+    draining.tidy(plant.control, snapshot, plant.now)
+    assert len(asked) == 1

@@ -353,3 +353,12 @@ def test_points_that_have_moved_on_meanwhile_stay_where_they_are(plant, soon):
     recover(plant, 9)
     assert plant.points() == {"n1": 733, "n2": 100, "n3": 167}
     assert plant.points("process") == EVEN
+
+
+def test_points_of_a_queue_that_is_short_may_move_between_the_nodes_that_are_left(plant, user):
+    Queue.objects.update(minimum_containers=3)
+    snapshot = recover(plant, 14, silent=("n3",))
+    plan = proposals.propose_hand("alert", {"n1": 700, "n2": 300}, user, snapshot=snapshot, now=plant.now)
+    plans.approve(plan, plan.hash, user, "As shown.", snapshot=snapshot, now=plant.now)
+    assert execution.advance(plan, plant.control, plant.now).state == "done"
+    assert plant.points() == {"n1": 700, "n2": 300}

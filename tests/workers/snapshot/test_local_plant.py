@@ -534,3 +534,24 @@ def test_ticks_read_what_the_observer_published(control: redis.Redis, plant: Loc
     snapshot = plain(plant.observe())
     control.set("weir:snapshot", json.dumps(snapshot))
     assert plain(published.observe()) == snapshot
+
+
+def test_since_when_a_loop_is_without_a_valid_measurement_is_not_sought_anew_each_second(
+    plant: LocalPlant, times: Times
+) -> None:
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+
+    def ticked(seconds: float) -> None:
+        at = datetime.fromtimestamp(NOW + seconds, UTC)
+        given = {"mode": "auto", "parameters": {}, "reason": "a test", "limited_by": "stale measurement"}
+        LedgerEntry.objects.create(loop=loop, at=at, **given)
+        Loop.objects.filter(pk=loop.pk).update(ticked_at=at)
+
+    ticked(-20)
+    ticked(-10)
+    since = pytest.approx(NOW - 20, abs=0.01)
+    assert plant.observe().loops["rebalancing"].blind_since == since
+    LedgerEntry.objects.earliest("at").delete()  # retention
+    ticked(0)
+    times.pass_by(1)
+    assert plant.observe().loops["rebalancing"].blind_since == since
