@@ -206,7 +206,7 @@ def decide(
         "value": _value(law, done, guard_state["value"]),
         "acted_at_seconds": now_seconds if acts else guard_state["acted_at_seconds"],
         "recent": recent,
-        **_spent(law, done, purse, measured.unit_cost),
+        **_spent(law, settings, guard_state, done, purse, measured.unit_cost),
     }
     value = _value(law, decision, guard_state["value"])
     return Guarded(after, clipped(STATE, next_state), decision, value)
@@ -351,9 +351,19 @@ def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
     return f"limited by the {COST_CAP} of {cap:g} per h ({before}{unit_cost:.4g} for each)"
 
 
-def _spent(law: Law, decision: Decision, purse: Purse | None, unit_cost: float | None) -> Json:
-    if purse is None or isinstance(law, Lasting) or unit_cost is None:
+def _spent(
+    law: Law,
+    settings: Values,
+    guard_state: Json,
+    decision: Decision,
+    purse: Purse | None,
+    unit_cost: float | None,
+) -> Json:
+    """What was spent lately. Where no price is known for a time it stands: it counts for its hour."""
+    if law.actuator is None or isinstance(law, Lasting) or not settings["cost_cap"]:
         return {"spent": [], "spent_slot": None}
+    if purse is None or unit_cost is None:
+        return {"spent": guard_state.get("spent") or [], "spent_slot": guard_state.get("spent_slot")}
     value = float(decision.action[str(law.actuator)]) if decision.action else 0.0
     return {"spent": cost_cap.with_spent(purse[0], max(0.0, value) * unit_cost), "spent_slot": purse[1]}
 

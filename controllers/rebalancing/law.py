@@ -117,6 +117,13 @@ NODE = (
     ),
     Parameter("drained", "flag", "Gives all it holds, gets nothing.", False, kind="flag"),
     Parameter("state", "choice", "As last reported.", NORMAL, kind="choice", choices=STATES),
+    Parameter(
+        "cordoned",
+        "flag",
+        "Keeps what it holds, gets nothing: said to be OFFLINE, but not lost.",
+        False,
+        kind="flag",
+    ),
 )
 QUEUE = (
     Parameter("name", "name", "The queue.", kind="text", required=True),

@@ -167,10 +167,11 @@ class NodeScaling:
         """What to use, release and restore; in one decision never both use and release."""
         least = minimum_containers(parameters, observation)
         plant = from_observation(observation, least)
+        kept = {node["name"] for node in observation["nodes"] if node.get("cordoned", False)}
         lost = {
             name: state["lost"].get(name, 0) + 1
             for name, offline in zip(plant.nodes, plant.offline, strict=True)
-            if offline
+            if offline and name not in kept
         }
         gone = [name for name, decisions in lost.items() if decisions >= parameters["lost_decisions"]]
         forecast = float(observation["forecast"])

@@ -49,6 +49,8 @@ THROTTLE, SHED = LEVELS.index("throttle") + 1, LEVELS.index("shed") + 1
 LEAST_UNMET = 0.005
 # What producers put in over capacity while they wait: rates and shares of an interval are never exact.
 LEFT_BY_THROTTLING = 0.1
+# Of the time, at most: were all shut out nothing would come, and nobody would know what is offered.
+MOST_CLOSED = 0.95
 SMALL = 0.095  # of the demand; less would read as 0 to 9 %
 # What it takes to release each level: decisions since the overload ended.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
@@ -315,8 +317,8 @@ def _too_little(objective: str) -> str:
 def _closed(parameters: Values, observation: Values) -> float:
     """The share of the time that producers are to wait: what is not met, as far as a budget allows."""
     allowed = allowed_per_second(observation.get("budgets", ()), "throttle", parameters["budget_seconds"])
-    unmet = _unmet(observation)
-    return round(unmet if allowed is None else min(unmet, allowed), 6)
+    most = MOST_CLOSED if allowed is None else min(MOST_CLOSED, allowed)
+    return round(min(_unmet(observation), most), 6)
 
 
 def _stopped_shedding(

@@ -67,7 +67,9 @@ def node_scaling(
 def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
     state = OFFLINE if closed or node.state is None else node.state
     capacity = node.capacity_events_per_second * node.busy / DEFAULT_BUSY
-    return {"name": name, "capacity": capacity, "drained": node.drained, "state": state}
+    row = {"name": name, "capacity": capacity, "drained": node.drained, "state": state}
+    # What is cordoned keeps its points: only a node that is not heard is lost.
+    return {**row, "cordoned": True} if closed and node.state not in SILENT else row
 
 
 def _counting(

@@ -92,3 +92,21 @@ def test_a_clock_that_was_ahead_for_once_makes_no_cap_of_a_day_out_of_that_of_an
 def test_a_state_of_an_older_version_begins_with_nothing_spent():
     state = guard.read_state({"value": 1.0, "acted_at_seconds": 5.0, "recent": [1.0]})
     assert (state["spent"], state["spent_slot"]) == ([], None)
+
+
+def test_what_was_spent_counts_on_after_a_time_in_which_no_price_was_known():
+    settings, state, values = guard.read_settings(Echo(), {"cost_cap": 5.0}), guard.initial_state(), []
+    for at, (wanted, measured) in enumerate([(10, PRICED), (0, Measured(0.4)), (10, PRICED)]):
+        result = guard.decide(
+            Echo(),
+            {},
+            {"asked": 0},
+            {"wanted": wanted},
+            settings=settings,
+            guard_state=state,
+            now_seconds=1000.0 + 5 * at,
+            measured=measured,
+        )
+        state = result.guard_state
+        values.append(result.value)
+    assert values == [10, 0, 0] and result.decision.limited_by == COST_CAP

@@ -170,3 +170,14 @@ def test_a_rejected_release_is_proposed_again_only_when_the_plant_has_changed(pl
     skip(plant, 60)
     assert plant.tick().action["release"]
     assert Plan.objects.filter(state="proposed").count() == 1
+
+
+def test_a_cordoned_node_that_is_heard_is_not_lost_and_keeps_its_points(plant):
+    Node.objects.filter(name="n1").update(cordoned=True)
+    projection.project(plant.control)
+    before = plant.points()
+    for _ in range(3):
+        plant.flow(5, 10)
+        assert plant.tick().action is None
+        execution.advance_all(plant.control, plant.now)
+    assert plant.points() == before and not Plan.objects.exists()

@@ -14,9 +14,11 @@ from tests.workers.loops import ensured
 from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, station
 from tests.workers.snapshots import snapshot_of
 from workers.control import what_if
+from workers.control.engine import tick_due
 from workers.control.kinds.concurrency import MOST_PROCESSES, sensor
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
+from workers.plants.published import PublishedPlant
 from workers.pool import orders
 from workers.snapshot.control_record import control_record
 from workers.steering import overrides
@@ -274,3 +276,25 @@ def test_every_decision_can_be_replayed_and_what_if_without_a_change_decides_the
     assert (len(again.steps), again.differing, again.skipped) == (17, [], 0)
     other = what_if.rerun(Loop.objects.get(), {"method": "tcc"}, since, until, time.monotonic)
     assert other.differing
+
+
+def test_a_hold_that_has_just_ended_is_no_reason_to_explore_anew(plant):
+    """The snapshot that a tick reads is up to a second old, and may still show the hold."""
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    for _ in range(30):
+        plant.work(station(6))
+        plant.tick()
+    plant.mode("hold")
+    plant.work(station(6))
+    plant.tick()
+    plant.mode("auto")
+    plant.now += timedelta(seconds=1)
+    published = PublishedPlant(plant.control, plant.now.timestamp)
+    (entry,) = tick_due(published, plant.now, plant.control, laws=("concurrency",))
+    assert (entry.mode, entry.observation["steered"]) == ("auto", True)
+    for _ in range(3):
+        plant.work(station(6))
+        (entry,) = plant.tick()
+        assert "steers the pool from now on" not in entry.reason

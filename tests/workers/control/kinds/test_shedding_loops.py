@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from controllers import catalog
 from queues import keys
 from queues.stored_document import changed, encoded
 from queues.topology import QueueSpec, Topology
@@ -508,3 +509,21 @@ def test_when_the_ladder_lets_go_the_table_goes_though_nothing_is_measured(plant
         pattern |= {"types": {}, "seconds": None, "out_per_second": 0.0}
     assert plant.tick("ladder").action["rung"] == 4
     assert plant.tick("shedding").action["shed"] == {} == plant.shed()
+
+
+def test_a_queue_that_handles_nothing_is_throttled_without_a_break():
+    values = catalog.read_parameters(ladder.LAW, {})
+    state, closed, rungs = ladder.LAW.initial_state(values), 0.0, []
+    for _ in range(8):
+        came = 100.0 * (1 - closed)
+        row = {"kind": "jobs", "in_per_second": came, "out_per_second": 0.0, "wait_seconds": 60.0}
+        loop = {"law": "ladder", "mode": "auto", "target": {"queue": "alert"}}
+        loop["terms"] = {"rung": state["rung"], "closed_share": closed}
+        document = {"at": 10.0, "queues": {"alert": row}, "loops": {"ladder/alert": loop}}
+        document["producers"] = {"api": {"queues": {"alert": came}}}
+        document["totals"] = {"worker_slots": 2, "workers_busy": 2}
+        sensed = ladder.sensor({"queue": "alert"}, snapshot_of(document), None, 10.0)
+        state, decision = ladder.LAW.decide(values, state, sensed.observation)
+        closed = (decision.action or {}).get("closed_share", 0.0)
+        rungs.append(state["rung"])
+    assert min(rungs) >= 4
