@@ -110,6 +110,8 @@ class Supervisor:
             stdout=writing,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the rest in order
+            # Its log names no zone; `console.timeline.restarts` reads it as UTC.
+            env={**variables.PROCESS, "TZ": "UTC"},
             preexec_fn=end_with_the_parent,
             # When this process is killed the supervisor would die of writing that it stops, and stop nothing.
             pass_fds=(reading,),

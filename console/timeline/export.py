@@ -38,14 +38,16 @@ def table(what: str, window: Window, control: redis.Redis, data: Path) -> tuple[
 def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]) -> Iterator[Rows]:
     """A row a second, or two rows a window of a long range; read slice by slice."""
     begin, end = window.since.timestamp(), window.until.timestamp()
-    slice_seconds = SLICE_ROWS * metric_history.step_seconds(window.seconds)
+    step = metric_history.step_seconds(window.seconds)
     while begin < end:
-        stop = min(begin + slice_seconds, end)
+        # Where a window begins: one that lies across would come in both slices.
+        stop = min((begin + SLICE_ROWS * step) // step * step, end)
         found = metric_history.columns(control, data, begin, stop, series, range_seconds=window.seconds)
         columns = [_written(name, found[name]) for name in series]
         rows = zip(map(_instant, found["at"]), *columns, strict=True)
-        # The end of a slice is the begin of the next.
-        yield [row for row, at in zip(rows, found["at"], strict=True) if at != stop or stop == end]
+        # The end of a slice is the begin of the next, with which the window before it comes along.
+        within = [begin <= (at or 0.0) < stop or at == stop == end for at in found["at"]]
+        yield [row for row, is_within in zip(rows, within, strict=True) if is_within]
         begin = stop
 
 

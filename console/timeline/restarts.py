@@ -55,7 +55,7 @@ def _read(path: Path, changed_ns: int) -> tuple[Restart, ...]:
         match = LINE.match(line)
         if match is None:
             continue
-        at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S").astimezone(UTC)
+        at = datetime.strptime(match["at"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
         if match["whole"]:
             found.append(Restart(PLANT, at))
         elif name := match["spawned"]:

@@ -24,7 +24,8 @@ class RolloutMarks:
         for plant, row in snapshot.plants.items():
             for part, revision in storable(row.revisions).items() if row.state == SEEN else ():
                 before = self._before.get((plant, part)) or _marked(plant, part, revision)
-                if before not in ("", revision):
+                # Another observer may have worked meanwhile, and have marked it.
+                if before not in ("", revision) and _marked(plant, part, revision) != revision:
                     _mark(plant, part, revision, before, datetime.fromtimestamp(snapshot.at or 0.0, UTC))
                 self._before[plant, part] = revision
 

@@ -3,6 +3,7 @@ import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
 const SECONDS = 900, POINTS = 90, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2, LEAST_SPAN = 0.4;
+const MOST_SERIES = 50; // of one question: the server takes 100, and a proxy an address of 8 kB
 const kept = new Map(); // path → [[at, value]]
 let newest = null; // the time of the last snapshot
 
@@ -20,10 +21,13 @@ export function start() {
 const paths = () => [...new Set([...document.querySelectorAll("[data-spark]")].map((spark) => spark.dataset.spark))];
 
 async function load(names, now) {
-  if (!names.length) return;
   names.forEach((name) => kept.set(name, kept.get(name) ?? []));
+  for (let first = 0; first < names.length; first += MOST_SERIES) await loadSome(names.slice(first, first + MOST_SERIES), now);
+}
+
+async function loadSome(names, now) {
   const found = await history(names, { from: now - SECONDS, to: now, points: POINTS });
-  if (!found) return setTimeout(() => load(names, store.snapshot?.at ?? now), AGAIN_MILLISECONDS);
+  if (!found) return setTimeout(() => loadSome(names, store.snapshot?.at ?? now), AGAIN_MILLISECONDS);
   for (const name of names) {
     const before = evened(found.series[name] ?? [], found.time), last = before.at(-1)?.[0] ?? -Infinity;
     kept.set(name, [...before, ...kept.get(name).filter(([at]) => at > last)]);

@@ -90,6 +90,9 @@ function value(cell, key) {
     const mark = cell.querySelector(".state"), share = cell.parentElement.querySelector(".bar")?.style.getPropertyValue("--share");
     return (STATES[mark?.dataset.state] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
   }
+  // What a clock says is of any day.
+  const tick = cell.querySelector("[data-format=tick]");
+  if (tick && store.snapshot) return resolve(store.snapshot, tick.dataset.bind) ?? -Infinity;
   const text = cell.textContent.trim();
   const [, number, unit] = /^(-?[\d,.]+)(?: (\S+))?$/.exec(text) ?? [];
   if (number !== undefined) return Number(number.replaceAll(",", "")) * (UNITS[unit] ?? 1);

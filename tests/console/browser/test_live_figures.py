@@ -2,6 +2,7 @@
 
 import re
 import threading
+from datetime import UTC, datetime
 
 import orjson
 import pytest
@@ -69,6 +70,45 @@ def test_what_is_wrong_with_a_part_stands_on_its_own_page_and_not_in_a_title_alo
     expect(finding).to_be_visible()
     set_clock(0.0)
     expect(finding).to_be_hidden()
+
+
+def test_more_spark_lines_than_one_answer_holds_are_asked_for_in_several(open_page, observer):
+    page = open_page("/queues/")
+    live(page, observer)
+    with page.expect_response(lambda answer: "/history" in answer.url and "q149" in answer.url) as heard:
+        page.evaluate("""() => {
+          const part = document.createElement("div"), places = [...Array(150).keys()];
+          part.innerHTML = places.map((n) => `<svg data-spark="queues.q${n}.waiting_events"></svg>`).join("");
+          document.body.append(part);
+          document.dispatchEvent(new CustomEvent("weir:part", { detail: part }));
+        }""")
+    assert heard.value.status == 200
+
+
+def test_last_ticks_are_sorted_by_their_instant_also_over_midnight(open_page, observer):
+    page = open_page("/loops/", timezone_id="UTC")
+    live(page, observer)
+    page.evaluate("""() => {
+      const part = Object.assign(document.createElement("div"), { id: "ticks" });
+      const row = (name) => `<tr data-name="${name}"><th>${name}</th><td><span data-bind="loops.${name}.at"
+        data-format="tick" data-interval="5"></span></td></tr>`;
+      const head = '<tr><th data-key="name">Loop</th><th data-key="at">Tick</th></tr>';
+      const rows = row("today") + row("yesterday");
+      part.innerHTML = `<table data-table><thead>${head}</thead><tbody>${rows}</tbody></table>`;
+      document.getElementById("content").append(part);
+      document.dispatchEvent(new CustomEvent("weir:part", { detail: part }));
+    }""")
+    evening, morning = datetime(2026, 11, 19, 20, tzinfo=UTC), datetime(2026, 11, 20, 9, tzinfo=UTC)
+    times = {"yesterday": evening, "today": morning}
+
+    def add(snapshot) -> None:
+        like = snapshot["loops"]["worker_rate/alert/n1"]
+        snapshot["loops"] |= {name: {**like, "at": at.timestamp()} for name, at in times.items()}
+
+    observer.publish(add)
+    expect(page.locator("#ticks tbody")).to_contain_text("20:00:00")
+    page.locator("#ticks").get_by_role("button", name="Tick").click()
+    assert page.locator("#ticks tbody th").all_inner_texts() == ["yesterday", "today"]
 
 
 @pytest.mark.thorough

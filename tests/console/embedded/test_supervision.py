@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from console.embedded.leftovers import end_leftovers
 from console.embedded.listening import PageAddress
 from console.embedded.processes import Process
 from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
+from console.timeline.restarts import PLANT, restarts
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
@@ -284,3 +286,17 @@ def test_a_disk_that_is_full_keeps_no_note_of_an_end_and_ends_nothing(tmp_path, 
     made.back("pipeline")
     assert (made.ends["pipeline"].how, made.ends["pipeline"].restarts) == ("exit status 1", 1)
     made.stop()
+
+
+def test_a_start_is_at_its_time_in_whatever_zone_the_host_is(tmp_path, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    monkeypatch.setitem(variables.PROCESS, variables.DATA.name, str(tmp_path))
+    monkeypatch.setitem(variables.PROCESS, "TZ", "EST5")  # the host's; Django's processes are in UTC
+    now, minute = datetime.now(UTC), timedelta(minutes=1)
+    made = Supervisor(tmp_path, tmp_path)
+    made.start([Process("s", ("sleep", "600"))], [])
+    try:
+        found = until(lambda: restarts(tmp_path, now - minute, now + minute), 30.0)
+        assert [each.name for each in found] == [PLANT]
+    finally:
+        made.stop()

@@ -63,3 +63,13 @@ def test_a_revision_with_a_nul_is_marked_like_any_other():
     for revision in ("6", "7\0"):
         followed.follow(snapshot(revision))
     assert titles() == ["worker: revision 7\ufffd"]
+
+
+def test_an_observer_that_works_again_marks_nothing_that_another_has_marked():
+    one, other = RolloutMarks(), RolloutMarks()
+    one.follow(snapshot("6"))
+    other.follow(snapshot("6", NOW + 10))
+    other.follow(snapshot("7", NOW + 20))
+    one.follow(snapshot("7", NOW + 3_600))
+    one.follow(snapshot("6", NOW + 3_700))  # rolled back: that is new
+    assert titles() == ["worker: revision 7", "worker: revision 6"]

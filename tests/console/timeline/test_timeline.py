@@ -26,6 +26,7 @@ from console.timeline.window import PRESETS, Window, window_of
 from queues import keys
 from queues.errors import BadInput
 from queues.models import Node
+from tests.workers.history.test_metric_history import roll_up
 from workers.alerts.lifecycle.models import Alert
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override
@@ -501,3 +502,16 @@ def test_a_plain_form_that_is_refused_comes_back_with_what_was_typed(browsers, p
     assert (
         'value="load test"' in answer.content.decode() and "takes a time such as" in answer.content.decode()
     )
+
+
+def test_a_long_range_is_exported_with_each_window_once_across_slices(
+    viewer, control, settings, tmp_path, monkeypatch
+):
+    settings.WEIR_DATA = tmp_path
+    monkeypatch.setattr("console.timeline.export.SLICE_ROWS", 60)  # of a minute each: an hour
+    roll_up(tmp_path, "1m", datetime(2026, 11, 19, tzinfo=UTC).timestamp(), [(1, 2)] * 600)
+    asked = {"from": "2026-11-19T00:30:00Z", "to": "2026-11-19T08:30:00Z", "what": "figures"}
+    _, *rows = rows_of(viewer.get("/timeline/table.csv", asked))
+    times = [row[0] for row in rows]
+    assert times[0] == "2026-11-19T00:30:00+00:00"
+    assert times == sorted(set(times)) and len(times) == 8 * 60 * 2
