@@ -49,7 +49,7 @@ def columns(
     """
     since, until = (min(max(0.0, each), LAST_SECONDS) for each in (since_seconds, until_seconds))
     parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys(series)}
-    step = _step(until - since if range_seconds is None else range_seconds)
+    step = _kept_step(data, _step(until - since if range_seconds is None else range_seconds), since, until)
     if step is not None:
         since = (_add_means if means else _add_windows)(parts, data, step, since, until)
     since = _add_seconds(parts, data, since, until)
@@ -65,6 +65,18 @@ def step_seconds(range_seconds: float) -> int:
 
 def _step(range_seconds: float) -> str | None:
     return next(step for longest, step in STEPS if range_seconds <= longest)
+
+
+def _kept_step(data: Path, step: str | None, since: float, until: float) -> str | None:
+    """The step, or the next longer one that is kept of these days: of what is fine the oldest goes first."""
+    raw, first, last = metric_files.raw_days(data), _day(since), _day(until)
+    steps = [each for _, each in STEPS]
+    for each in steps[steps.index(step) :]:
+        days = [*raw, *(metric_files.rollup_days(data, each) if each else ())]
+        # Nothing of these days, but of later ones: it has gone.
+        if max(days, default="") <= last or any(first <= day <= last for day in days):
+            return each
+    return step
 
 
 def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:

@@ -9,6 +9,7 @@ A block is written under a hidden name and renamed, and each frame is one write 
 dies when, all that was written is found again, and the next recorder seals what the last one left open.
 """
 
+import errno
 import math
 import os
 import secrets
@@ -55,8 +56,12 @@ class Recorder:
             self._seal_all()
             self._minute = minute
         self._root.mkdir(parents=True, exist_ok=True)
+        line = b"%.3f %s\n" % (at_seconds, encoded)
         with self._open.open("ab", buffering=0) as file:
-            file.write(b"%.3f %s\n" % (at_seconds, encoded))
+            written = file.write(line)
+            if written < len(line):  # there was room for a part, to which the next frame would be added
+                file.truncate(file.tell() - written)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._open))
         self._kept_at = at_seconds
 
     def _seal_all(self) -> None:

@@ -59,13 +59,15 @@ class ObjectiveTally:
         return cls(objective, measure_of(objective), counts, minute=minute)
 
     def resume(self, running: RunningMinute) -> None:
-        """Count what another had counted of a minute that it did not come to write. One that lies ahead, as
-        the clock was set back, would move the window.
+        """Count what another had counted of a minute that it did not come to write, or only a part of it. One
+        that lies ahead, as the clock was set back, would move the window.
         """
         is_ours = running.revision == self.objective.revision and running.minute <= self.minute
-        if not is_ours or self.counts.of(running.minute) != (0.0, 0.0):
+        bad, total = self.counts.of(running.minute)
+        is_written = (bad, total) != (0.0, 0.0) and total >= running.total
+        if not is_ours or is_written:
             return
-        self.counts.add(running.minute, running.bad, running.total)
+        self.counts.add(running.minute, running.bad - bad, running.total - total)
         self.unwritten[running.minute] = {}
         self.carried = running.carried
 

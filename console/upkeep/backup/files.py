@@ -21,6 +21,8 @@ PASSING = {
 }
 # Of the pipeline's folder: what Spark and Java unpack; the folders of applications stay.
 PASSING_OF_PIPELINE = {"python", "java", "tmp", "scratch", "warehouse"}
+# What is an application's in its folder: it may be named as one of those.
+OF_APPLICATIONS = {"run.json", "spark"}
 OWN_DATABASE = "weir.sqlite3"
 SIGNING_KEY = "secret-key"
 TEMPORARY = ".tmp"
@@ -44,8 +46,10 @@ def _passes(inside: Path) -> bool:
     first, name = inside.parts[0], inside.name
     if first in PASSING or first.startswith(("supervisor.", OWN_DATABASE)):
         return True
-    if first == "pipeline" and (len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE):
-        return True
+    if first == "pipeline":
+        unpacked = len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE
+        if unpacked and not OF_APPLICATIONS.intersection(inside.parts[2:3]):
+            return True
     return name == "lock" or name.endswith((*SQLITE_BESIDE, TEMPORARY))
 
 

@@ -74,3 +74,13 @@ def test_a_database_that_can_t_be_copied_is_said_and_leaves_nothing(data):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
+
+
+@pytest.mark.parametrize("name", sorted(files.PASSING_OF_PIPELINE))
+def test_an_application_that_is_named_as_a_folder_of_spark_is_in_a_backup(data, name):
+    folder = data / "pipeline" / name
+    for inside in ("run.json", "lock", "spark/iap1/offsets/3", "blockmgr-1/0c/x", "java"):
+        (folder / inside).parent.mkdir(parents=True, exist_ok=True)
+        (folder / inside).write_text("x")
+    found = [inside.relative_to(f"pipeline/{name}").as_posix() for inside in files.lasting(data)]
+    assert found == ["run.json", "spark/iap1/offsets/3"]

@@ -129,3 +129,14 @@ def test_a_range_without_data_is_empty_however_odd(
 )
 def test_the_step_grows_with_the_range(seconds: float, step: int) -> None:
     assert metric_history.step_seconds(seconds) == step
+
+
+def test_a_short_range_of_which_the_seconds_are_gone_comes_by_the_windows_that_are_kept(
+    control: redis.Redis, tmp_path: Path
+) -> None:
+    roll_up(tmp_path, "10s", MIDNIGHT, [(1, 2), (1, 90), (5, 5)])
+    spill(tmp_path, MIDNIGHT + 86_400, [7, 8])  # the seconds of later days are still there
+    found = metric_history.columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 600, [SERIES])
+    assert found == {"at": [MIDNIGHT + each for each in (0, 5, 10, 15)], SERIES: [1, 2, 1, 90]}
+    later = metric_history.columns(control, tmp_path, MIDNIGHT + 86_400, MIDNIGHT + 86_460, [SERIES])
+    assert later[SERIES] == [7, 8]

@@ -1,5 +1,6 @@
 """The archive of snapshots: any instant comes back whole, whatever died while it was written."""
 
+import resource
 from pathlib import Path
 
 import orjson
@@ -138,3 +139,19 @@ def test_a_disk_that_refuses_stops_nothing_that_is_live(control: redis.Redis, tm
     for seq in (1, 2):
         observer.step()
         assert orjson.loads(control.get("weir:snapshot"))["seq"] == seq
+
+
+def test_a_frame_for_which_there_was_room_in_part_spoils_none_after_it(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.add(START, snapshot_text(START))
+    (left,) = (tmp_path / "snapshots").glob("open-*.jsonl")
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left.stat().st_size + 30, hard))
+    try:
+        with pytest.raises(OSError, match="No space"):
+            recorder.add(START + 1, snapshot_text(START + 1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    recorder.add(START + 2, snapshot_text(START + 2))
+    assert snapshot_at(tmp_path, START + 1).at == START
+    assert snapshot_at(tmp_path, START + 2).at == START + 2

@@ -423,3 +423,18 @@ def test_throttling_counts_where_the_ladder_acts_and_not_where_it_advises():
     assert share("advise", 4, 0.25) == 0.0
     assert share("manual", 4, None) == 1.0
     assert share("auto", 4, 0.25, last_mode="advise") == 0.0, "it acts from its next decision on"
+
+
+@pytest.mark.django_db
+def test_of_a_minute_that_was_written_in_part_the_rest_is_counted_when_its_process_was_killed():
+    define("late", LATENCY, None, NOW)
+    first = ObjectiveBook()
+    watched(first, 20, wait_seconds=31.0)
+    first.close()
+    said = watched(ObjectiveBook(), 25, 20, wait_seconds=31.0)  # killed
+    published = changed(plant(START + 44, wait_seconds=31.0), objectives=said)
+    third = ObjectiveBook()
+    said = third.step(plant(START + 45, wait_seconds=31.0), published)["late"]
+    assert (said.bad, said.total) == (46.0, 46.0)
+    watched(third, 15, 46)
+    assert kept() == [(0, 46.0, 60.0)]
