@@ -271,15 +271,18 @@ class Dispatcher:
             self._dispatches.forget(name, done)
             for part in (part for each in self._dispatches.after(name, done) for part in each.parts):
                 through[part.container] = _earlier(through.get(part.container, part.after), part.after)
+        away: set[str] = set()
         for container, entry_id in through.items():
             queue, node = container.split("/")
+            if node in away:
+                continue
             if entry_id in (BEGINNING, self._trimmed.get(container)) or node not in topology.nodes:
                 continue
             try:
                 self._nodes.segment(queue, topology.nodes[node].url).trim(entry_id)
                 self._trimmed[container] = entry_id
             except UNREACHABLE:
-                continue  # trimming goes through an id, so the next one makes up for it
+                away.add(node)  # trimming goes through an id, so the next one makes up for it
 
     def idle(self) -> bool:
         """Whether every dispatch has its result in the queue."""

@@ -66,6 +66,7 @@ class FaultStore:
         """
         delivered = 0
         topology: Topology | None = None
+        away: set[str] = set()  # nodes that took nothing: each entry of theirs would cost a time-out more
         for batch in sorted(self._batches()):
             replica, tick = batch.rsplit(":", 1)
             if published.get(replica, 0) < int(tick):
@@ -73,7 +74,7 @@ class FaultStore:
             topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
             found = _by_entry(cast(Fields, self._control.hgetall(self._key(replica, tick))))
             for entry, letters in found.items():
-                delivered += self._letters(nodes, topology, batch, entry, letters)
+                delivered += self._letters(nodes, topology, batch, entry, letters, away)
         return delivered
 
     def _batches(self) -> set[str]:
@@ -90,15 +91,18 @@ class FaultStore:
         return [name.decode() for name in self._control.scan_iter(self._key("*", "*"), AT_ONCE)]
 
     def _letters(
-        self, nodes: Nodes, topology: Topology, batch: str, entry: str, letters: _DeadLetters
+        self, nodes: Nodes, topology: Topology, batch: str, entry: str, letters: _DeadLetters, away: set[str]
     ) -> int:
         queue, node, entry_id, block_id = entry.split("/", 3)  # a block that is none may be named anything
+        if node in away:
+            return 0
         rows = [(events, cause) for cause, found in letters.values() for events in found]
         if node in topology.nodes:
             try:
                 segment = nodes.segment(queue, topology.nodes[node].url)
                 DeadLetters(segment).add(entry_id, WORKER, block_id, rows)
             except (NodeUnavailable, NodeFull):
+                away.add(node)
                 return 0
         key = self._key(*batch.rsplit(":", 1))
         self._delivered(keys=[key, self._faulty], args=[batch, *letters])

@@ -89,7 +89,7 @@ class PipelineProcess:
         self._log = RecentLog(control)
         logging.getLogger().addHandler(self._log)
         self._hosted: dict[str, Hosted] = {}
-        self._refused: dict[str, Declared] = {}
+        self._refused: dict[str, tuple[Declared, int]] = {}  # with the restarts that were ordered by then
         self._ordered: dict[str, PipelineOrder] = {}
 
     def stop(self, *_: object) -> None:
@@ -153,19 +153,19 @@ class PipelineProcess:
         self._watchdog.feed()
         try:
             wanted, self._ordered = self._declarations.wanted(), self._orders.read()
+            self._statuses.expect(wanted)
         except (redis.ConnectionError, redis.TimeoutError):
             wanted = {name: hosted.declared for name, hosted in self._hosted.items()}
-        self._statuses.expect(wanted)
         for name in set(self._hosted) - set(wanted):
             self._hosted.pop(name).leave()
             self._statuses.forget(name)
             self._declarations.forget(name)
         # Its own first: of two that read a queue it is the one that runs.
         for name, declared in sorted(wanted.items(), key=lambda each: (each[0] != self._file.name, each[0])):
-            if self._refused.get(name) == declared:
+            order = self._ordered.get(name, NO_ORDER)
+            if self._refused.get(name) == (declared, order.restart):
                 continue
             try:
-                order = self._ordered.get(name, NO_ORDER)
                 if name not in self._hosted:
                     self._hosted[name] = Hosted(
                         place, declared, self._declarations, self._statuses, reset, order, self._hosted
@@ -190,7 +190,7 @@ class PipelineProcess:
         if declared.name == self._file.name:
             raise error
         if isinstance(error, BadInput):
-            self._refused[declared.name] = declared
+            self._refused[declared.name] = declared, self._ordered.get(declared.name, NO_ORDER).restart
         if (hosted := self._hosted.pop(declared.name, None)) is not None:
             hosted.leave()
         log.error("%s can't run: %s", declared.name, error)

@@ -64,8 +64,8 @@ class Hosted:
         """others: the applications of this process, by name, this one among them once it is hosted."""
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self._others = others
-        self.declared = self.refused = declared
-        self._application = self._checked(declared)
+        self.refused = declared
+        self.declared, self._application, why = self._first(declared)
         self._folder = place.folder / declared.name
         self._lock: IO[str] = lock_checkpoint(self._folder)
         if reset:
@@ -76,7 +76,22 @@ class Hosted:
         self._backoff = RestartBackoff()
         self._lacked = ""  # of what a start needs
         self._order, self._stands = order, False
-        declarations.note_at_work(declared)
+        declarations.note_at_work(self.declared, why)
+
+    def _first(self, wanted: Declared) -> tuple[Declared, Application, str | None]:
+        """What is wanted; or, where that is refused, the version that was at work before, and why."""
+        try:
+            return wanted, self._checked(wanted), None
+        except BadInput as error:
+            before = self._declarations.at_work().get(wanted.name)
+            if before is None or before.version == wanted.version:
+                raise
+            log.error("version %d of %s is refused: %s", wanted.version, wanted.name, error)
+            old = Declared(before.name, before.version, before.text)
+            try:
+                return old, self._checked(old), str(error)
+            except BadInput:
+                raise error from None
 
     def _checked(self, declared: Declared) -> Application:
         """Raises BadInput, also where Spark does not understand a rule."""
@@ -149,6 +164,8 @@ class Hosted:
         self.declared = self.refused = declared
         self._application = application
         self._status = self._statuses.board(application)
+        if self._stands:
+            self._status.enter_state("stopped")
         self._declarations.note_at_work(declared)
         log.info("version %d of %s is at work", declared.version, declared.name)
 

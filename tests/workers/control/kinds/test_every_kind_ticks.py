@@ -40,9 +40,8 @@ LEFT = 3_600.0  # of an error budget, events or s: one a second for an hour
 # (load, share of the error budgets that is left)
 PHASES = ((CALM, 1.0), *[(OVERLOAD, 1.0)] * 2, (OVERLOAD, 0.0), (CALM, 0.0))
 TICK_SECONDS = 6.0
-# What these do needs real nodes (tests/workers/placement), days of history (test_parallelism_loops), or
-# minutes of measuring (tests/controllers/concurrency).
-ONLY_DECIDE = {"rebalancing", "node_scaling", "parallelism_forecast", "concurrency"}
+# What these do needs real nodes (tests/workers/placement), or days of history (test_parallelism_loops).
+ONLY_DECIDE = {"rebalancing", "node_scaling", "parallelism_forecast"}
 
 
 class OneOfEverything(Present):

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from queues import keys
+from queues.errors import NodeUnavailable
 from queues.publishing.client import Client
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
@@ -181,3 +182,22 @@ def test_columns_that_nobody_asks_for_are_not_read(read):
 def test_whole_numbers_of_64_bits_are_exact_where_they_are_declared_so(read):
     rows, _ = read([event("e", {"level": 2**63 - 1, "user": 2**63 - 1})])
     assert (rows[0]["level"], rows[0]["user"]) == (float(2**63), 2**63 - 1)
+
+
+def test_a_node_that_does_not_answer_is_asked_once_a_call_however_much_is_for_it(read, control, monkeypatch):
+    for place in range(6):
+        _, faults = read([event(f"bad{place}", {})])
+    where = [node for _, node, _, _ in faults.rows]
+    assert len(where) == 6
+    store, asked = FaultStore(control, "app"), []
+    store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
+
+    def silent(letters, *_):
+        asked.append(letters)
+        raise NodeUnavailable("it does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "add", silent)
+        assert store.deliver(Nodes(5.0), {"iap1": 1}) == 0
+    assert len(asked) == len(set(where))
+    assert store.deliver(Nodes(5.0), {"iap1": 1}) == 6

@@ -183,3 +183,35 @@ def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(
     with pytest.raises(BadInput, match="telemetry is read by flow") as refused:
         Hosted(place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader})
     assert refused.value.field == "queues"
+
+
+def test_a_process_that_starts_goes_on_with_what_was_at_work_where_the_wanted_version_is_refused(
+    place, control, running, monkeypatch
+):
+    declarations, wrong = Declarations(control), Declared("performance", 2, DECLARATION)
+    declarations.note_at_work(DECLARED, "nobody is no column")
+
+    def checked(self, declared):
+        if declared == wrong:
+            raise BadInput("key", "nobody is no column")
+        return _application(declared)
+
+    monkeypatch.setattr(Hosted, "_checked", checked)
+    made = Hosted(place, wrong, declarations, Statuses(control), False)
+    made.step(wrong)
+    assert running.starts == 1 and made.declared == DECLARED
+    at_work = declarations.at_work()["performance"]
+    assert at_work.version == 0 and "nobody" in at_work.refused
+    made.leave()
+
+
+def test_another_version_of_one_that_is_stopped_is_stopped_too(application, running, control):
+    stopped = changed(BY_ANNA, stopped=True)
+    application.step(DECLARED, stopped)
+    better = Declared("performance", 1, DECLARATION)
+    for _ in range(2):
+        application.step(better, stopped)
+    application._statuses.write()
+    assert status(control).state == "stopped" and running.starts == 0
+    application.step(better, BY_ANNA)
+    assert status(control).state == "running"

@@ -37,7 +37,7 @@ def send(message: Message, now_seconds: float) -> str:
     try:
         with _Server() as server:
             server.send_messages([mail])
-            return _left_out(server.connection.refused)
+            return _left_out(getattr(server.connection, "refused", {}))
     except smtplib.SMTPRecipientsRefused as error:
         raise Failed(f"The mail server refused every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
@@ -61,11 +61,11 @@ class _Notes:
         return self.refused
 
 
-class _Plain(_Notes, smtplib.SMTP):
+class _Plain(_Notes, smtplib.SMTP):  # type: ignore[misc] # of any arguments
     """By its own port, or by STARTTLS."""
 
 
-class _Encrypted(_Notes, smtplib.SMTP_SSL):
+class _Encrypted(_Notes, smtplib.SMTP_SSL):  # type: ignore[misc]
     """From the first byte."""
 
 

@@ -1,0 +1,71 @@
+"""The pipeline's process without Spark: what it follows, and what it forgets."""
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import redis
+
+from queues import keys
+from queues.errors import BadInput
+from queues.stored_document import decoded
+from tests.console.pipeline_sample import DECLARATION
+from workers.documents.pipeline import PipelineReport
+from workers.pipeline.declaration.declaration import application_of_text
+from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.orders import Orders
+from workers.pipeline.runtime import application
+from workers.pipeline.runtime.application import PipelineProcess, Settings
+from workers.pipeline.status.published import Statuses
+
+
+@pytest.fixture
+def begin(control, tmp_path):
+    made = []
+
+    def begun() -> PipelineProcess:
+        settings = Settings("", tmp_path, "local[1]", 0.5, tmp_path / "own.yaml", 5.0, 120.0)
+        made.append(PipelineProcess(settings, Declared("own", 0, ""), control))
+        return made[-1]
+
+    yield begun
+    for process in made:
+        logging.getLogger().removeHandler(process._log)
+
+
+def test_one_that_was_refused_is_tried_again_when_a_person_restarts_it(begin, control, monkeypatch):
+    tried = []
+
+    def hosted(place, declared, *_):
+        if declared.name == "own":
+            return SimpleNamespace(declared=declared, step=lambda *_: None)
+        tried.append(declared)
+        raise BadInput("checkpoint", "is of another run; put that run's folder back")
+
+    monkeypatch.setattr(application, "Hosted", hosted)
+    Declarations(control).want(Declared("second", 1, ""))
+    process = begin()
+    for _ in range(2):
+        process._follow(None, reset=False)
+    assert len(tried) == 1
+    Orders(control).restart("second", "anna", "the folder is back")
+    for _ in range(2):
+        process._follow(None, reset=False)
+    assert len(tried) == 2
+
+
+def test_what_is_carried_stays_while_nobody_can_say_what_is_wanted(begin, control, monkeypatch):
+    before = Statuses(control)
+    before.board(application_of_text(DECLARATION, Path()))
+    before.write()
+    process = begin()
+
+    def away() -> None:
+        raise redis.ConnectionError("the control server is started again")
+
+    monkeypatch.setattr(process._declarations, "wanted", away)
+    process._follow(None, reset=False)
+    process._statuses.write()
+    report = decoded(PipelineReport, control.get(keys.PIPELINE), "pipeline")
+    assert "performance" in report.carried
