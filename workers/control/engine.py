@@ -169,9 +169,13 @@ def _due(snapshot: Snapshot, now: datetime, laws: Collection[str] | None) -> dic
 def _is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) -> bool:
     if ticked_at is None:
         return True
-    early_seconds = min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
     # The distance, not the difference: a clock set back by an hour must not stop the loop for an hour.
-    return abs((now - ticked_at).total_seconds()) >= interval_seconds - early_seconds
+    return abs((now - ticked_at).total_seconds()) >= least_seconds(interval_seconds)
+
+
+def least_seconds(interval_seconds: float) -> float:
+    """Between two ticks of a loop: its interval, less what a tick may come early by."""
+    return interval_seconds - min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
 
 
 def _resumed(snapshot: Snapshot, now: datetime) -> list[Loop]:
