@@ -84,12 +84,15 @@ function sort(table, forced = false) {
   if (sorted.some((row, index) => row !== rows[index])) body.append(...sorted);
 }
 
+/** How bad a state is, with the load beside it. */
+function badness(cell) {
+  const mark = cell.querySelector(".state"), share = cell.parentElement.querySelector(".bar")?.style.getPropertyValue("--share");
+  return (STATES[mark?.dataset.state] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
+}
+
 /** A cell as something to compare: a state by its rank and the load beside it, a number, an age, or text. */
 function value(cell, key) {
-  if (key === "badness") {
-    const mark = cell.querySelector(".state"), share = cell.parentElement.querySelector(".bar")?.style.getPropertyValue("--share");
-    return (STATES[mark?.dataset.state] ?? 4.5) + Number(share || 0) * 0.9 + (mark?.hasAttribute("data-stale") ? 0.5 : 0);
-  }
+  if (key === "badness") return badness(cell);
   // What a clock says is of any day.
   const tick = cell.querySelector("[data-format=tick]");
   if (tick && store.snapshot) return resolve(store.snapshot, tick.dataset.bind) ?? -Infinity;
