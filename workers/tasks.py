@@ -153,7 +153,6 @@ def upkeep() -> None:
     plans.void_due(now)
     sending.send_due(now)
     if snapshot is not None:
-        engine.judge(snapshot, now)
         draining.tidy(control, snapshot, now)
     sweep(topology)
 

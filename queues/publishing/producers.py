@@ -11,7 +11,8 @@ from queues import keys
 from queues.lua.script import script
 
 EVERY_SECONDS = 1.0
-KNOWN_SECONDS = 600  # a report that is said again after so long may count twice
+# A report that is said again after so long, or after reports of so many others of its name, may count twice.
+KNOWN_SECONDS, KNOWN_PROCESSES = 600, 50
 
 
 class ProducerReport:
@@ -75,7 +76,8 @@ class ProducerReport:
         name, at = f"{self._producer}|{queue}", f"{self._clock():.3f}"
         process = f"{self._process}-{os.getpid()}"  # one that was forked counts by itself
         try:
-            self._add(keys=[keys.PRODUCERS], args=[name, at, *row, process, number, KNOWN_SECONDS])
+            known = (KNOWN_SECONDS, KNOWN_PROCESSES)
+            self._add(keys=[keys.PRODUCERS], args=[name, at, *row, process, number, *known])
         except (redis.RedisError, OSError):
             return False
         return True

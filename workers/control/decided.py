@@ -72,9 +72,8 @@ def _sensed(
     if kind.recall is not None and setting.mode == Mode.ADVISE:
         recalled = kind.recall(loop, sensed.observation)
         sensed = replace(sensed, observation={**sensed.observation, **recalled})
-    if "steered" in sensed.observation:  # by the mode in force: the snapshot may be of before it was set
-        steers = {"steered": setting.mode == Mode.AUTO}
-        sensed = replace(sensed, observation={**sensed.observation, **steers})
+    if kind.of_mode is not None:
+        sensed = replace(sensed, observation={**sensed.observation, **kind.of_mode(setting.mode)})
     measured = quality.excused(sensed.measured, loop.target, snapshot, now.timestamp())
     return replace(sensed, measured=replace(measured, unit_cost=_unit_cost(loop, snapshot, setting)))
 

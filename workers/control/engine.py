@@ -72,6 +72,14 @@ class DueLoop(NamedTuple):
     ticked_at: datetime | None
 
 
+class Circumstances(NamedTuple):
+    """What loops are ticked by: the plant, and all overrides in force, as they were then."""
+
+    snapshot: Snapshot
+    now: datetime
+    overrides: list[Override]
+
+
 def tick_due(
     plant: Plant,
     now: datetime,
@@ -89,42 +97,18 @@ def tick_due(
     here, after the others. Raises what `observe` raises.
     """
     with span("observe"):
-        snapshot = plant.observe()
+        seen = _seen(plant, now)
     overrides.expire_due(now, control)
-    judge(snapshot, now)
-    began = clock()
+    _judge(seen.snapshot, now)
+    several = _Several(plant, control, now, clock)
     entries: list[LedgerEntry] = []
-    for name, due in _due(snapshot, now, laws).items():
-        job = partial(_tick_some, due, plant, now, control, clock, began)
+    for name, due in _due(seen, laws).items():
         if name == HERE:
-            entries += job(TOGETHER, snapshot)
+            entries += several.tick(due, TOGETHER, seen)
         elif elsewhere is None:
-            entries += job(1, snapshot)
+            entries += several.tick(due, 1, seen)
         else:
-            elsewhere(name, partial(job, 1))
-    return entries
-
-
-def _tick_some(
-    due: Sequence[DueLoop],
-    plant: Plant,
-    now: datetime,
-    control: redis.Redis,
-    clock: Callable[[], float],
-    began: float,
-    together: int,
-    snapshot: Snapshot | None = None,
-) -> list[LedgerEntry]:
-    """So many of them at a time. began: what the clock said then. snapshot: of then; None: it is too old."""
-    entries: list[LedgerEntry] = []
-    this, rows = now, _overrides(now)
-    for first in range(0, len(due), together):
-        passed = timedelta(seconds=clock() - began)
-        if snapshot is None or now + passed - this > FRESH:
-            this, snapshot = now + passed, plant.observe()
-            rows = _overrides(this)
-        of_some = _Tick(plant, snapshot, this, rows, clock, _log)
-        entries += of_some.run(due[first : first + together], control)
+            elsewhere(name, partial(several.tick, due, 1))
     return entries
 
 
@@ -137,12 +121,13 @@ def tick(
         raise error
 
     due = DueLoop(loop.pk, loop.fence, loop.ticked_at)
-    entries = _Tick(plant, plant.observe(), now, _overrides(now), clock, fails).run([due], control)
+    entries = _Tick(plant, _seen(plant, now), clock, fails).run([due], control)
     return entries[0] if entries else None
 
 
-def _overrides(now: datetime) -> list[Override]:
-    return list(overrides.in_force(now).select_related("loop", "node", "owner"))
+def _seen(plant: Plant, now: datetime) -> Circumstances:
+    rows = overrides.in_force(now).select_related("loop", "node", "owner")
+    return Circumstances(plant.observe(), now, list(rows))
 
 
 def _log(loop: Loop, error: Exception) -> None:
@@ -150,18 +135,18 @@ def _log(loop: Loop, error: Exception) -> None:
     logger.error("The tick of %s failed; it is tried again at its next interval.", loop.name, exc_info=why)
 
 
-def _due(snapshot: Snapshot, now: datetime, laws: Collection[str] | None) -> dict[str, list[DueLoop]]:
+def _due(seen: Circumstances, laws: Collection[str] | None) -> dict[str, list[DueLoop]]:
     """{`HERE` or an attached plant: the loops that are to be ticked}, `HERE` first. Of those that are not,
     nothing wide is read.
     """
-    resumed = {loop.pk for loop in _resumed(snapshot, now)}
+    resumed = {loop.pk for loop in _resumed(seen)}
     found: dict[str, list[DueLoop]] = {HERE: []}
     loops = active_loops() if laws is None else active_loops().filter(law__in=laws)
     rows = loops.annotate(plant=KT("target__plant")).order_by("name")
     for pk, fence, ticked_at, seconds, plant in rows.values_list(
         "pk", "fence", "ticked_at", "interval_seconds", "plant"
     ):
-        if pk in resumed or _is_due(ticked_at, seconds, now):
+        if pk in resumed or _is_due(ticked_at, seconds, seen.now):
             found.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at))
     return found
 
@@ -178,25 +163,48 @@ def least_seconds(interval_seconds: float) -> float:
     return interval_seconds - min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
 
 
-def _resumed(snapshot: Snapshot, now: datetime) -> list[Loop]:
+def _resumed(seen: Circumstances) -> list[Loop]:
     """Those whose hold has just ended: what was met meanwhile is judged at once, not an interval later."""
     handed_over = Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True)
-    loops = [
-        loop for loop in active_loops().filter(handed_over) if not stopped.why_held(loop.target, snapshot)
-    ]
-    in_force = overrides.by_loop(loops, now) if loops else {}
+    loops = [each for each in active_loops().filter(handed_over) if not _is_stopped(each, seen.snapshot)]
+    in_force = overrides.spread(loops, seen.overrides)
     return [
         loop
         for loop in loops
         if loop_memory.last_mode(loop.state) in Loop.HANDED_OVER
-        and overrides.mode_of(loop, in_force[loop.pk], now) not in Loop.HANDED_OVER
+        and overrides.mode_of(loop, in_force[loop.pk], seen.now) not in Loop.HANDED_OVER
     ]
 
 
-def judge(snapshot: Snapshot, now: datetime) -> None:
+def _is_stopped(loop: Loop, snapshot: Snapshot) -> bool:
+    return bool(stopped.why_held(loop.target, snapshot))
+
+
+def _judge(snapshot: Snapshot, now: datetime) -> None:
     """Judge what earlier actions did, by a snapshot that is not too old to say so."""
     if snapshot.at is not None and abs(now.timestamp() - snapshot.at) <= guard.STALE_SECONDS:
         ledger.judge_due(now, snapshot)
+
+
+class _Several:
+    """Loops that are ticked some at a time, from `now` on."""
+
+    def __init__(self, plant: Plant, control: redis.Redis, now: datetime, clock: Callable[[], float]) -> None:
+        self._plant, self._control, self._clock = plant, control, clock
+        self._now, self._began_seconds = now, clock()
+
+    def tick(
+        self, due: Sequence[DueLoop], together: int, seen: Circumstances | None = None
+    ) -> list[LedgerEntry]:
+        """So many of them at a time. seen: None where it was seen too long ago."""
+        entries: list[LedgerEntry] = []
+        for first in range(0, len(due), together):
+            now = self._now + timedelta(seconds=self._clock() - self._began_seconds)
+            if seen is None or now - seen.now > FRESH:
+                seen = _seen(self._plant, now)
+            of_some = _Tick(self._plant, seen, self._clock, _log)
+            entries += of_some.run(due[first : first + together], self._control)
+        return entries
 
 
 class _Tick:
@@ -205,22 +213,18 @@ class _Tick:
     def __init__(
         self,
         plant: Plant,
-        snapshot: Snapshot,
-        now: datetime,
-        rows: Sequence[Override],
+        seen: Circumstances,
         clock: Callable[[], float],
         failed: Failed,
     ) -> None:
-        """rows: all overrides in force."""
-        self._plant, self._snapshot, self._now = plant, snapshot, now
-        self._rows, self._clock, self._failed = rows, clock, failed
+        self._plant, self._seen, self._clock, self._failed = plant, seen, clock, failed
 
     def run(self, due: Sequence[DueLoop], control: redis.Redis) -> list[LedgerEntry]:
         """The entries, each of a loop whose lease was to be had and that nobody ticked meanwhile."""
         leases = LeaseGroup(control, {f"loop:{each.pk}": each.fence for each in due}, LEASE_SECONDS)
         with span("tick", loops=len(due)), leases as fences:
             loops = _read([each for each in due if f"loop:{each.pk}" in fences])
-            in_force = overrides.spread(loops, self._rows)
+            in_force = overrides.spread(loops, self._seen.overrides)
             unfinished = ledger.open_entries(loop.pk for loop in loops)
             found = [
                 self._decided(
@@ -240,13 +244,14 @@ class _Tick:
         unfinished: LedgerEntry | None,
         leases: LeaseGroup,
     ) -> Decided | None:
+        snapshot, now = self._seen.snapshot, self._seen.now
         with span("decide", loop=loop.name):
             try:
-                setting = setting_of(loop, in_force, self._snapshot, self._now)
+                setting = setting_of(loop, in_force, snapshot, now)
                 if unfinished is not None:
                     with leases.renewed():
-                        acts.finish(unfinished, setting, loop, self._plant, self._now)
-                return decided(loop, fence, setting, in_force, self._snapshot, self._now)
+                        acts.finish(unfinished, setting, loop, self._plant, now)
+                return decided(loop, fence, setting, in_force, snapshot, now)
             except Exception as error:
                 self._failed(loop, error)
                 return None
@@ -255,7 +260,7 @@ class _Tick:
         """Those that are written: together, or one by one where one of them can't be."""
         try:
             with span("record"):
-                return record(found, self._now)
+                return record(found, self._seen.now)
         except (OperationalError, InterfaceError) as error:  # the database's, and so of all
             for each in found:
                 self._failed(each.loop, error)
@@ -280,7 +285,7 @@ class _Tick:
         with span("act", loop=each.loop.name, decision=each.entry.pk):
             note({"weir.decision": each.entry.pk})
             try:
-                following.follow(each.entry, each.loop, self._snapshot, self._now)
+                following.follow(each.entry, each.loop, self._seen.snapshot, self._seen.now)
             except Exception as error:
                 self._failed(each.loop, error)
 

@@ -69,12 +69,13 @@ def _step(range_seconds: float) -> str | None:
 
 def _kept_step(data: Path, step: str | None, since: float, until: float) -> str | None:
     """The step, or the next longer one that is kept of these days: of what is fine the oldest goes first."""
-    raw, first, last = metric_files.raw_days(data), _day(since), _day(until)
+    first, last = _day(since), _day(until)
+    raw = metric_files.raw_days(data, first)
     steps = [each for _, each in STEPS]
     for each in steps[steps.index(step) :]:
-        days = [*raw, *(metric_files.rollup_days(data, each) if each else ())]
+        days = [*raw, *(metric_files.rollup_days(data, each, first) if each else ())]
         # Nothing of these days, but of later ones: it has gone.
-        if max(days, default="") <= last or any(first <= day <= last for day in days):
+        if min(days, default="") <= last:
             return each
     return step
 

@@ -2,7 +2,7 @@
 -- count together, and a restart goes on.
 -- KEYS    producers
 -- ARGV    producer|queue, instant (s), events, blocks, rejected, rerouted, process, number of its report, s that
---         a process is known without one
+--         a process is known without one, how many processes are known
 -- Answer  nothing
 local old = redis.call('HGET', KEYS[1], ARGV[1])
 local ok, row = pcall(cjson.decode, old or '{}')
@@ -11,9 +11,16 @@ local at, number = tonumber(ARGV[2]), tonumber(ARGV[8])
 local reported = row.reported or {}
 local before = reported[ARGV[7]]
 if before and before[1] >= number then return end
+local known, oldest = 0, nil
 for process, last in pairs(reported) do
-  if math.abs(at - last[2]) > tonumber(ARGV[9]) then reported[process] = nil end
+  if math.abs(at - last[2]) > tonumber(ARGV[9]) then
+    reported[process] = nil
+  else
+    known = known + 1
+    if not oldest or last[2] < reported[oldest][2] then oldest = process end
+  end
 end
+if known >= tonumber(ARGV[10]) and not before then reported[oldest] = nil end
 reported[ARGV[7]] = {number, at}
 row.reported = reported
 for i, name in ipairs({'events', 'blocks', 'rejected', 'rerouted'}) do

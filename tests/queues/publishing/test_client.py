@@ -23,7 +23,7 @@ from queues.errors import (
 )
 from queues.events.block import decode
 from queues.publishing.client import Client
-from queues.publishing.producers import ProducerReport
+from queues.publishing.producers import KNOWN_PROCESSES, ProducerReport
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from tests.queues.samples import NOW_US, batch_of, blocks_of
@@ -138,6 +138,16 @@ def test_processes_of_one_name_that_are_gone_are_forgotten(control):
         report.close()
     row = json.loads(control.hget("weir:producers", "shop|alert"))
     assert row["events"] == 3 and len(row["reported"]) == 1
+
+
+def test_a_script_that_is_a_new_process_for_each_event_does_not_let_the_row_grow(control):
+    for at in range(2 * KNOWN_PROCESSES):
+        report = ProducerReport(control, "shop", lambda at=at: at / 10)
+        report._closing.set()
+        report.add("alert", 1, 1)
+        report.close()
+    row = json.loads(control.hget("weir:producers", "shop|alert"))
+    assert row["events"] == 2 * KNOWN_PROCESSES and len(row["reported"]) == KNOWN_PROCESSES
 
 
 def test_a_producers_figures_appear_while_it_is_running(client, control):

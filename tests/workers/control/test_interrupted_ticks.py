@@ -96,10 +96,8 @@ def test_an_open_action_that_is_too_old_is_not_repeated_and_says_so(loop, plant,
     assert submitted(plant) == 2
 
 
-def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_holds_the_loop(
-    loop, plant, clock, control, owner, monkeypatch
-):
-    plant.put("alert", "n1", 2_000)
+def tick_that_dies(loop, plant, clock, control, monkeypatch):
+    """When it has recorded and not acted; its lease runs out."""
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -109,6 +107,14 @@ def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_holds_t
         with pytest.raises(KeyboardInterrupt):
             tick(loop, plant, clock, control)
     control.delete(f"weir:lease:loop:{loop.pk}")
+
+
+def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_holds_the_loop(
+    loop, plant, clock, control, owner, monkeypatch
+):
+    plant.put("alert", "n1", 2_000)
+
+    tick_that_dies(loop, plant, clock, control, monkeypatch)
     override(loop, owner, clock, "mode", "hold")
     assert tick(loop, plant, clock, control).mode == "hold"
     assert submitted(plant) == 0
@@ -122,14 +128,7 @@ def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_has_set
     override(loop, owner, clock, "mode", "manual")
     override(loop, owner, clock, "start", 3)
 
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(plant, "start_workers", killed)
-        with pytest.raises(KeyboardInterrupt):
-            tick(loop, plant, clock, control)
-    control.delete(f"weir:lease:loop:{loop.pk}")
+    tick_that_dies(loop, plant, clock, control, monkeypatch)
     Override.objects.filter(name="start").update(value=1)
     assert tick(loop, plant, clock, control).action == {"start": 1}
     assert submitted(plant) == 1

@@ -26,8 +26,8 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """{threads, interdeparture_seconds, seconds, steered} of the host since the observation before, and where
-    they are known {`epoch`, `mean_threads`, `trouble`}.
+    """{threads, interdeparture_seconds, seconds} of the host since the observation before, and where they are
+    known {`epoch`, `mean_threads`, `trouble`}.
 
     The times are of events, completed while all processes had work (`workers.pool.departures`); `seconds` is
     how long that was. They are numbered, so that none is taken twice; of another life of the host (another
@@ -41,7 +41,6 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
     observation = {
         "threads": row.slots if row else 0,
         **_since(before, counters, done.recent_seconds),
-        "steered": any(_is_of(loop, target) and loop.mode == Loop.Mode.AUTO for loop in loops),
         **_if_known(
             epoch=_newest(loops, target),
             mean_threads=_mean_threads(loops, target, snapshot),
@@ -147,6 +146,7 @@ KIND = LoopKind(
     actuator=set_threads,
     desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     keeper=keep_threads,
+    of_mode=lambda mode: {"steered": mode == Loop.Mode.AUTO},
     targets=targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,

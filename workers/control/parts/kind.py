@@ -141,6 +141,7 @@ class LoopKind:
     readings: what the effect of an action is judged by; `cumulative` names those of them that only rise.
     keeper: of an actuator that lapses, called at each tick that sets nothing.
     proposer: puts a loop's advice before a person; None where advice is only recorded. Raises WeirError.
+    of_mode: what a law observes of the mode in force; a snapshot may be of before it was set.
     recall: of a loop that advises, what became of what it has proposed, as a part of its observation.
     mode, parameters, guard: what its loops begin with. followed: parameters that a `LoopStart` has follow the
     plant, and what each follows; nobody sets them for good.
@@ -163,6 +164,7 @@ class LoopKind:
     display: Display
     keeper: Keeper | None = None
     proposer: Proposer | None = None
+    of_mode: Callable[[str], dict[str, Any]] | None = None
     recall: Recall | None = None
     mode: str = Loop.Mode.AUTO
     parameters: Document = field(default_factory=dict)
