@@ -49,7 +49,7 @@ from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
-from controllers.framework.reason import because, counted, no_action
+from controllers.framework.reason import because, counted, measure, no_action
 from queues.errors import BadInput
 
 # How surely the throughput must differ before a change is believed: a chance of 0.1 % in each check.
@@ -340,7 +340,9 @@ def _steady(
             return _trying(parameters, memory, now, cause)
         return _resting(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
-    why = f"throughput went {was:.4g} → {is_now:.4g}/s" if changed else "the next exploration is due"
+    why = (
+        f"throughput went {measure(was)} → {measure(is_now)}/s" if changed else "the next exploration is due"
+    )
     return _exploring_again(parameters, replace(memory, exploration=exploration), now, why, changed, seen)
 
 
@@ -377,13 +379,13 @@ def _trying(parameters: Values, memory: Memory, now: Measurement, cause: str) ->
 def _tried(parameters: Values, memory: Memory, now: Measurement, seen: Values) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
     needed = math.ceil(trial.needed_samples(parameters, rest, now))
-    at = f"{now.throughput_per_second:.4g}/s with {counted(tried, 'thread')} that are tried"
+    at = f"{measure(now.throughput_per_second)}/s with {counted(tried, 'thread')} that are tried"
     if now.samples < needed:
         reason = no_action(f"{now.samples} of {needed} samples so far", remarks=[at])
         return memory, Decision(None, reason, _terms(memory, now), "samples")
     gain = now.throughput_per_second / rest.steady_per_second - 1
     asked = trial.asked_share(parameters, rest.threads, tried)
-    brought = f"{at} against {rest.steady_per_second:.4g}/s: {gain:+.1%}, and {asked:.1%} is asked"
+    brought = f"{at} against {measure(rest.steady_per_second)}/s: {gain:+.1%}, and {asked:.1%} is asked"
     if not trial.is_worth(parameters, rest, now):
         after = replace(memory, trial=memory.trial.ended(grown=False), sample=ThroughputSample())
         return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
@@ -458,7 +460,7 @@ def _has_changed(parameters: Values, exploration: Exploration, now: Measurement)
 
 
 def _at(exploration: Exploration, now: Measurement) -> str:
-    rate = f"{now.throughput_per_second:.4g}/s with {counted(now.threads, 'thread')}"
+    rate = f"{measure(now.throughput_per_second)}/s with {counted(now.threads, 'thread')}"
     return f"{exploration.phase} phase measured {rate}"
 
 

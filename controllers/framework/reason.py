@@ -52,6 +52,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1_000 else f"{value:,.1f}"
 
 
+def measure(value: float) -> str:
+    """150,000 or 432.9 or 0.0123: four digits that count, and never an exponent for much."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+
+
 def counted(count: float, noun: str) -> str:
     """1 worker, 1,200 workers."""
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"

@@ -33,7 +33,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import NO_ACTION, are, because, capitalised, counted, listed
+from controllers.framework.reason import NO_ACTION, are, because, capitalised, counted, listed, measure
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
 from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds, minimum_containers
 from queues.errors import BadInput
@@ -352,7 +352,7 @@ def _why(
         return f"{listed(lost)} {are(lost)} OFFLINE and given up"
     if restore:
         return "a queue is below its minimum of containers"
-    needed, used = f"{terms['needed_capacity']:.4g}", f"{terms['used_capacity']:.4g}"
+    needed, used = measure(terms["needed_capacity"]), measure(terms["used_capacity"])
     have = f"the forecast load needs a capacity of {needed}, and {used} is in use"
     return f"{have}; the rest suffices without {listed(release)}" if release else have
 

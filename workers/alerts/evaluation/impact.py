@@ -150,7 +150,7 @@ GENERAL = {
     "audit_unchecked": "If the audit were altered now, nobody would notice.",
 }
 FIRST_STEPS = {
-    "node_lost": "Check its host and its agent. Its points are restored on other nodes after 10 s.",
+    "node_lost": "Check its host and its agent. Its points move to other nodes by themselves after 10 s.",
     "node_toobusy": "Find the queue that loads it. Move points away, or drain the node.",
     "node_memory": "Find out what waits there, and why. Move points away before the memory is full.",
     "queue_wait": "Check whether workers run and their services answer. Then raise the loop's limit.",
