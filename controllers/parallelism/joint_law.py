@@ -12,9 +12,9 @@ What failed comes again beside what is new (`fluid_backlog`): tasks that only ke
 end that, and cost accordingly.
 
 After a rescale the measured gain of capacity is held against the expected one, unless that was so small that
-noise hides it. Where less than `effective_share` of it came, the operator gets no more tasks for
-`blocked_seconds`, and the decision says so; then it is tried again, or sooner, once notably more is offered
-and what waits there outlasts the deadline.
+noise hides it. Where less than `effective_share` of it came, the operator gets no more tasks than it had then
+for `blocked_seconds`, and the decision says so; then it is tried again, or sooner, once notably more is
+offered and what waits there outlasts the deadline. What it gives back in a dip meanwhile it may get again.
 """
 
 import math
@@ -135,6 +135,7 @@ MEMORY = (
     Parameter("waited", "flag", "Whether something did before it when last seen.", False, kind="flag"),
     Parameter("blocked_until_seconds", "s", "Or null.", None, 0, 1e13),
     Parameter("blocked_per_second", "events/s", "Offered here when it was blocked, or null.", None, 0, 1e12),
+    Parameter("blocked_tasks", "tasks", "Had when it was blocked, or null.", None, 1, MOST_TASKS, "integer"),
     Parameter("expected", "gain", "Of the last rescale, or null.", kind="object", items=EXPECTED),
 )
 STATE = (
@@ -154,6 +155,7 @@ NOTHING_LEARNT: Mapping[str, Json] = {
     "waited": False,
     "blocked_until_seconds": None,
     "blocked_per_second": None,
+    "blocked_tasks": None,
     "expected": None,
 }
 # What comes at a source, summed over what was seen of it; of less no share can be learnt.
@@ -288,14 +290,13 @@ def _learn(
     expected = before["expected"]
     if expected is not None and expected["tasks"] == row["tasks"] and _is_notable(expected):
         verdicts[name] = _share_of_gain(expected, row)
-    blocked, blocked_at = _block(parameters, observation, before, row, verdicts.get(name))
+    blocked = _block(parameters, observation, before, row, verdicts.get(name))
     return {
         "tasks": [float(count) for count in points],
         "service_seconds": list(points.values()),
         "seen_per_second": seen,
         "waited": passed is not None,
-        "blocked_until_seconds": blocked,
-        "blocked_per_second": blocked_at,
+        **blocked,
         "expected": None,
     }
 
@@ -306,21 +307,26 @@ def _block(
     before: Mapping[str, Any],
     row: Mapping[str, Any],
     share_of_gain: float | None,
-) -> tuple[float | None, float | None]:
-    """Until when an operator gets no more tasks, and what it was offered when that was found; (None, None)
-    where it may. It ends before its time where notably more is offered and what waits outlasts the deadline.
+) -> dict[str, Json]:
+    """Until when an operator gets no more tasks than it had when that was found, and what it was offered
+    then; all null where it may. It ends before its time where notably more is offered and what waits outlasts
+    the deadline.
     """
     at_seconds, rate = observation["at_seconds"], row["rate_per_second"]
     if share_of_gain is not None and share_of_gain < parameters["effective_share"]:
-        return at_seconds + parameters["blocked_seconds"], rate
+        return _blocked(at_seconds + parameters["blocked_seconds"], rate, row["tasks"])
     until, offered = before["blocked_until_seconds"], before.get("blocked_per_second")
     if until is None or at_seconds >= until:
-        return None, None
+        return _blocked(None, None, None)
     waits_seconds = row["backlog_events"] * row["service_seconds"] / row["tasks"]
     has_grown = offered is not None and rate > offered * (1 + NOTABLE)
     if has_grown and waits_seconds > parameters["deadline_seconds"]:
-        return None, None
-    return until, offered
+        return _blocked(None, None, None)
+    return _blocked(until, offered, before.get("blocked_tasks"))
+
+
+def _blocked(until_seconds: float | None, per_second: float | None, tasks: int | None) -> dict[str, Json]:
+    return {"blocked_until_seconds": until_seconds, "blocked_per_second": per_second, "blocked_tasks": tasks}
 
 
 def _is_notable(expected: Mapping[str, float]) -> bool:
@@ -354,13 +360,14 @@ def _known(parameters: Values, observation: Values, name: str, memory: Mapping[s
     row = observation["operators"][name]
     points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
     curve = ScalingCurve.through(points, int(row["tasks"]))
-    blocked = memory["blocked_until_seconds"] is not None
+    is_blocked = memory["blocked_until_seconds"] is not None
     hand = parameters["tasks_of"].get(name)
     fewest, most = task_range(parameters, row) if hand is None else (hand, hand)
     share = _share(memory["seen_per_second"])
     if memory["seen_per_second"] is None and row["backlog_events"] > 0:
         share = 1.0  # not known, and what waits has come from somewhere
-    return Known(name, row, curve, share, blocked and hand is None, fewest, most)
+    had = max(int(row["tasks"]), int(memory["blocked_tasks"] or 0))
+    return Known(name, row, curve, share, had if is_blocked and hand is None else None, fewest, most)
 
 
 def _share(seen: Sequence[float] | None) -> float:

@@ -36,14 +36,14 @@ class Known:
     row: Mapping[str, Any]
     curve: ScalingCurve
     share: float
-    is_blocked: bool
+    blocked_at: int | None  # tasks than which more did not help
     minimum: int
     maximum: int
 
     @property
     def limit(self) -> int:
-        """The most tasks now: of one that more did not help, what it has."""
-        return int(self.row["tasks"]) if self.is_blocked else self.maximum
+        """The most tasks now."""
+        return self.maximum if self.blocked_at is None else self.blocked_at
 
     def is_within(self, tasks: int) -> bool:
         """Whether it may have so many."""
@@ -128,7 +128,7 @@ class TaskNeeds:
         blocked = [
             each.name
             for each, need in zip(known, np.max(needed, axis=0), strict=True)
-            if each.is_blocked and need > each.row["tasks"]
+            if each.blocked_at is not None and need > each.blocked_at
         ]
         return cls(
             np.minimum(needed, limits).astype(np.int64),

@@ -235,6 +235,7 @@ ADDED = {
         "seen_per_second",
         "blocked_until_seconds",
         "blocked_per_second",
+        "blocked_tasks",
         "expected",
     },
 }

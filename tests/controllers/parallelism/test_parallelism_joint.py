@@ -277,6 +277,16 @@ def test_a_block_ends_early_where_more_comes_and_what_waits_outlasts_the_deadlin
     assert (state["operators"]["a"]["blocked_until_seconds"] is None) == is_tried
 
 
+def test_what_a_blocked_operator_gave_back_in_a_dip_it_may_get_again_and_no_more():
+    busy = operators({"a": 5}, 900.0)
+    state, first = decide(observation(busy, 900.0, at=0.0))
+    had = first.action["tasks"]["a"]
+    in_vain = operators({"a": had}, 1800.0, SERVICE * had / 5)
+    state, _ = decide(observation(in_vain, 1800.0, at=60.0), state)
+    _, decision = decide(observation(operators({"a": 5}, 1800.0), 1800.0, at=120.0), state)
+    assert decision.action == {"tasks": {"a": had}} and decision.terms["blocked"] == ["a"]
+
+
 def test_an_unmeasured_operator_holds_everything():
     rows = operators({"a": 5, "b": 5}, 900.0)
     rows["b"]["service_seconds"] = None
