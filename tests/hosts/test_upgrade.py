@@ -13,27 +13,12 @@ import pytest
 from bench.plant.running_plant import ROOT
 from tests.hosts.flow import Flow
 from tests.hosts.whole_plant import is_whole, whole_plant
-from tests.production.engine import CACHE, checkout
+from tests.production.engine import CACHE, checkout, version_before
 from tests.waiting import until
 
 logger = logging.getLogger(__name__)
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.alone, pytest.mark.timeout(1500)]
-# Where there is no tag yet: a version with three migrations less (22 November 2026).
-BEFORE_THE_FIRST_TAG = "8473b81"
 AGAIN_SECONDS = 120.0
-
-
-def version_before() -> str:
-    """The last tag, if this is not it, else the commit above."""
-    asked = subprocess.run(
-        ["git", "describe", "--tags", "--abbrev=0", "HEAD^"], cwd=ROOT, capture_output=True, text=True
-    )
-    found = asked.stdout.strip() if asked.returncode == 0 else BEFORE_THE_FIRST_TAG
-    if subprocess.run(
-        ["git", "cat-file", "-e", f"{found}^{{commit}}"], cwd=ROOT, capture_output=True
-    ).returncode:
-        pytest.skip(f"the version before ({found}) is not in this checkout: git fetch --unshallow")
-    return found
 
 
 @pytest.fixture(scope="module")

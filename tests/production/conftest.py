@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,21 +41,20 @@ def whole(stack: Stack) -> bool:
     return bool(found) and all(each.is_up() for each in found)
 
 
-@pytest.fixture(scope="module")  # it takes a core: no other module is measured beside it
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The whole stack, up and healthy; its volumes go with it."""
+@contextmanager
+def started(folder: Path, revision: str = "HEAD") -> Iterator[Stack]:
+    """The whole stack of a commit, up and healthy; its volumes go with it."""
     if absent := missing():
         pytest.skip(absent)
-    folder: Path = tmp_path_factory.mktemp("production") / "weir"
-    checkout(folder)
+    checkout(folder, revision)
     stack = prepared(folder, SETTINGS)
     stack.remove()
     with stack.asked_for_health():
         try:
-            started = time.monotonic()
+            began = time.monotonic()
             stack.compose("up", "--detach")
             until(lambda: whole(stack), PATIENCE_SECONDS, f"every service up: {stack.containers()}")
-            logger.info("compose up to healthy: %.0f s (90)", time.monotonic() - started)
+            logger.info("compose up to healthy: %.0f s (90)", time.monotonic() - began)
             yield stack
         finally:
             for each in stack.containers():
@@ -62,6 +62,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
                 if not each.is_up():
                     logger.info("%s", stack.podman("logs", "--tail", "40", each.name, check=False))
             stack.remove()
+
+
+@pytest.fixture(scope="module")  # it takes a core: no other module is measured beside it
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with started(tmp_path_factory.mktemp("production") / "weir") as stack:
+        yield stack
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 STAND_INS = Path(__file__).parent / "stand_ins"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "weir-stand-ins"
@@ -29,6 +31,8 @@ PROGRAM_PATH = f"{os.environ['PATH']}:/usr/lib/podman"
 PROJECT = "weirtest"
 NAMES = Path("/run/containers/networks/aardvark-dns")  # what its name server reads, a file a network
 HEALTH_EVERY_SECONDS = 2.0
+# Where there is no tag yet: a version with a few migrations less (24 November 2026).
+BEFORE_THE_FIRST_TAG = "a6c56aa6"
 
 
 def missing() -> str:
@@ -163,6 +167,19 @@ def checkout(folder: Path, revision: str = "HEAD") -> None:
     folder.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
+
+
+def version_before() -> str:
+    """The last tag, if this is not it, else the commit above."""
+    asked = subprocess.run(
+        ["git", "describe", "--tags", "--abbrev=0", "HEAD^"], cwd=ROOT, capture_output=True, text=True
+    )
+    found = asked.stdout.strip() if asked.returncode == 0 else BEFORE_THE_FIRST_TAG
+    if subprocess.run(
+        ["git", "cat-file", "-e", f"{found}^{{commit}}"], cwd=ROOT, capture_output=True
+    ).returncode:
+        pytest.skip(f"the version before ({found}) is not in this checkout: git fetch --unshallow")
+    return found
 
 
 def prepared(folder: Path, settings: dict[str, str]) -> Stack:

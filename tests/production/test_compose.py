@@ -5,13 +5,12 @@ scale, down and up, with nothing lost. The base images are stand-ins (stand_ins/
 import json
 import logging
 import time
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.production.conftest import HOST, HTTPS_PORT, PATIENCE_SECONDS, until, whole
-from tests.production.console import Console
+from tests.production.console import Console, effects_of
 from tests.production.engine import PROJECT, Stack
 
 logger = logging.getLogger(__name__)
@@ -22,18 +21,6 @@ pytestmark = [
     pytest.mark.containers,
     pytest.mark.timeout(3600),
 ]
-HANDLED = """
-import json, sqlite3
-database = sqlite3.connect("/var/lib/weir/handled.sqlite3")
-there = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'handled'").fetchone()
-chosen = "SELECT key FROM handled WHERE queue = 'alert' AND type = 'walk'"
-print(json.dumps([key for key, in database.execute(chosen)] if there else []))
-"""
-
-
-def handled(stack: Stack) -> Counter[str]:
-    """Key of each of this walk's events: how many times it took effect."""
-    return Counter(json.loads(stack.inside("worker-jobs", "python", "-c", HANDLED)))
 
 
 def publish(console: Console, first: int, count: int) -> set[str]:
@@ -45,7 +32,7 @@ def publish(console: Console, first: int, count: int) -> set[str]:
 
 
 def took_effect_once(stack: Stack, keys: set[str]) -> bool:
-    counts = handled(stack)
+    counts = effects_of(stack)
     assert not [key for key in keys if counts[key] > 1], "an event took effect twice"
     return all(counts[key] == 1 for key in keys)
 
@@ -100,23 +87,6 @@ def test_people_reach_it_over_tls_only_and_a_claimed_address_is_dropped(stack: S
     assert web == "", "web is published beside the proxy"
 
 
-def test_the_first_administrator_signs_in_in_a_browser(stack: Stack):
-    from bench.console.browser import chromium
-
-    secrets = dict(
-        line.split("=", 1) for line in (stack.folder / ".env").read_text().splitlines() if "=" in line
-    )
-    with chromium(f"--host-resolver-rules=MAP {HOST} 127.0.0.1") as browser:
-        page = browser.new_context(ignore_https_errors=True).new_page()
-        page.goto(f"https://{HOST}:{HTTPS_PORT}/login/")
-        page.fill("input[name=username]", "admin")
-        page.fill("input[name=password]", secrets["WEIR_ADMIN_PASSWORD"])
-        page.press("input[name=password]", "Enter")
-        page.wait_for_selector("[data-bind]", timeout=60_000)
-        live = page.locator("#connection[data-connection=live]")
-        live.wait_for(timeout=60_000)
-
-
 def test_events_published_over_https_take_effect_once(stack: Stack, console: Console):
     keys = publish(console, 0, 2_000)
     until(lambda: took_effect_once(stack, keys), PATIENCE_SECONDS, "2,000 events are handled")
@@ -163,7 +133,7 @@ def test_three_worker_hosts_share_the_jobs(stack: Stack, console: Console):
 
 
 def test_down_and_up_loses_nothing(stack: Stack, console: Console):
-    earlier = handled(stack)
+    earlier = effects_of(stack)
     keys = publish(console, 30_000, 3_000)
     stack.compose("down", "--remove-orphans")  # podman-compose does not count what was scaled
     assert stack.containers() == []
@@ -172,3 +142,23 @@ def test_down_and_up_loses_nothing(stack: Stack, console: Console):
     until(lambda: whole(stack), PATIENCE_SECONDS, "every service up again")
     logger.info("down and up: healthy after %.0f s", time.monotonic() - started)
     until(lambda: took_effect_once(stack, keys | set(earlier)), PATIENCE_SECONDS, "nothing was lost")
+
+
+def test_a_backup_is_the_plant_again_on_empty_volumes(stack: Stack, console: Console):
+    inside, kept = "/var/lib/weir/backups/walk.backup", stack.folder / "walk.backup"
+    earlier = set(effects_of(stack))
+    keys = publish(console, 40_000, 3_000)
+    decisions = console.ask("GET", "/ledger?rows=1")["entries"][0]["id"]
+    stack.compose("run", "--rm", "setup", "python", "manage.py", "backup", inside)
+    stack.podman("cp", f"{PROJECT}_web_1:{inside}", str(kept))
+    kept.chmod(0o644)  # who runs in the container is nobody on this host
+    stack.remove()
+    stack.compose("up", "--detach", "database", "access", "control", "n1", "n2", "n3")
+    restore = ("python", "manage.py", "restore", "/kept.backup")
+    stack.compose("run", "--rm", "--volume", f"{kept}:/kept.backup:ro", "setup", *restore)
+    stack.compose("up", "--detach")
+    until(lambda: whole(stack), PATIENCE_SECONDS, "every service up again")
+    until(lambda: took_effect_once(stack, keys | earlier), PATIENCE_SECONDS, "nothing was lost")
+    with Console.over_tls(stack, HOST, HTTPS_PORT) as again:
+        assert again.ask("GET", f"/ledger/{decisions}")["id"] == decisions
+    assert json.loads(stack.manage("audit", "verify", "--json"))["sound"]
