@@ -11,7 +11,8 @@ from workers.consumer.latency import Latencies
 from workers.pool.completions import Completion, CompletionReporter
 
 SUBMISSION_EXPIRES_SECONDS = 60.0
-RUNNING_EXPIRES_SECONDS = 15.0
+# After its last sign of life: then it is held to be dead, and what it had claimed is taken over.
+RUNNING_EXPIRES_SECONDS = 6.0
 IDENTITY_EXPIRES_SECONDS = 3600
 
 

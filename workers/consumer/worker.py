@@ -26,11 +26,11 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure
 from workers.consumer.handlers.handler import Handler
 from workers.consumer.latency import Latencies
-from workers.consumer.work_report import Report
+from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, Report
 from workers.pool.completions import Completion
 
-KEEP_ALIVE_SECONDS = 5.0
-IDLE_SECONDS = 15.0
+KEEP_ALIVE_SECONDS = 2.0
+IDLE_SECONDS = RUNNING_EXPIRES_SECONDS
 CLAIM_EVENTS = 16_384
 SPARE_TRIES = 2
 
