@@ -197,7 +197,7 @@ RESUMED_QUEUES = Key(
     "weir:resumed_queues:{plant}",
     "hash",
     "web workers → web workers observer",
-    "queue of another app → JSON {worker: pid}: who took it up again after a pause; 90 days after the last",
+    "queue of another app → JSON {worker: [pid, at]}: took it up again after a pause; 90 days after the last",
 )
 ASKED_WORKERS = Key(
     "weir:asked_workers:{plant}",

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import redis
 from celery import current_task, shared_task
@@ -41,6 +42,7 @@ from workers.steering import enforcing, overrides
 hosts.install()
 logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
+_attached_undoing = AttachedTicks("What people did at %s was not undone; it is tried again.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 BATCH_PRIORITY = 7  # consumers of most queues go first
 
@@ -159,9 +161,13 @@ def upkeep() -> None:
 
 @shared_task(name="workers.tasks.undo_interventions", ignore_result=True)
 def undo_interventions() -> None:
-    """What people did at attached plants and whose end has come. By itself: such a plant may be slow."""
-    now = datetime.now(UTC).timestamp()
-    interventions.undo_due(control_server(), adapters.registered(), now, adapters.bounded)
+    """What people did at attached plants and whose end has come. Not in this thread, one of the two for all
+    loops: such a plant may be slow.
+    """
+    control, now = control_server(), datetime.now(UTC).timestamp()
+    for row in adapters.registered():
+        due = partial(interventions.undo_due, control, [row], now, adapters.bounded)
+        _attached_undoing.begin(row.name, due)
 
 
 @shared_task(name="workers.tasks.repeat_orders", ignore_result=True)

@@ -1,5 +1,8 @@
 """The tasks: a worker, a tick, the upkeep, and the schedule that calls them."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +15,10 @@ from queues import keys, pausing
 from queues.control.acknowledged import NotReplicated
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
+from queues.stored_document import encoded
 from queues.topology import Topology
 from tests.servers import Server
+from tests.waiting import until
 from tests.workers.samples import fill
 from workers import tasks
 from workers.consumer.work_report import WorkReporter
@@ -21,6 +26,11 @@ from workers.control.schedule import ensure_schedule
 from workers.coordination.connections import connection
 from workers.models import LedgerEntry, Loop
 from workers.placement import execution
+from workers.plants.foreign import adapters
+from workers.plants.foreign.bounded import BoundedPlant
+from workers.plants.foreign.interventions import Intervention, in_force
+from workers.plants.models import RegisteredPlant
+from workers.plants.plant import PlantSilent
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.observer import Observer
 
@@ -215,3 +225,29 @@ def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(
     tasks.sweep(plant_topology)
     nodes["n3"].thaw()
     assert asked.count("n3") == 1 < asked.count("n1")
+
+
+def test_plants_that_hang_at_the_end_of_what_people_did_there_keep_no_thread_from_the_loops(
+    control: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads tick all loops, and each 10 s it is tried again, for an hour."""
+    answers, asked = threading.Event(), list[str]()
+
+    @contextmanager
+    def hanging(row: RegisteredPlant) -> Iterator[BoundedPlant]:
+        answers.wait(5.0)
+        asked.append(row.name)
+        raise PlantSilent(f"{row.name} did not answer.")
+        yield
+
+    monkeypatch.setattr(adapters, "bounded", hanging)
+    for name in ("shop", "store"):
+        RegisteredPlant.objects.create(name=name, kind="celery", url="redis://broker.example")
+        paused = Intervention(kind="pause", subject="celery", value="", before="{}", by="eve", until=1.0)
+        control.hset(keys.PLANT_INTERVENTIONS.of(name), paused.field, encoded(paused))
+    for _ in range(2):
+        tasks.undo_interventions()
+    assert asked == []
+    answers.set()
+    until(lambda: sorted(asked) == ["shop", "store"], 10)  # neither is asked twice at a time
+    until(lambda: all(in_force(control, name)[0].error for name in ("shop", "store")), 10)

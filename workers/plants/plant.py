@@ -10,11 +10,20 @@ from queues.errors import WeirError
 from workers.documents.snapshot import Snapshot
 
 
-class PlantSilent(WeirError):  # noqa: N818
+class PlantFailure(WeirError):  # noqa: N818
+    """What is raised of a plant that others built. The message may quote it, and is stored and shown: it is
+    Unicode, whatever stands there.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.encode(errors="replace").decode())
+
+
+class PlantSilent(PlantFailure):
     """The plant did not answer in time, or not to the end: what was asked may or may not have happened."""
 
 
-class PlantConfused(WeirError):  # noqa: N818
+class PlantConfused(PlantFailure):
     """The plant answered what can't be understood, or refused us: nothing can be decided on that."""
 
 

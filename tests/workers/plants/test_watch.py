@@ -21,7 +21,7 @@ from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import CLOSE_SECONDS, Lookout, PlantWatch
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantConfused, PlantSilent
 from workers.plants.registry import UnknownPlant, seen
 
 NOW = 1_790_000_000.0
@@ -153,6 +153,16 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
     status = lookout.status()
     assert words in status.error and len(status.error) < 600
     assert status.topology is not None and not status.sections
+    Snapshot.from_json(encoded(snapshot(status)))
+
+
+@pytest.mark.parametrize("kind", [PlantSilent, PlantConfused])
+def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(lookout, far, kind):
+    """A broker's error quotes what stands in a message there, whoever put it in."""
+    far.error = kind("east refuses content of type half \ud800.")
+    lookout.observe()
+    status = lookout.status()
+    assert status.error == "east refuses content of type half ?."
     Snapshot.from_json(encoded(snapshot(status)))
 
 

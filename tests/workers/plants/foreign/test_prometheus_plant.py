@@ -15,11 +15,13 @@ class FarPrometheus:
 
     def __init__(self, jobs):
         self.jobs, self.targets, self.asked = jobs, httpx.Response(403, json={"error": "denied"}), []
+        self.given_up_after = set()  # what a query says of it
 
     def answer(self, request):
         self.asked.append(request.url.path)
         if request.url.path.endswith("/targets"):
             return self.targets
+        self.given_up_after.add(request.url.params["timeout"])
         place = 0 if request.url.params["query"] == "sum by (job) (up)" else 1
         assert request.url.params["query"] in ("sum by (job) (up)", "count by (job) (up)")
         result = [
@@ -44,6 +46,13 @@ def test_its_jobs_are_seen_with_the_targets_that_are_up_and_no_list_of_targets_i
     }
     assert set(far.asked) == {"/api/v1/query"}
     assert all(each.fixed for each in operators.values())
+
+
+def test_a_query_is_not_given_up_before_its_answer_may_come(monkeypatch):
+    monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "7.5")
+    far = FarPrometheus(JOBS)
+    far.plant().topology()
+    assert far.given_up_after == {"7500ms"}
 
 
 def test_a_server_that_keeps_its_targets_to_itself_is_seen_all_the_same():

@@ -8,6 +8,7 @@ how many are unacknowledged, and how many were published, only its management pl
 """
 
 import ssl
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -102,7 +103,18 @@ def app_of(address: PlantAddress) -> Celery:
         accept_content=["json"],
         event_serializer="json",
     )
+    control: Any = app.control  # its types leave the mailbox out
+    control.mailbox.unclaimed = LateAnswers()
     return app
+
+
+class LateAnswers(dict[str, deque[Any]]):
+    """To questions of before. kombu keeps them until somebody asks for them, which nobody does:
+    of a worker that is always late they would be hundreds of megabytes a day.
+    """
+
+    def __missing__(self, question: str) -> deque[Any]:
+        return deque(maxlen=0)
 
 
 def _tls(host: str, is_redis: bool) -> dict[str, Any]:

@@ -100,9 +100,7 @@ class AppInterventions:
         failed = {worker: f"{worker} does not answer" for worker in noted if worker not in pools}
         if kind == PAUSE:
             errors = self._control.order_all("add_consumer", here, queue=subject)
-            living = {worker: pool.pid for worker, pool in pools.items()}
-            resumed = {worker: living[worker] for worker in here if worker not in errors}
-            self._resumed.note(subject, resumed, living)
+            self._note_resumed(subject, [worker for worker in here if worker not in errors], pools)
             failed |= _said(errors)
         else:
             limits = {worker: noted[worker][0] or NONE for worker in here}
@@ -113,6 +111,16 @@ class AppInterventions:
         if failed:
             left = {worker: noted[worker] for worker in failed}
             raise HalfUndone(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
+
+    def _note_resumed(self, queue: str, workers: Iterable[str], pools: Mapping[str, WorkerPool]) -> None:
+        """They take from it again, beside those that did and still live."""
+        now = self._clock()
+        before = {
+            worker: life
+            for worker, life in self._resumed.all().get(queue, {}).items()
+            if worker in pools and pools[worker].lives_on(life, now)
+        }
+        self._resumed.note(queue, before | {worker: (pools[worker].pid, now) for worker in workers})
 
     def _still(
         self, noted: Mapping[str, tuple[str, float]], pools: Mapping[str, WorkerPool]

@@ -30,6 +30,7 @@ GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
 UPTIME_SECONDS = 3.0
 VERSION, SAYS_SIZE = re.compile(r"celery:(\d{1,4})\.(\d{1,4})"), (5, 7)
 Version = tuple[int, int]
+Life = tuple[int | None, float]  # of a worker: its pid, and an instant of it, s since 1970
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,10 @@ class WorkerPool:
     def lived_at(self, at: float, now: float) -> bool:
         """Whether it was started by then, as far as it says for how long it is up. Times: s since 1970."""
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
+
+    def lives_on(self, noted: Life | None, now: float) -> bool:
+        """Whether what was noted is of this life: by more than its pid, which in containers each has."""
+        return noted is not None and noted[0] == self.pid and self.lived_at(noted[1], now)
 
 
 class RemoteControl:

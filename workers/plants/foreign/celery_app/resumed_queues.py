@@ -7,21 +7,22 @@ alone, though nothing is in force any more. Whoever observes the app asks it aga
 
 import json
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import redis
 
 from queues import keys
+from workers.plants.foreign.celery_app.remote_control import Life
 
 RETAINED_SECONDS = 90 * 24 * 3_600  # since the last pause at the app was undone
-Lives = Mapping[str, int | None]  # worker → its pid
+Lives = Mapping[str, Life]  # by worker
 
 
 class ResumedQueues(Protocol):
     """Of one app."""
 
-    def note(self, queue: str, resumed: Lives, living: Lives) -> None:
-        """Workers that have just taken it up. Of those noted before, the ones count that still live."""
+    def note(self, queue: str, lives: Lives) -> None:
+        """The workers that are to take from it; no others."""
         ...
 
     def forget(self, queue: str) -> None:
@@ -39,9 +40,8 @@ class SharedResumedQueues:
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._key = control, keys.RESUMED_QUEUES.of(plant)
 
-    def note(self, queue: str, resumed: Lives, living: Lives) -> None:
-        lives = json.dumps(_living(self.all().get(queue, {}), living) | dict(resumed))
-        self._control.hset(self._key, queue, lives)
+    def note(self, queue: str, lives: Lives) -> None:
+        self._control.hset(self._key, queue, json.dumps(lives))
         self._control.expire(self._key, RETAINED_SECONDS)
 
     def forget(self, queue: str) -> None:
@@ -49,7 +49,7 @@ class SharedResumedQueues:
 
     def all(self) -> dict[str, Lives]:
         stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
-        return {queue.decode(): json.loads(lives) for queue, lives in stored.items()}
+        return {queue.decode(): _lives(json.loads(lives)) for queue, lives in stored.items()}
 
 
 class OwnResumedQueues:
@@ -58,8 +58,8 @@ class OwnResumedQueues:
     def __init__(self) -> None:
         self._noted: dict[str, Lives] = {}
 
-    def note(self, queue: str, resumed: Lives, living: Lives) -> None:
-        self._noted[queue] = _living(self._noted.get(queue, {}), living) | dict(resumed)
+    def note(self, queue: str, lives: Lives) -> None:
+        self._noted[queue] = lives
 
     def forget(self, queue: str) -> None:
         self._noted.pop(queue, None)
@@ -68,5 +68,6 @@ class OwnResumedQueues:
         return dict(self._noted)
 
 
-def _living(noted: Lives, living: Lives) -> dict[str, int | None]:
-    return {worker: pid for worker, pid in noted.items() if living.get(worker) == pid}
+def _lives(stored: Mapping[str, Any]) -> dict[str, Life]:
+    """Without what an older version noted: by a pid alone nobody knows whether a life goes on."""
+    return {worker: (life[0], life[1]) for worker, life in stored.items() if isinstance(life, list)}

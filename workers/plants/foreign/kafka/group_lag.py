@@ -55,7 +55,9 @@ class GroupLags:
         self._topics: dict[str, frozenset[str]] = {}  # of each group, when it was last stable
 
     def follow(self, reading: ClusterReading) -> None:
-        """A reading later than those before."""
+        """A reading later than those before. Where a clock that was set back says otherwise, they are
+        forgotten: what came in between has no time.
+        """
         last = self._readings[-1] if self._readings else reading
         for partition in list(self._histories):
             if not reading.has(partition) or reading.id_of(partition) != last.id_of(partition):
@@ -63,6 +65,8 @@ class GroupLags:
         for partition, offsets in reading.offsets.items():
             self._histories.setdefault(partition, OffsetHistory()).add(reading.ends_at, offsets.end)
         self._topics = {name: self._read_by(name, group) for name, group in reading.groups.items()}
+        if reading.ends_at < last.ends_at or reading.committed_at < last.committed_at:
+            self._readings.clear()
         self._readings.append(reading)
         oldest = reading.committed_at - WINDOW_SECONDS
         while len(self._readings) > 2 and self._readings[1].committed_at <= oldest:

@@ -6,12 +6,14 @@ import struct
 import psutil
 import pytest
 import redis
+from kombu import Producer
 
 from tests.waiting import until
 from tests.workers.plants.foreign.endless_server import answering, drops
 from workers.plants.foreign.celery_app import bounded_transports
 from workers.plants.foreign.celery_app.broker import FAILURES, app_of
 from workers.plants.foreign.celery_app.listener import EventListener
+from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 from workers.plants.foreign.kind import PlantAddress
 
@@ -95,3 +97,20 @@ def test_each_of_many_messages_has_the_whole_limit(app, listener):
         send(app, f"celery@{number}", bounded_transports.MOST_BYTES // 4)
     until(lambda: len(listener.events.pools) == 8)
     assert listener.error is None
+
+
+def test_answers_that_come_late_are_not_kept_for_ever(app):
+    """Nobody asks for them any more; a worker that is always late would fill the observer's memory."""
+    asking, mailbox = RemoteControl("shop", app.control.broadcast), app.control.mailbox
+    for number in range(3):
+        with app.connection_for_write() as connection:
+            queue = mailbox.reply_queue(connection.default_channel)
+            queue.declare()
+            Producer(connection).publish(
+                {"celery@late": {"ok": "x" * 100_000}},
+                exchange=mailbox.reply_exchange,
+                routing_key=mailbox.oid,
+                headers={"ticket": f"of before {number}"},
+            )
+        assert asking.ask("stats", expected=1) == {}
+    assert not mailbox.unclaimed

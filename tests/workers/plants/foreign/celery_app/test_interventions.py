@@ -398,6 +398,22 @@ def test_a_worker_that_was_started_anew_takes_from_the_queues_that_its_owner_gav
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
 
 
+def test_nor_does_one_that_was_started_anew_under_its_pid_as_in_a_container_have_to_take_another_queue(
+    far, control, begin
+):
+    far.stats = {"uptime": 50}
+    begin(PAUSE, "celery")
+    undo(far, control, PAUSE, "celery")
+    observer = far.plant()
+    observer.topology()
+    far.now, far.stats = far.now + 60.0, {"uptime": 10}
+    far.paused = {(ONE, "celery"), (TWO, "celery")}  # their owner gave them others
+    for _ in range(40):
+        far.now, far.stats = far.now + 1.0, {"uptime": far.stats["uptime"] + 1}
+        observer.topology()
+    assert far.paused == {(ONE, "celery"), (TWO, "celery")}
+
+
 def test_a_worker_that_does_not_follow_is_ordered_again_but_not_at_each_check(far, control, begin):
     begin(PAUSE, "celery")
     undo(far, control, PAUSE, "celery")
@@ -416,10 +432,10 @@ def resumed(request):
 
 
 def test_who_took_a_queue_up_again_is_known_to_whoever_observes(resumed):
-    resumed.note("celery", {ONE: 7}, {ONE: 7, TWO: 9})
-    resumed.note("celery", {TWO: 9}, {ONE: 7, TWO: 9})
-    assert resumed.all() == {"celery": {ONE: 7, TWO: 9}}
-    resumed.note("celery", {TWO: 9}, {ONE: 8, TWO: 9})  # the other was started anew
-    assert resumed.all() == {"celery": {TWO: 9}}
+    resumed.note("celery", {ONE: (7, 10.0)})
+    resumed.note("celery", {ONE: (7, 10.0), TWO: (9, 20.0)})
+    assert resumed.all() == {"celery": {ONE: (7, 10.0), TWO: (9, 20.0)}}
+    resumed.note("celery", {TWO: (9, 20.0)})  # the other was started anew
+    assert resumed.all() == {"celery": {TWO: (9, 20.0)}}
     resumed.forget("celery")
     assert resumed.all() == {}

@@ -1,5 +1,7 @@
 """Lag that is real counts, in events and in seconds; what only looks like it does not, and says why."""
 
+from dataclasses import replace
+
 import pytest
 
 from workers.plants.foreign.kafka import group_lag
@@ -91,6 +93,24 @@ def test_a_topic_made_anew_that_has_grown_past_the_old_offset_is_as_old_as_itsel
     group = after(*old, *fresh)
     assert group.lag_events == 1_100  # what its reader would get
     assert group.lag_seconds <= 4.0
+
+
+def test_a_clock_that_is_set_back_makes_no_load_of_a_million_events():
+    before, behind = steady(60, 100, 100, start=10_000.0), 3_600.0
+    later = [reading(10_060.0 + at - behind, 6_000 + 100 * at, 6_000 + 100 * at) for at in range(2, 121, 2)]
+    assert after(*before, later[0]).in_per_second is None  # of two clocks no time is known
+    lags = GroupLags()
+    for each in [*before, *later]:
+        lags.follow(each)
+    group = lags.groups()["billing"]
+    assert (group.in_per_second, group.out_per_second) == (pytest.approx(100), pytest.approx(100))
+
+
+def test_a_clock_that_is_set_back_within_a_reading_makes_none_either():
+    between = replace(reading(6_462.0, 6_200, 6_200), ends_at=10_062.0)
+    rest = [reading(6_464.0 + at, 6_400 + 100 * at, 6_400 + 100 * at) for at in (0, 2)]
+    group = after(*steady(60, 100, 100, start=10_000.0), between, *rest)
+    assert (group.in_per_second, group.out_per_second) == (pytest.approx(100), pytest.approx(100))
 
 
 def test_what_retention_took_is_said_and_not_waited_for():

@@ -12,15 +12,15 @@ import redis
 from redis.typing import EncodableT, FieldT
 
 from queues import keys
+from workers.plants.foreign.celery_app.remote_control import Life
 
 RETAINED_SECONDS = 90 * 24 * 3_600  # since a worker of the app was noted
-Asked = tuple[int | None, float]  # its pid, and when it was noted, s since 1970
 
 
 class AskedWorkers(Protocol):
     """Of one app."""
 
-    def note(self, workers: Mapping[str, Asked]) -> None:
+    def note(self, workers: Mapping[str, Life]) -> None:
         """These send events because they were asked to."""
         ...
 
@@ -28,8 +28,8 @@ class AskedWorkers(Protocol):
         """They do so no longer, or because their owner wants it."""
         ...
 
-    def all(self) -> dict[str, Asked]:
-        """Worker → its life, by its pid and an instant of it."""
+    def all(self) -> dict[str, Life]:
+        """Worker → its life."""
         ...
 
 
@@ -39,7 +39,7 @@ class SharedAskedWorkers:
     def __init__(self, control: redis.Redis, plant: str) -> None:
         self._control, self._key = control, keys.ASKED_WORKERS.of(plant)
 
-    def note(self, workers: Mapping[str, Asked]) -> None:
+    def note(self, workers: Mapping[str, Life]) -> None:
         if workers:
             lives: dict[FieldT, EncodableT] = {
                 worker: json.dumps({"pid": pid, "at": at}) for worker, (pid, at) in workers.items()
@@ -51,7 +51,7 @@ class SharedAskedWorkers:
         if workers:
             self._control.hdel(self._key, *workers)
 
-    def all(self) -> dict[str, Asked]:
+    def all(self) -> dict[str, Life]:
         stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
         found = {worker.decode(): json.loads(life) for worker, life in stored.items()}
         return {worker: (life["pid"], life["at"]) for worker, life in found.items()}
@@ -61,14 +61,14 @@ class OwnAskedWorkers:
     """Of this process alone."""
 
     def __init__(self) -> None:
-        self._noted: dict[str, Asked] = {}
+        self._noted: dict[str, Life] = {}
 
-    def note(self, workers: Mapping[str, Asked]) -> None:
+    def note(self, workers: Mapping[str, Life]) -> None:
         self._noted |= workers
 
     def forget(self, workers: Collection[str]) -> None:
         for worker in workers:
             self._noted.pop(worker, None)
 
-    def all(self) -> dict[str, Asked]:
+    def all(self) -> dict[str, Life]:
         return dict(self._noted)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import redis
 
 from queues.errors import WeirError
-from workers.plants.foreign.celery_app.asking.asked_workers import Asked, AskedWorkers
+from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
 
@@ -98,7 +98,7 @@ class EventRequests:
         for pool in answered:
             said = str(answers[pool.worker].get("ok", ""))
             is_new = bool(said) and "already" not in said
-            is_ours = is_new or _is_of(pool, noted.get(pool.worker), now)
+            is_ours = is_new or pool.lives_on(noted.get(pool.worker), now)
             self._asked[pool.worker] = AskedLife(pool.pid, at, is_ours)
             # Who is in doubt stays so until an event of a task comes (`sends`): what runs now began before.
             if not said:
@@ -164,8 +164,3 @@ class EventRequests:
             self._asked.pop(worker, None)
             self._unheard.pop(worker, None)
             self._doubted.add(worker)
-
-
-def _is_of(pool: WorkerPool, noted: Asked | None, now: float) -> bool:
-    """Whether what was noted is of this life of the worker. now: s since 1970."""
-    return noted is not None and noted[0] == pool.pid and pool.lived_at(noted[1], now)

@@ -232,14 +232,14 @@ class CeleryPlant(Adapter):
         """Workers that have forgotten to take from a queue whose pause was undone. Read after the pools: who
         pauses a queue forgets it first, so no pause is undone here.
         """
-        now = self._monotonic()
+        now, clock = self._monotonic(), self._clock()
         self._resumed_at = {key: at for key, at in self._resumed_at.items() if now - at < REPEAT_SECONDS}
         for queue, lives in self._resumed.all().items():
             idle = [
                 pool.worker
                 for pool in pools
                 if pool.worker in self._fresh and pool.pid is not None and queue not in pool.queues
-                if lives.get(pool.worker) == pool.pid
+                if pool.lives_on(lives.get(pool.worker), clock)
                 if (pool.worker, queue) not in self._resumed_at
             ]
             self._resumed_at |= {(worker, queue): now for worker in idle}
