@@ -163,3 +163,15 @@ def test_a_forged_head_is_found_also_after_another_was_accepted(control, setting
         (tmp_path / witness.FILE).write_text(f"{statement}\n")
         assert [each.kind for each in Checker(tmp_path).step().findings] == ["forged"]
         call_command("audit", "accept", "--reason", "a full disk", stdout=io.StringIO())
+
+
+def test_what_somebody_does_while_the_audit_is_checked_is_no_insertion(control, tmp_path):
+    note("desk-2")
+    done_meanwhile = iter([lambda: None, lambda: note("desk-3")])
+
+    def monotonic() -> float:
+        next(done_meanwhile, lambda: None)()
+        return 0.0
+
+    verdict = Checker(tmp_path, 5.0, monotonic).step()
+    assert AuditEntry.objects.count() == 2 and list(verdict.findings) == []
