@@ -123,6 +123,14 @@ def test_no_address_changes_the_audit():
     assert {name for name in names if name.startswith("audit")} == {"audit"}
 
 
+def test_a_target_longer_than_a_row_takes_is_noted_by_its_beginning():
+    queues = ", ".join(f"orders-of-shop-{number}" for number in range(40))
+    entry = audit_log.record(Actor("desk-2", "operator"), "dead_letters.requeue", queues)
+    entry.refresh_from_db()
+    assert entry.target.startswith("orders-of-shop-0, ") and entry.target.endswith("…")
+    assert len(entry.target) == AuditEntry._meta.get_field("target").max_length
+
+
 def test_what_failed_is_noted_also_where_another_service_says_why_with_a_nul():
     with pytest.raises(RuntimeError), audit_log.attempt(Actor("desk-2", "operator"), "plant.order", "shop"):
         raise RuntimeError("shop answers 400: a\0b")
