@@ -2,6 +2,7 @@
 
 import csv
 import io
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from console.accounts.access import Actor
 from console.audit import audit_log, chain, witness
 from console.audit.chain import content_of, is_genuine
 from console.audit.check import Checker
+from console.audit.watch import AuditWatch
 from console.models import AuditEntry
 from workers.models import Loop
 
@@ -183,3 +185,14 @@ def test_what_somebody_does_while_the_audit_is_checked_is_no_insertion(control, 
 
     verdict = Checker(tmp_path, 5.0, monotonic).step()
     assert AuditEntry.objects.count() == 2 and list(verdict.findings) == []
+
+
+def test_a_head_that_a_full_disk_cut_short_is_no_forgery(control, tmp_path):
+    watch, now, kept = AuditWatch(tmp_path), datetime.now(UTC), tmp_path / witness.FILE
+    note("desk-2")
+    watch.step(now)
+    whole = kept.read_text()
+    kept.write_text(whole + whole[:40])
+    note("desk-3")
+    assert watch.step(now).sound and watch.step(now).sound
+    assert [head.sequence for head in witness.heads_on_disk(tmp_path)] == [1, 2]
