@@ -174,6 +174,14 @@ def test_an_old_login_does_nothing_of_consequence_before_a_new_proof(address, br
     assert browser.post(address, posted).status_code in (200, 302, 422)  # 422: that plant does not answer
 
 
+def test_a_proof_of_before_the_clock_was_set_back_does_nothing_of_consequence(browsers, stored_snapshot):
+    browser = aged(browsers["administrator"], -3_600)
+    assert browser.post("/settings/users/create", CREATE).url.startswith("/confirm/")
+    assert browser.post("/confirm/", {"password": PASSWORD}).status_code == 302
+    assert browser.post("/settings/users/create", CREATE).status_code in (200, 302)
+    assert User.objects.filter(username="mallory").exists()
+
+
 def test_a_second_factor_that_was_begun_is_not_bound_from_a_browser_that_was_left_open(
     browsers, people, stored_snapshot
 ):
