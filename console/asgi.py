@@ -28,12 +28,13 @@ from console.web.admission import Admission  # noqa: E402
 from console.web.charset import Utf8Only  # noqa: E402
 from console.web.lifespan import lifespan  # noqa: E402
 from console.web.proxies import TrustedProxies  # noqa: E402
+from console.web.to_the_end import ToTheEnd  # noqa: E402
 
 sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", cast(Any, refuse))])
 
 routed = ProtocolTypeRouter(
     {
-        "http": Utf8Only(BodyLimit(Admission(AssistantEndpoint(pages)), allowed=allowance_of)),
+        "http": Utf8Only(BodyLimit(Admission(AssistantEndpoint(ToTheEnd(pages))), allowed=allowance_of)),
         "websocket": SameOrigin(CookieMiddleware(sockets)),
         "lifespan": lifespan,
     }

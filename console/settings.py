@@ -211,6 +211,9 @@ AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_CLIENT_IP_CALLABLE = "console.web.proxies.address_of"
 AXES_LOCKOUT_TEMPLATE = "people/locked_out.html"
 AXES_VERBOSE = False
+# It keeps what was posted with a failed login, but for these and "password": of the form of another password
+# that would be the old one, nearly right, and the new one.
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old_password", "new_password1", "new_password2"]
 
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"

@@ -172,10 +172,12 @@ class Actor:
         return self.may(action) and (self.queues is None or action not in OF_THE_PLANT)
 
     def is_confirmed(self) -> bool:
-        """Whether its person has proved who it is within CONFIRMED_SECONDS."""
+        """Whether its person has proved who it is within CONFIRMED_SECONDS. What lies ahead of that is of
+        before the clock was set back, nobody knows when.
+        """
         if self.confirmed_at is None:
             return True
-        return timezone.now().timestamp() - self.confirmed_at <= CONFIRMED_SECONDS
+        return abs(timezone.now().timestamp() - self.confirmed_at) <= CONFIRMED_SECONDS
 
     @property
     def account(self) -> User:

@@ -73,6 +73,10 @@ def is_right(user: User, code: str, now: datetime) -> bool:
     # The row is locked: of two requests with the same code, one is second.
     held = SecondFactor.objects.select_for_update().filter(user=user, confirmed=True).first()
     plain = _plain(code)
+    if held is not None and (held.throttling_failure_timestamp or now) > now:
+        # Of before the clock was set back: what has to be waited for begins now.
+        held.throttling_failure_timestamp = now
+        held.save(update_fields=["throttling_failure_timestamp"])
     if held is None or not held.verify_is_allowed()[0]:
         return False
     if plain.isdecimal():

@@ -27,8 +27,8 @@ from queues.nodes.login import logged_in
 from queues.segments.dead_letters import DeadLetter, DeadLetters
 from queues.segments.segment import Segment, entry_seconds
 
-MOST_SCANNED = 20_000
-PAGE = 500
+# Of a search; a block's letter may have a megabyte, and all that were found are held at once.
+MOST_SCANNED, MOST_SCANNED_BYTES = 20_000, 128 * 2**20
 TIMEOUT_SECONDS = 2.0
 MAXIMUM_TEXT = 200
 GROUPS = 8
@@ -191,12 +191,13 @@ class ErrorGroup:
 @dataclass(frozen=True)
 class FoundDeadLetters:
     """What matches a filter, the newest first; the nodes that did not answer; whether there may be more than
-    was scanned.
+    was scanned, and how many were.
     """
 
     letters: list[NamedDeadLetter]
     unreachable: list[str]
     more: bool
+    scanned: int = 0
 
     @property
     def digest(self) -> str:
@@ -248,26 +249,22 @@ def may_open(actor: Actor, queue: str) -> bool:
 
 
 def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
-    """All dead letters that match, of the first MOST_SCANNED, as the actor may see them. A node that does not
-    answer is named.
+    """All dead letters that match, of the first MOST_SCANNED or MOST_SCANNED_BYTES, as the actor may see
+    them. A node that does not answer is named.
     """
     letters: list[NamedDeadLetter] = []
     unreachable: set[str] = set()
-    left = MOST_SCANNED
-    for queue, node, place in _places(criteria.queue):
-        if node in unreachable:  # it is waited for once, and not for each queue
-            continue
-        sealed = not may_open(actor, queue)
-        try:
-            for letter in _every(queue, node, place, left):
-                left -= 1
-                letter = replace(letter, sealed=sealed)
-                if criteria.fits(letter):
-                    letters.append(letter)
-        except NodeUnavailable:
-            unreachable.add(node)
+    scanned = size_bytes = 0
+    for whole in _every(criteria.queue, unreachable):
+        scanned, size_bytes = scanned + 1, size_bytes + len(whole.stored.data)
+        letter = replace(whole, sealed=not may_open(actor, whole.name.queue))
+        if criteria.fits(replace(letter)):  # a copy, which alone holds the events that were read for it
+            letters.append(letter)
+        if scanned >= MOST_SCANNED or size_bytes >= MOST_SCANNED_BYTES:
+            break
+    is_cut = scanned >= MOST_SCANNED or size_bytes >= MOST_SCANNED_BYTES
     letters.sort(key=lambda letter: (letter.at, letter.name.id), reverse=True)
-    return FoundDeadLetters(letters, sorted(unreachable), left <= 0)
+    return FoundDeadLetters(letters, sorted(unreachable), is_cut, scanned)
 
 
 def newest(queue: Queue, count: int, actor: Actor) -> FoundDeadLetters:
@@ -363,11 +360,15 @@ def _places(queue: str) -> list[tuple[str, str, DeadLetters]]:
     ]
 
 
-def _every(queue: str, node: str, place: DeadLetters, most: int) -> Iterator[NamedDeadLetter]:
-    after, left = "-", most
-    while left > 0 and (page := place.read(min(PAGE, left), after)):
-        yield from (_shown(queue, node, letter) for letter in page)
-        after, left = page[-1].dead_id, left - len(page)
+def _every(queue: str, unreachable: set[str]) -> Iterator[NamedDeadLetter]:
+    """Of one queue, or ("") of all. A node that does not answer is added to `unreachable`."""
+    for name, node, place in _places(queue):
+        if node in unreachable:  # it is waited for once, and not for each queue
+            continue
+        try:
+            yield from (_shown(name, node, letter) for letter in place.every(MOST_SCANNED))
+        except NodeUnavailable:
+            unreachable.add(node)
 
 
 def _shown(queue: str, node: str, letter: DeadLetter) -> NamedDeadLetter:

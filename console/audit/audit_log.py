@@ -45,11 +45,14 @@ def record(
     before: Any = None,
     after: Any = None,
 ) -> AuditEntry:
-    """Note one change. `before` and `after` are JSON values small enough to read in a table row."""
+    """Note one change. `before` and `after` are JSON values small enough to read in a table row; of a target
+    that is longer than a row takes (many queues at once) the beginning.
+    """
+    longest = refusals.LONGEST_TARGET
     return chain.append(
         actor=actor.name,
         action=action,
-        target=target,
+        target=target if len(target) <= longest else f"{target[: longest - 1]}…",
         reason=reason,
         before=before,
         after=after,

@@ -25,6 +25,7 @@ from queues.lua.script import script
 logger = logging.getLogger(__name__)
 FILE = "audit-heads.jsonl"
 LAST_LINES = 1_000
+LONGEST_LINE = 1_000  # bytes; one has 180
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,24 @@ def forget() -> None:
 
 
 def keep(folder: Path, head: Head) -> None:
-    """Add a line to the file. Its writes are appended whole."""
-    with (folder / FILE).open("a", encoding="ascii") as file:
-        file.write(_sealed(head) + "\n")
+    """Add a line to the file, in place of what a full disk has left of one."""
+    with (folder / FILE).open("ab+") as file:
+        end = file.tell()
+        file.seek(max(0, end - LONGEST_LINE))
+        tail = file.read()
+        file.truncate(end - len(tail) + tail.rfind(b"\n") + 1)
+        file.write(_sealed(head).encode() + b"\n")
 
 
 def heads_on_disk(folder: Path, lines: int | None = None) -> list[Head]:
-    """What the file says, in its last lines (None: in all). Raises Forged, and OSError."""
+    """What the file says, in its last lines (None: in all). A line without an end says nothing: whoever wrote
+    it found no room. Raises Forged, and OSError.
+    """
     path = folder / FILE
     if not path.exists():
         return []
     with path.open(encoding="utf-8", errors="replace") as file:
-        numbered = deque(enumerate(file, 1), lines)
+        numbered = deque((each for each in enumerate(file, 1) if each[1].endswith("\n")), lines)
     return [_read(line, f"{FILE}, line {number},") for number, line in numbered]
 
 

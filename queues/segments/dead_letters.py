@@ -6,7 +6,7 @@ or not at all. Nothing is lost or doubled by a crash, for no letter is ever in t
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -17,7 +17,16 @@ from queues import keys
 from queues.errors import BadInput
 from queues.events.block import BlockIds, decode, newest_time_us
 from queues.redis_types import Entries
-from queues.segments.segment import CHUNK, REMEMBERED_SECONDS, Segment, count_of, entry_seconds, letters_of
+from queues.segments.segment import (
+    CHUNK,
+    FIRST_READ_BLOCKS,
+    READ_BYTES,
+    REMEMBERED_SECONDS,
+    Segment,
+    count_of,
+    entry_seconds,
+    letters_of,
+)
 
 GONE, CHANGED = 0, -1
 WORDS = {
@@ -68,6 +77,19 @@ class DeadLetters:
         with self._segment.errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, start, "+", count))
         return [_letter(dead_id, fields) for dead_id, fields in entries]
+
+    def every(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
+        """The oldest `most`, asked for about `most_bytes` at a time, by the size of those before."""
+        after, count = "-", FIRST_READ_BLOCKS
+        while most > 0:
+            count = min(count, most)
+            page = self.read(count, after)
+            yield from page
+            if len(page) < count:
+                return
+            after, most = page[-1].dead_id, most - count
+            size_bytes = sum(len(each.data) for each in page)
+            count = max(1, min(CHUNK, most_bytes * count // max(1, size_bytes)))
 
     def find(self, dead_id: str) -> DeadLetter | None:
         """The letter of that id, None when it is not here any more."""

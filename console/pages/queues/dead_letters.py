@@ -59,7 +59,6 @@ class DeadLettersPage(FormPage):
     types: Sequence[str]  # of events on this page
     query: str
     through: str  # when the newest of those counted came
-    most_scanned: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +108,6 @@ def letters_page(
         types=sorted({kind for letter in page_obj for kind in letter.types}),
         query=query.urlencode(),
         through=found.newest.isoformat(),
-        most_scanned=dead_letters.MOST_SCANNED,
         errors=errors or wrong,
         submitted=submitted or {},
     )

@@ -7,7 +7,11 @@ local now = redis.call('TIME')
 now = now[1] + now[2] / 1e6
 local burst = tonumber(ARGV[3])
 local kept = redis.call('HMGET', KEYS[1], 'at', 'events', 'bytes')
-local elapsed = math.max(0, now - (tonumber(kept[1]) or now))
+local elapsed = now - (tonumber(kept[1]) or now)
+if elapsed < 0 then -- the clock was set back, or is another server's: what is owed passes from now on
+  elapsed = 0
+  redis.call('HSET', KEYS[1], 'at', string.format('%.6f', now))
+end
 local levels, wait, full = {}, 0, 0
 for i = 1, 2 do
   local rate = tonumber(ARGV[i])

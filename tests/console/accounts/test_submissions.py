@@ -3,11 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.test import Client
 from django.utils import timezone
 
 from console.actions import loops
 from console.models import ApiToken, AuditEntry, Submission
+from tests.console.hanging_up import HangingUp
 from workers.models import Loop, Override
 from workers.steering import overrides
 
@@ -137,4 +139,23 @@ def test_while_the_first_is_at_work_the_second_is_answered_so(operator, loop, mo
     monkeypatch.setattr(loops, "override", slow)
     assert send(operator, f"/loops/{loop.pk}/override", BODY).status_code == 200
     assert seen == [409]
+    assert Override.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_hangs_up_before_the_answer_gets_it_by_sending_the_same_again(
+    application, client, secrets, control, loop, monkeypatch
+):
+    headers, body = {"authorization": f"Bearer {secrets['operator']}", **KEY}, {**BODY, "loop": loop.pk}
+    sent = HangingUp("/api/v1/overrides", body, **headers)
+    real = loops.override
+
+    def cut_off(*args, **named):
+        sent.hang_up()
+        return real(*args, **named)
+
+    monkeypatch.setattr(loops, "override", cut_off)
+    async_to_sync(sent.to)(application)
+    again = client.post("/api/v1/overrides", body, content_type="application/json", headers=headers)
+    assert (again.status_code, again["Idempotent-Replay"]) == (201, "true")
     assert Override.objects.count() == 1

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from console.accounts.access import Actor
 from console.audit import audit_log, chain, witness
 from console.audit.chain import content_of, is_genuine
 from console.audit.check import Checker
+from console.audit.watch import AuditWatch
 from console.models import AuditEntry
 from workers.models import Loop
 
@@ -123,6 +125,14 @@ def test_no_address_changes_the_audit():
     assert {name for name in names if name.startswith("audit")} == {"audit"}
 
 
+def test_a_target_longer_than_a_row_takes_is_noted_by_its_beginning():
+    queues = ", ".join(f"orders-of-shop-{number}" for number in range(40))
+    entry = audit_log.record(Actor("desk-2", "operator"), "dead_letters.requeue", queues)
+    entry.refresh_from_db()
+    assert entry.target.startswith("orders-of-shop-0, ") and entry.target.endswith("…")
+    assert len(entry.target) == AuditEntry._meta.get_field("target").max_length
+
+
 def test_what_failed_is_noted_also_where_another_service_says_why_with_a_nul():
     with pytest.raises(RuntimeError), audit_log.attempt(Actor("desk-2", "operator"), "plant.order", "shop"):
         raise RuntimeError("shop answers 400: a\0b")
@@ -163,3 +173,26 @@ def test_a_forged_head_is_found_also_after_another_was_accepted(control, setting
         (tmp_path / witness.FILE).write_text(f"{statement}\n")
         assert [each.kind for each in Checker(tmp_path).step().findings] == ["forged"]
         call_command("audit", "accept", "--reason", "a full disk", stdout=io.StringIO())
+
+
+def test_what_somebody_does_while_the_audit_is_checked_is_no_insertion(control, tmp_path):
+    note("desk-2")
+    done_meanwhile = iter([lambda: None, lambda: note("desk-3")])
+
+    def monotonic() -> float:
+        next(done_meanwhile, lambda: None)()
+        return 0.0
+
+    verdict = Checker(tmp_path, 5.0, monotonic).step()
+    assert AuditEntry.objects.count() == 2 and list(verdict.findings) == []
+
+
+def test_a_head_that_a_full_disk_cut_short_is_no_forgery(control, tmp_path):
+    watch, now, kept = AuditWatch(tmp_path), datetime.now(UTC), tmp_path / witness.FILE
+    note("desk-2")
+    watch.step(now)
+    whole = kept.read_text()
+    kept.write_text(whole + whole[:40])
+    note("desk-3")
+    assert watch.step(now).sound and watch.step(now).sound
+    assert [head.sequence for head in witness.heads_on_disk(tmp_path)] == [1, 2]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.actions import dead_letter_steering
+from console.actions import dead_letter_steering, dead_letters
 from console.models import AuditEntry
 from queues.errors import NodeUnavailable
 from queues.events.block import BlockIds, cut, from_events
@@ -96,6 +96,16 @@ def test_the_address_chooses_which_letters_are_listed(query, count, operator, ma
 def test_a_filter_that_cannot_be_is_said_and_chooses_nothing(query, field, operator, many, control):
     page = operator.get(f"/dead-letters/?{query}")
     assert list(page.context["errors"]) == [field] and not page.context["listing"].letters
+
+
+def test_of_large_letters_no_more_are_read_than_a_process_has_room_for(operator, many, control, monkeypatch):
+    newest = dead_letters.Name.read(listed(operator, "?queue=orders")[0])
+    size_bytes = len(dead_letters.find("orders", "n1", newest.id).stored.data)
+    monkeypatch.setattr(dead_letters, "MOST_SCANNED_BYTES", 10 * size_bytes)
+    page = operator.get("/dead-letters/?queue=orders")
+    found = page.context["listing"]
+    assert 8 <= len(found.letters) == found.scanned < 13 and found.more
+    assert f"of the first {found.scanned} dead" in " ".join(page.content.decode().split())
 
 
 def test_the_commonest_errors_lead_to_their_letters(operator, many, control):

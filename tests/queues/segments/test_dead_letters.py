@@ -48,6 +48,15 @@ def test_requeued_letters_keep_their_event_ids_and_are_dead_once(segment):
     assert DeadLetters(segment).read() == []
 
 
+def test_however_large_they_are_few_bytes_of_them_are_asked_for_at_once(segment, node):
+    letters = dead_lettered(segment, events=160)
+    calls = node.info("commandstats")["cmdstat_xrange"]["calls"]
+    four = 4 * max(len(each.data) for each in letters)
+    assert list(DeadLetters(segment).every(1_000, four)) == letters
+    assert node.info("commandstats")["cmdstat_xrange"]["calls"] - calls >= 8
+    assert list(DeadLetters(segment).every(30)) == letters[:30]
+
+
 def test_discarded_letters_are_gone_and_the_others_stay(segment):
     first, second = dead_lettered(segment)
     assert DeadLetters(segment).read(1, after=first.dead_id) == [second]

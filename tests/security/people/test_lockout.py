@@ -109,6 +109,16 @@ def test_the_form_of_another_password_is_no_way_to_guess_the_old_one(people, sto
     assert noted.filter(action="login.locked").exists()
 
 
+def test_a_mistyped_old_password_leaves_no_password_in_the_database(people, stored_snapshot):
+    browser = Client(REMOTE_ADDR=HERE)
+    browser.force_login(people["viewer"])
+    new = "another long pass phrase"
+    typed = {"old_password": f"{PASSWORD}!", "new_password1": new, "new_password2": new}
+    assert browser.post("/settings/", typed).status_code == 422
+    kept = str(list(AccessAttempt.objects.values()))
+    assert "viewer" in kept and not [each for each in typed.values() if each in kept]
+
+
 def test_who_knows_the_old_password_changes_it(people, stored_snapshot):
     browser = Client(REMOTE_ADDR=HERE)
     browser.force_login(people["viewer"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 from django_otp.oath import TOTP
@@ -172,6 +173,24 @@ def test_an_old_login_does_nothing_of_consequence_before_a_new_proof(address, br
     proved = browser.post("/confirm/", {"password": PASSWORD, "next": "/settings/users/?a=1"})
     assert proved.url == "/settings/users/?a=1"
     assert browser.post(address, posted).status_code in (200, 302, 422)  # 422: that plant does not answer
+
+
+def test_a_proof_of_before_the_clock_was_set_back_does_nothing_of_consequence(browsers, stored_snapshot):
+    browser = aged(browsers["administrator"], -3_600)
+    assert browser.post("/settings/users/create", CREATE).url.startswith("/confirm/")
+    assert browser.post("/confirm/", {"password": PASSWORD}).status_code == 302
+    assert browser.post("/settings/users/create", CREATE).status_code in (200, 302)
+    assert User.objects.filter(username="mallory").exists()
+
+
+def test_a_wrong_code_of_before_the_clock_was_set_back_lets_the_right_one_in(people, codes, control):
+    ahead = timezone.now() + timedelta(hours=1)
+    SecondFactor.objects.update(throttling_failure_timestamp=ahead, throttling_failure_count=1)
+    browser = begin_login()
+    assert browser.post("/login/code/", {"code": code_of(people["viewer"], 1)}).status_code == 422
+    waited = F("throttling_failure_timestamp") - timedelta(seconds=1)
+    SecondFactor.objects.update(throttling_failure_timestamp=waited)
+    assert browser.post("/login/code/", {"code": code_of(people["viewer"], 1)}).status_code == 302
 
 
 def test_a_second_factor_that_was_begun_is_not_bound_from_a_browser_that_was_left_open(

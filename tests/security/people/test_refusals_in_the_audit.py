@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
+from console.accounts import token_failures
 from console.accounts.access import NOBODY, Actor, demand
 from console.audit import audit_log
 from console.audit import refusals as refused
 from console.models import AuditEntry
+from tests.console.hanging_up import HangingUp
 
 pytestmark = pytest.mark.django_db
 
@@ -76,6 +79,25 @@ def test_under_asgi_too():
         patch.setattr(refused, "_write", lambda refusal, asked: written.append(refusal))
         asyncio.run(handler(request))
     assert [(each.action, each.target) for each in written] == [("plant.register", "east")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_hangs_up_before_the_refusal_is_noted_all_the_same(application, secrets, control, monkeypatch):
+    sent = HangingUp("/api/v1/audit", method="GET", authorization=f"Bearer {secrets['viewer']}")
+    real = token_failures.actor_of
+
+    def cut_off(*args):
+        sent.hang_up()
+        return real(*args)
+
+    monkeypatch.setattr(token_failures, "actor_of", cut_off)
+    async_to_sync(sent.to)(application)
+    (entry,) = refusals()
+    assert (entry.actor, entry.action, entry.target) == (
+        "token:of-viewer",
+        "refused.audit.view",
+        "GET /api/v1/audit",
+    )
 
 
 def test_equal_refusals_are_one_entry_a_minute_and_counted_in_the_next(monotonic):

@@ -51,6 +51,15 @@ def test_a_token_over_its_events_is_refused_with_when_to_send_again(producer, co
     assert producer(EVENTS).status_code == 202
 
 
+def test_what_is_owed_passes_also_after_the_servers_clock_was_set_back(producer, control):
+    subject = f"token:{limit(events=10).pk}"
+    assert producer(EVENTS * (10 * BURST_SECONDS + 500)).status_code == 202
+    pass_seconds(control, subject, -3_600)
+    assert int(producer(EVENTS)["Retry-After"]) <= 51
+    pass_seconds(control, subject, 51)
+    assert producer(EVENTS).status_code == 202
+
+
 def test_a_token_over_its_bytes_is_refused(producer, control):
     limit(size_bytes=1_000)
     assert producer(EVENTS * 1_000).status_code == 202

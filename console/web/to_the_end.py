@@ -1,0 +1,35 @@
+"""What was asked for is done to its end, though its sender hangs up meanwhile.
+
+Django gives up a request as soon as its sender has left, but not the view's thread, which goes on: what it
+did would be done, and what stands around it not (the answer that is kept for who sends the same again, the
+refusals that are noted in the audit). So Django hears of it when it begins to answer: an answer that is
+streamed ends there, as no more of it is read.
+"""
+
+import asyncio
+from typing import Any
+
+
+class ToTheEnd:
+    """Wraps Django's application."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        is_whole, is_answered = False, asyncio.Event()
+
+        async def received() -> dict[str, Any]:
+            nonlocal is_whole
+            message: dict[str, Any] = await receive()
+            if message["type"] == "http.request":
+                is_whole = not message.get("more_body", False)
+            elif is_whole:
+                await is_answered.wait()
+            return message
+
+        async def sent(message: dict[str, Any]) -> None:
+            is_answered.set()
+            await send(message)
+
+        await self.application(scope, received, sent)
