@@ -20,10 +20,10 @@ from typing import Any
 
 import psutil
 
+from queues import checks, logs
 from queues import environment as variables
-from queues import logs
 from queues.errors import BadInput, MalformedEvent, WeirError
-from queues.events.block import EncodedBlock
+from queues.events.block import TEXT_MOST, EncodedBlock
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.private_files import keep_private
@@ -120,7 +120,8 @@ class HostTelemetry:
             "time": at,
             "type": kind,
             "source": self._host,
-            "key": key,
+            # Linux cuts a process's name at 15 bytes, also in the middle of a letter.
+            "key": checks.storable(key)[:TEXT_MOST],
             "value": float(value),
             "attributes": attributes,
         }
