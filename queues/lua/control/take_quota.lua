@@ -7,7 +7,10 @@ local now = redis.call('TIME')
 now = now[1] + now[2] / 1e6
 local burst = tonumber(ARGV[3])
 local kept = redis.call('HMGET', KEYS[1], 'at', 'events', 'bytes')
-local elapsed = math.max(0, now - (tonumber(kept[1]) or now))
+local at = tonumber(kept[1]) or now
+-- After the clock was set back a debt would stand until it is where it was.
+if at > now then redis.call('HSET', KEYS[1], 'at', string.format('%.6f', now)) end
+local elapsed = math.max(0, now - at)
 local levels, wait, full = {}, 0, 0
 for i = 1, 2 do
   local rate = tonumber(ARGV[i])
