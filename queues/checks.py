@@ -112,10 +112,14 @@ def number(least: float = -math.inf, most: float = math.inf, noun: str = "a numb
 def above(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
     """A finite number greater than `least`."""
     end = "" if most == math.inf else f" up to {most:g}"
-    return Check(
-        f"{noun} above {least:g}{end}",
-        lambda value: float(_kept(is_number(value, least, most) and value > least, value)),
-    )
+
+    def read(value: Any) -> float:
+        try:
+            return float(_kept(is_number(value, least, most) and value > least, value))
+        except OverflowError:
+            raise ValueError from None
+
+    return Check(f"{noun} above {least:g}{end}", read)
 
 
 def whole(least: float = -math.inf, most: float = math.inf) -> Check:

@@ -29,6 +29,7 @@ from typing import Any
 import orjson
 
 from queues import environment as variables
+from queues.checks import storable
 
 _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default=MappingProxyType({}))
 # Of these nobody wants to hear what goes well.
@@ -83,7 +84,8 @@ class LinesForPrograms(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(line).decode()
+        # A file's name may be no text, and orjson takes none: the line would be lost.
+        return orjson.dumps(storable(line)).decode()
 
 
 def configuration(level: str | int | None = None) -> dict[str, Any]:

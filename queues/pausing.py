@@ -5,22 +5,20 @@ nobody is left to end it. Nothing is dropped: what was acknowledged waits, and a
 finished. Who publishes or claims asks here; what people see of a pause is its override (`workers.steering`).
 """
 
-import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import redis
 
 from queues import keys
+from queues.stored_document import StoredDocument, decoded, encoded
 
 INTAKE, CONSUMPTION = "intake", "consumption"
 PARTS = (INTAKE, CONSUMPTION)
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(StoredDocument, frozen=True):
     """until: seconds since 1970."""
 
     until: float
@@ -38,8 +36,7 @@ def pause(control: redis.Redis, queue: str, part: str, until: Pause, now: float)
     if left_ms <= 0:
         resume(control, queue, part)
         return
-    document = {"until": until.until, "reason": until.reason, "by": until.by}
-    control.set(keys.PAUSE.of(queue, part), json.dumps(document), px=left_ms)
+    control.set(keys.PAUSE.of(queue, part), encoded(until), px=left_ms)
 
 
 def resume(control: redis.Redis, queue: str, part: str) -> None:
@@ -62,6 +59,6 @@ def names_of(queues: Iterable[str], part: str) -> list[str]:
 
 
 def read(queues: Iterable[str], stored: Iterable[bytes | str | None]) -> dict[str, Pause]:
-    """What `names_of` gave, in its order."""
+    """What `names_of` gave, in its order. Raises BadDocument."""
     pairs = zip(queues, stored, strict=True)
-    return {queue: Pause(**json.loads(text)) for queue, text in pairs if text is not None}
+    return {queue: decoded(Pause, text, "pause") for queue, text in pairs if text is not None}

@@ -112,6 +112,9 @@ class Topology:
         except ValueError as error:
             raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}); project the topology again.") from None
         _closed(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
+        for part in ("nodes", "queues"):
+            if not isinstance(document[part], dict):
+                raise BadTopology(part, "takes an object.")
         nodes = {name: _node(name, value) for name, value in document["nodes"].items()}
         queues = {name: _queue(name, value) for name, value in document["queues"].items()}
         return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).checked()

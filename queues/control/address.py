@@ -24,6 +24,7 @@ MOST_DATABASE = 15
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+ONE_SERVER = "redis://user:password@host:6379/0"
 FORM = "sentinel://user:password@host1:26379,host2:26379/NAME/0"
 
 
@@ -67,11 +68,26 @@ def parted(url: str) -> tuple[str, str, str]:
     return (found[1].lower(), found[2], found[3]) if found else ("", "", url)
 
 
+def is_of_one_server(url: str) -> bool:
+    """Whether it is a server's address. A login ends at the first /, ? or #: where a password has one of
+    these, its beginning is taken for host and port, and quoted by whoever fails to read them.
+    """
+    scheme, _, rest = parted(url)
+    if scheme not in SINGLE or (scheme != "unix" and "@" in rest):
+        return False
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
 def sentinels_of(url: str) -> Sentinels | None:
     """The sentinels of an address; None where it names one server itself. Raises BadInput naming REDIS_URL;
     the address is never quoted, as it may hold a password.
     """
     scheme, netloc, rest = parted(url)
+    if scheme in SINGLE and not is_of_one_server(url):
+        raise _refused(f"takes {ONE_SERVER}; in a password / is written as %2F, ? as %3F, # as %23.")
     if scheme in SINGLE:
         return None
     if scheme != SENTINEL:

@@ -2,6 +2,7 @@
 
 from queues import checks
 from queues import environment as variables
+from queues.control.address import is_of_one_server
 from queues.errors import BadInput
 
 TAKES = "name=redis://host:port/0 pairs, separated by spaces"
@@ -14,7 +15,7 @@ def parse_nodes(text: str) -> dict[str, str]:
     nodes: dict[str, str] = {}
     for place, part in enumerate(text.split(), 1):
         name, _, url = part.partition("=")
-        if not checks.QUEUE_NAME.match(name) or "://" not in url:
+        if not checks.QUEUE_NAME.match(name) or not is_of_one_server(url):
             raise BadInput(variables.NODES.name, f"takes {TAKES}; part {place} is none.")
         if name in nodes:
             raise BadInput(variables.NODES.name, f"names {name} twice; give each node a name of its own.")

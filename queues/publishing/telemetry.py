@@ -14,16 +14,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
 import psutil
 
+from queues import checks, logs
 from queues import environment as variables
-from queues import logs
 from queues.errors import BadInput, MalformedEvent, WeirError
-from queues.events.block import EncodedBlock
+from queues.events.block import TEXT_MOST, EncodedBlock
 from queues.nodes import heartbeat_file, process_watchdog
 from queues.nodes.cadence import wait_seconds
 from queues.private_files import keep_private
@@ -61,6 +61,10 @@ class CounterRates:
             return None
         return (total - before[1]) / (now_seconds - before[0])
 
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all others."""
+        self._before = {name: before for name, before in self._before.items() if name in names}
+
 
 class HostTelemetry:
     """Samples the host. `sample` is one second's events; the first of a rate needs two samples."""
@@ -74,7 +78,7 @@ class HostTelemetry:
     ) -> None:
         self._host, self._address = host, address
         self._clock, self._monotonic = clock, monotonic
-        self._rates = CounterRates()
+        self._rates, self._process_rates = CounterRates(), CounterRates()
         self._attributes: dict[str, str] = {}
         psutil.cpu_percent(percpu=True)  # the first call only begins the measurement
 
@@ -86,15 +90,17 @@ class HostTelemetry:
 
     def processes(self) -> list[Event]:
         """The busiest processes since the last call, by CPU (percent of one core)."""
-        now, at, shares = self._monotonic(), self._clock(), []
+        now, at, shares, there = self._monotonic(), self._clock(), [], set()
         for process in psutil.process_iter():
             try:
-                times = process.cpu_times()
-                share = self._rates(f"process:{process.pid}", times.user + times.system, now)
-                if share:
-                    shares.append((share, process))
+                times, name = process.cpu_times(), str(process.pid)
             except psutil.Error:
                 continue  # it ended while we read
+            there.add(name)
+            if share := self._process_rates(name, times.user + times.system, now):
+                shares.append((share, process))
+        # Its number is soon another's; and a host that runs for months has had millions of them.
+        self._process_rates.keep(there)
         shares.sort(key=lambda pair: -pair[0])
         return [event for share, process in shares[:PROCESSES] for event in self._process(at, share, process)]
 
@@ -120,7 +126,8 @@ class HostTelemetry:
             "time": at,
             "type": kind,
             "source": self._host,
-            "key": key,
+            # Linux cuts a process's name at 15 bytes, also in the middle of a letter.
+            "key": checks.storable(key)[:TEXT_MOST],
             "value": float(value),
             "attributes": attributes,
         }

@@ -51,6 +51,11 @@ def test_a_line_for_programs_is_one_json_object_also_with_a_traceback():
     assert found["at"].endswith("Z") and found["pid"] > 0
 
 
+def test_a_line_with_a_name_that_is_no_text_is_one_json_object_too():
+    (line,) = logged("json", "log.warning('%s stays', 'caf\\udce9.parquet')\n")
+    assert json.loads(line)["message"] == "caf\ufffd.parquet stays"
+
+
 def test_what_is_logged_elsewhere_meanwhile_is_not_about_it(caplog):
     caplog.handler.addFilter(logs.Ids())
     with logs.about(plan=7):

@@ -1,5 +1,7 @@
 """A paused queue: what is said of it ends by itself, each part for itself."""
 
+import json
+
 import pytest
 
 from queues import keys, pausing
@@ -33,6 +35,15 @@ def test_the_key_ends_by_itself_and_a_time_that_is_over_ends_it_at_once(control)
     assert 29_000 < control.pttl(keys.PAUSE.of("alert", INTAKE)) <= 30_000
     stop(control, "alert", seconds=0.0)
     assert not control.exists(keys.PAUSE.of("alert", INTAKE))
+
+
+def test_a_pause_of_a_newer_version_holds_during_an_upgrade(control, control_server, plant_topology):
+    stop(control, "alert")
+    key = keys.PAUSE.of("alert", INTAKE)
+    control.set(key, json.dumps({**json.loads(control.get(key)), "ticket": "OPS-7"}))
+    assert pausing.paused(control, ["alert"], INTAKE)["alert"].by == "ada"
+    with Client(control_server.url, "test", clock=lambda: NOW) as client, pytest.raises(QueuePaused):
+        client.publish("alert", [{"type": "t"}])
 
 
 def test_who_is_to_wait_hears_whole_seconds_and_at_least_one():

@@ -50,6 +50,9 @@ def test_queues_and_nodes_are_found_by_name_and_unknown_ones_say_what_is_known()
     [
         ("revision", "7", "revision"),
         ("nodes", ..., "weir:topology.nodes"),
+        ("nodes", [], "nodes"),
+        ("queues", None, "queues"),
+        pytest.param("nodes.n1.busy", 10**400, "nodes.n1.busy", id="beyond all numbers"),
         ("nodes.n1.url", "localhost", "nodes.n1.url"),
         ("nodes.n1.colour", "red", "nodes.n1.colour"),
         ("nodes.n1.busy", 0.95, "nodes.n1.toobusy"),

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -78,10 +78,11 @@ class Command(JsonCommand):
 
     def _publish(self, client: Client, lines: EventLines, options: dict[str, Any]) -> Published:
         """All of it, or an end that says how far it came."""
-        published = Published()
+        published, readable = Published(), Readable(lines)
         try:
-            for batches in shaped(lines, options):
+            for batches in shaped(readable, options):
                 published += client.publish_batches(options["queue"], batches)
+            readable.check()
         except WeirError as error:
             if isinstance(error, NoContainerAvailable) and isinstance(error.stored, Published):
                 published += error.stored
@@ -98,6 +99,25 @@ class Command(JsonCommand):
             self.stderr.write(f"line {rejection.line}: {rejection.error}")
         if lines.rejected > NAMED:
             self.stderr.write(f"and {lines.rejected - NAMED} more malformed lines")
+
+
+class Readable:
+    """Batches of a file up to where it can't be read: what came before is stored whole, and counted."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._refusal: BadInput | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._batches
+        except BadInput as error:
+            self._refusal = error
+
+    def check(self) -> None:
+        """Raises BadInput where the batches ended for that."""
+        if self._refusal is not None:
+            raise self._refusal
 
 
 def check(options: dict[str, Any]) -> None:

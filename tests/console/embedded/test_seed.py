@@ -103,6 +103,9 @@ def test_a_weak_first_password_stops_the_start(control):
         "n1=6379",
         "n1=redis://a n1=redis://b",
         "n1:redis://me:word@a",
+        "n1=http://a:6380",
+        "n1=redis://a:638O/0",
+        "n1=redis://me:word/more@a:6380/0",
     ],
 )
 def test_malformed_nodes_are_refused_and_a_password_in_them_is_not_said(text):

@@ -121,6 +121,18 @@ def test_strict_stops_at_the_first_malformed_line_and_names_it(
     assert "line 2" in errors and "stored before: 0 events" in errors
 
 
+def test_of_a_damaged_file_all_that_was_read_is_stored_and_counted(
+    tmp_path: Path, nodes: dict[str, Server], capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = gzip.compress(jsonl(tmp_path / "e.jsonl", 30_000).read_bytes())
+    path = tmp_path / "damaged.jsonl.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    code, document, errors = publish(capsys, "alert", str(path))
+    assert (code, document) == (2, {})
+    count = len(stored(nodes))
+    assert count and f"stored before: {count} events" in errors
+
+
 def test_an_unknown_queue_is_refused_with_the_known_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

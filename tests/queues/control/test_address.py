@@ -6,7 +6,17 @@ from queues.control.address import sentinels_of
 from queues.errors import BadInput
 
 
-@pytest.mark.parametrize("url", ["redis://127.0.0.1:6379/0", "rediss://user:word@host/0", "unix:///tmp/s"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:6379/0",
+        "redis://[::1]:6379",
+        "redis://:w%2Ford@host/0?socket_timeout=2",
+        "rediss://user:word@host/0",
+        "unix:///tmp/s",
+        "unix://user:word@/tmp/a@b?db=1",
+    ],
+)
 def test_an_address_of_one_server_names_no_sentinels(url):
     assert sentinels_of(url) is None
 
@@ -29,6 +39,13 @@ def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
     [
         ("http://secret@a/control", "begins with redis://"),
         ("secret", "begins with redis://"),
+        ("redis://u:secret/more@a:6379/0", "/ is written as %2F"),
+        ("redis://u:1/secret@a:6379/0", "/ is written as %2F"),
+        ("redis://u:secret?more@a:6379/0", "? as %3F"),
+        ("redis://u:secret#more@a:6379/0", "# as %23"),
+        ("redis://u:secret[more@a:6379/0", "takes redis://"),
+        ("rediss://u:secret@a:637O/0", "takes redis://"),
+        ("redis://u:secret@a:70000/0", "takes redis://"),
         ("sentinel://u:secret@a:1,b:x/control/0", "sentinel 2 is none"),
         ("sentinel://u:secret@a:1,,b:1/control/0", "sentinel 2 is none"),
         ("sentinel://u:secret@a:1,[::1/control/0", "sentinel 2 is none"),

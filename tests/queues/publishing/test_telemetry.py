@@ -2,7 +2,11 @@
 
 import json
 import logging
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from queues import keys
@@ -42,6 +46,55 @@ def test_the_busiest_processes_are_named_with_their_pid_and_memory():
     assert values == sorted(values, reverse=True)
     assert json.loads(events[0]["attributes"])["memory_bytes"] > 0
     assert events[0]["key"].rpartition(":")[2].isdigit()
+
+
+class NamedProcess:
+    """A process as psutil shows it: its pid, its name, and a second more of CPU each time it is asked."""
+
+    def __init__(self, pid: int, name: str, seconds: int = 0) -> None:
+        self.pid, self._name, self._seconds = pid, name, count(seconds)
+
+    def name(self) -> str:
+        return self._name
+
+    def cpu_times(self) -> SimpleNamespace:
+        return SimpleNamespace(user=float(next(self._seconds)), system=0.0)
+
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(rss=1)
+
+    def oneshot(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("berechnung-zä\udcc3", "berechnung-zä\ufffd:7"),  # Linux has cut it after 15 bytes
+        ("x" * 2_000, "x" * 1_000),
+    ],
+)
+def test_a_process_whose_name_is_no_text_or_too_long_costs_no_other_event(monkeypatch, name, key):
+    ticks = count()
+    processes = [NamedProcess(7, name), NamedProcess(8, "python")]
+    monkeypatch.setattr(psutil, "process_iter", lambda: iter(processes))
+    telemetry = HostTelemetry("vm", "192.0.2.7", clock=lambda: 5.0, monotonic=lambda: float(next(ticks)))
+    telemetry.processes()
+    assert from_events(telemetry.processes(), 0).column("key").to_pylist() == [key, "python:8"]
+
+
+def test_a_process_has_nothing_of_one_that_had_its_number_before(monkeypatch):
+    ticks, running = count(), list[NamedProcess]()
+    monkeypatch.setattr(psutil, "process_iter", lambda: iter(running))
+    telemetry = HostTelemetry("vm", "192.0.2.7", clock=lambda: 5.0, monotonic=lambda: float(next(ticks)))
+    for processes, busy in (
+        ([NamedProcess(7, "first")], []),
+        ([], []),
+        ([NamedProcess(7, "second", 3)], []),
+        (None, ["second:7"]),
+    ):
+        running[:] = running if processes is None else processes
+        assert [event["key"] for event in telemetry.processes()] == busy
 
 
 def test_rates_need_two_samples_and_a_counter_that_went_back_gives_none():

@@ -16,6 +16,8 @@ from console.api import v1
 from console.input.row_bounds import check_row
 from console.models import Mark, UserSession
 from queues.errors import BadInput
+from queues.segments.dead_letters import DeadLetters
+from queues.segments.segment import Segment
 from tests.console.accounts.doors import DOORS, address_of, of_api
 from tests.console.accounts.things import things as things
 from workers.models import Loop
@@ -182,6 +184,20 @@ def test_the_number_of_tasks_in_a_map_is_bounded(administrator, token, stored_sn
 def test_a_dead_letter_is_named_by_numbers(administrator, token):
     body = json.dumps({"letters": [f"alert/n1/{DIGITS}-0/x", "alert/n1/\u00b2-0/x"], "reason": "a test"})
     refused(Client().post("/api/v1/dead-letters/requeue", body, "application/json", **token), "letter")
+
+
+def test_a_dead_letter_of_an_id_beyond_64_bits_leaves_those_before_it_as_they_are(
+    administrator, token, poisoned
+):
+    place = DeadLetters(Segment(poisoned["n1"].client(), "alert"))
+    (letter,) = place.read()
+    address = f"alert/n1/{2**64}-0"
+    assert Client().get(f"/api/v1/dead-letters/{address}", **token).status_code == 422
+    assert administrator.get(f"/dead-letters/{address}/").status_code < 500
+    names = [f"alert/n1/{letter.dead_id}/{letter.digest}", f"{address}/x"]
+    body = json.dumps({"letters": names, "reason": "a test"})
+    refused(Client().post("/api/v1/dead-letters/requeue", body, "application/json", **token), "letter")
+    assert place.read() == [letter]
 
 
 def test_text_that_is_longer_than_its_column_names_the_field(administrator, token):

@@ -234,6 +234,15 @@ def test_a_handler_that_hangs_is_interrupted_and_only_the_event_it_hung_on_is_de
     assert "longer than 0.2 s" in DeadLetters(segment).read()[0].error
 
 
+@pytest.mark.parametrize("seconds", [1e10, 1e18])
+def test_a_time_limit_beyond_what_a_timer_takes_makes_no_dead_letters(
+    segment: Segment, seconds: float
+) -> None:
+    fill(segment, 1)
+    assert work(segment, Recorder(), replace(SPEC, handler_timeout_seconds=seconds)).effects == 8
+    assert segment.measure()["dead_letters"] == segment.measure()["length_blocks"] == 0
+
+
 def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment: Segment) -> None:
     segment.publish([EncodedBlock("ee" * 16, 7, 1_790_000_000_000_000, b"no arrow at all")])
     fill(segment, 1)
