@@ -28,6 +28,7 @@ from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.outage import is_away
 from workers.consumer.handlers.parquet import Parquet, hidden
 from workers.consumer.handlers.registry import build, handler_for
+from workers.consumer.handlers.sql import Sql
 from workers.consumer.handlers.webhook import Webhook
 
 DAY_US = 86_400_000_000
@@ -125,6 +126,21 @@ def test_sql_options_that_are_wrong_are_named(place: Place, options: dict[str, A
     with pytest.raises(BadInput) as caught:
         build("sql", options, place)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "account",
+    ["weir:s%ecret@orders", "weir:%secret@orders", "weir:own@secret@orders.invalid", "weir:secret@[::1"],
+)
+def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(
+    place: Place, account: str
+) -> None:
+    """What it says is the error of a dead letter, which everybody reads who may see the queue."""
+    environment = {"WEIR_SECRET_ORDERS": f"postgresql://{account}/orders"}
+    handler = Sql(place, Options("sql", {"url_environment": "WEIR_SECRET_ORDERS"}), environment)
+    (failure,) = handler.handle([delivery_of(3)]).failures
+    assert failure.transient and "%40" in failure.error
+    assert "cret" not in failure.error
 
 
 @pytest.mark.parametrize("handler", ["sql", "parquet"])
