@@ -347,6 +347,22 @@ def test_webhook_that_is_not_reached_is_tried_again(place: Place) -> None:
     assert failure.transient and "did not answer" in failure.error
 
 
+@pytest.mark.parametrize("status", [None, 404, 422])
+def test_webhook_names_the_receiver_that_fails_and_nothing_more_of_its_address(
+    place: Place, status: int | None
+) -> None:
+    """Addresses of chats and of functions are secrets: who knows one may post there."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if status is None:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(status)
+
+    handler = webhook(place, answer, url="https://receiver.test/T024/s3cret?code=s3cret")
+    (failure,) = handler.handle([delivery_of(1)]).failures
+    assert "receiver.test" in failure.error and "s3cret" not in failure.error
+
+
 def test_webhook_counts_what_the_receiver_had_before_as_duplicates(place: Place) -> None:
     replayed = webhook(place, lambda r: httpx.Response(200, headers={"Idempotency-Replayed": "true"}))
     assert replayed.handle([delivery_of(3)]) == Outcome(duplicates=3)
