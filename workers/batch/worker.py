@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -79,11 +80,13 @@ class BatchWorker:
         return True
 
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
-        self._be_present()
+        """How far it is. That nobody can be notified right now ends no work: the lease is the database's."""
         document = {**progress, "worker": self._worker, "at": self._clock().timestamp()}
         key = keys.JOB.of(self._run.pk)
-        self._where.control.hset(key, chunk.identifier, orjson.dumps(document))
-        self._where.control.expire(key, LIVE_SECONDS)
+        with suppress(redis.RedisError):
+            self._be_present()
+            self._where.control.hset(key, chunk.identifier, orjson.dumps(document))
+            self._where.control.expire(key, LIVE_SECONDS)
 
     def _be_present(self) -> None:
         until = self._clock().timestamp() + PRESENT_SECONDS

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from queues import keys
 from queues.errors import BadInput
 from tests.races import another_thread, until_another_waits
+from tests.servers import Server
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
@@ -265,6 +266,28 @@ def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(be
     assert not late._do(frozen, refused)
     run.refresh_from_db()
     assert (run.state, run.error) == ("running", "")
+
+
+def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_is_done(
+    bench: Bench, control_server: Server
+) -> None:
+    """A chunk is held by the database; hours of Spark's work hang on no note of how far they are."""
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    chunk = claim(run.pk, "w", bench.now)
+    assert chunk is not None
+
+    def work(lease: ChunkLease) -> Made:
+        control_server.stop()
+        lease.check({"rows": 5, "share": 0.5})
+        control_server.start()
+        return Made(7)
+
+    worker = batch_worker.BatchWorker(run, "w", bench.where, lambda: bench.now)
+    assert worker._do(chunk, work)
+    chunk.refresh_from_db()
+    assert (chunk.state, chunk.tries, chunk.rows) == ("done", 0, 7)
 
 
 def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Bench) -> None:
