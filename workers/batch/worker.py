@@ -93,8 +93,13 @@ class BatchWorker:
         self._where.control.zadd(keys.JOB_WORKERS.of(self._run.pk), {self._worker: until})
 
     def _sweep(self, lease: ChunkLease) -> None:
-        """What this chunk's workers of before left hidden, this one's included."""
-        files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
+        """What this chunk's workers of before left hidden, this one's included. What can't be swept is hidden
+        all the same, such as a folder into which a Spark that is being ended writes for a little while.
+        """
+        try:
+            files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
+        except OSError as error:
+            logger.warning("What is left of chunk %s can't be swept: %s", lease.chunk.identifier, error)
 
 
 def extend(number: int, job: Job, where: Surroundings) -> bool:

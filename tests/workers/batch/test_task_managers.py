@@ -17,6 +17,7 @@ from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
 from workers.batch.deadline import next_deadline, workers_for
+from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Surroundings
 from workers.models import Chunk, Run, Task
 
@@ -288,6 +289,23 @@ def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_
     assert worker._do(chunk, work)
     chunk.refresh_from_db()
     assert (chunk.state, chunk.tries, chunk.rows) == ("done", 0, 7)
+
+
+def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench: Bench) -> None:
+    """As where what it had started writes there still: a folder is not empty, or gone, when it is removed."""
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    dead = bench.lease(run, "a dead worker")
+    elsewhere, leftover = bench.data / "elsewhere", bench.data / files.hidden("extracts/x.csv", dead.token)
+    elsewhere.mkdir()
+    leftover.parent.mkdir()
+    leftover.symlink_to(elsewhere)  # is refused by what removes folders
+    bench.pass_seconds(LOST_SECONDS + 1)
+    assert bench.work() == 3
+    bench.manage()
+    run.refresh_from_db()
+    assert (run.state, run.error) == ("done", "")
 
 
 def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Bench) -> None:
