@@ -45,7 +45,7 @@ def _own(path: str) -> Job:
     module, _, attribute = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("job", f"python:{path} can't be imported: {error}.") from None
     if not isinstance(found, Job):
         raise BadInput("job", f"python:{path} is no workers.batch.jobs.job.Job.")

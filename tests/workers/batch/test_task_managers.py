@@ -13,7 +13,7 @@ from queues import keys
 from queues.errors import BadInput
 from tests.races import another_thread, until_another_waits
 from tests.servers import Server
-from workers.batch import runs, task_definitions, task_managers
+from workers.batch import catalog, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
 from workers.batch.deadline import next_deadline, workers_for
@@ -316,6 +316,18 @@ def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Be
     assert bench.work() == 0
     run.refresh_from_db()
     assert run.state == "failed" and "job_samples.GONE can't be imported" in run.error
+
+
+@pytest.mark.parametrize("text", ["def (", "raise RuntimeError('no licence')", "JOB = absent"])
+def test_a_job_whose_module_fails_as_it_is_imported_is_named_like_one_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Who lists all tasks asks for the job of each: with one such job no task was shown."""
+    (tmp_path / "own_jobs_that_fail.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput, match=r"own_jobs_that_fail\.JOB can't be imported") as refused:
+        catalog.job("python:own_jobs_that_fail.JOB")
+    assert refused.value.field == "job"
 
 
 def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench: Bench) -> None:
