@@ -1,5 +1,6 @@
 """Whether the console answers, asked from a thread of its own: who watches the plant waits for no page."""
 
+import http.client
 import threading
 import time
 import urllib.error
@@ -19,7 +20,7 @@ def answers(address: str) -> bool:
             return True
     except urllib.error.HTTPError as error:
         return error.code < SERVER_ERROR  # it does not know the name that it is asked by, and it is there
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):  # the last: what answers speaks no HTTP
         return False
 
 
