@@ -197,6 +197,16 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
         ("replay_extract", {"queue": "../up", "since": "2026-11-19", "until": "2026-11-20"}, "queue"),
         ("stream_statistics", {"since": "2026-11-20", "until": "2026-11-19"}, "since"),
         ("stream_statistics", {"days": "0"}, "days"),
+        (
+            "replay_extract",
+            {"queue": "process", "since": "2026-11-19", "until": "2026-11-20", "step_seconds": "0.001"},
+            "step_seconds",
+        ),
+        (
+            "forecast_training",
+            {"since": "2026-11-19", "window_seconds": 1, "history": 1_000, "horizon": 1_000},
+            "window_seconds",
+        ),
         ("stream_statistics", {"on_error": "hope"}, "on_error"),
         ("forecast_training", {"window_seconds": "1.5"}, "window_seconds"),
         ("retention", {"ledger_days": "NaN"}, "ledger_days"),
