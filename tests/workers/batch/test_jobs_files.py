@@ -208,6 +208,18 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
             "window_seconds",
         ),
         ("stream_statistics", {"on_error": "hope"}, "on_error"),
+        ("stream_statistics", {"until": "0001-01-02", "days": 3}, "until"),
+        ("metric_rollup", {"until": "9999-12-31"}, "until"),
+        (
+            "replay_extract",
+            {"queue": "process", "since": "2026-11-19", "until": "9999-12-31T23:00Z"},
+            "until",
+        ),
+        (
+            "stretch_comparison",
+            {"since": "9999-12-31", "until": "9999-12-31T20:00", "other_since": "2026-11-19"},
+            "since",
+        ),
         ("forecast_training", {"window_seconds": "1.5"}, "window_seconds"),
         ("retention", {"ledger_days": "NaN"}, "ledger_days"),
     ],
