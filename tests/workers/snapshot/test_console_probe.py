@@ -2,11 +2,13 @@
 
 import socket
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from queues.nodes.server import free_port
 from workers.snapshot.console_probe import answers
 
 
@@ -44,3 +46,13 @@ def test_a_console_is_there_where_it_answers_in_http_and_not_where_another_does(
 ) -> None:
     with answering(said) as address:
         assert answers(address) is available
+
+
+def test_no_proxy_is_asked_for_the_console_next_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may know nobody of a plant's own network, and would answer for a console that is away."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it is made once a process
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as address:
+        assert answers(address)
