@@ -86,3 +86,9 @@ def test_a_rule_of_another_version_of_weir_leaves_the_plant_observed(loop):
     AlertRule.objects.create(name="newer", condition="of_a_newer_weir", threshold=5, clear_threshold=2)
     found = control_record(NOW).limits.by_condition
     assert [each.rule for each in found["queue_wait"]] == [of_both.name] and "of_a_newer_weir" not in found
+
+
+def test_a_loop_of_a_law_that_this_version_does_not_have_leaves_the_plant_observed(loop):
+    """One of one's own that is gone, or of a newer Weir that has begun to take this one's place."""
+    Loop.objects.create(name="tides/alert", law="tides", target={"queue": "alert"}, ticked_at=NOW)
+    assert list(control_record(NOW).loops) == [loop.name]
