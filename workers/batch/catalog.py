@@ -17,7 +17,10 @@ from workers.history.stretch_counts import counts_name
 from workers.history.stretches import Stretch
 
 HOUR_SECONDS = 3_600
-LONGEST_COMPARED_SECONDS = 31 * 86_400.0
+DAY_SECONDS = 86_400
+LONGEST_COMPARED_SECONDS = 31.0 * DAY_SECONDS
+# Of an extract's steps, and of a day's and type's rates: all are held in memory at once, some 100 bytes each.
+MOST_STEPS, MOST_TRAINING_RATES = 5_000_000, 5_000_000
 OWN = "python:"
 ON_ERROR = JobParameter(
     "on_error", "choice", "what to do about an unsound input file", "skip", choices=event_archive.ON_ERROR
@@ -45,7 +48,7 @@ def _own(path: str) -> Job:
     module, _, attribute = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("job", f"python:{path} can't be imported: {error}.") from None
     if not isinstance(found, Job):
         raise BadInput("job", f"python:{path} is no workers.batch.jobs.job.Job.")
@@ -69,6 +72,18 @@ def partition_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         yield Piece(partition.identifier, {"queue": partition.queue, "day": partition.day})
 
 
+def training_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """The same. Raises BadInput for so many rates a day and type that no memory holds them."""
+    windows, rates = DAY_SECONDS // values["window_seconds"], values["history"] + values["horizon"]
+    if windows * rates > MOST_TRAINING_RATES:
+        raise BadInput(
+            "window_seconds",
+            f"makes {windows:,} windows a day with {rates:,} rates each, more than {MOST_TRAINING_RATES:,} in"
+            " all; take longer windows, or less history and horizon.",
+        )
+    yield from partition_pieces(values, where)
+
+
 def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     """A chunk per day of raw figures; where no first day is named, also of earlier days without whole
     roll-ups: the raw figures go in time.
@@ -80,10 +95,18 @@ def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """One chunk: an extract is one file. Raises BadInput for an empty range or nothing archived in it."""
+    """One chunk: an extract is one file. Raises BadInput for an empty range, one with too many steps, or none
+    in which something is archived.
+    """
     since, until = checks.timestamp(values["since"]), checks.timestamp(values["until"])
     if since >= until:
         raise BadInput("until", "is not after since; a range ends after it begins.")
+    step_seconds = values["step_seconds"]
+    if step_seconds and (until - since).total_seconds() / step_seconds > MOST_STEPS:
+        raise BadInput(
+            "step_seconds",
+            f"makes more than {MOST_STEPS:,} steps of this range; take longer ones, or a shorter range.",
+        )
     # A block lies at the day of its newest event: some events of a day may lie at the next.
     first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
     found = event_archive.partitions(where.data, [values["queue"]], first, last)
@@ -167,7 +190,7 @@ JOBS = {
                 ON_ERROR,
             ),
             client.opened("forecast_training"),
-            pieces=partition_pieces,
+            pieces=training_pieces,
             requirements=("spark",),
             crontab="50 1 * * *",
         ),

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -79,19 +80,26 @@ class BatchWorker:
         return True
 
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
-        self._be_present()
+        """How far it is. That nobody can be notified right now ends no work: the lease is the database's."""
         document = {**progress, "worker": self._worker, "at": self._clock().timestamp()}
         key = keys.JOB.of(self._run.pk)
-        self._where.control.hset(key, chunk.identifier, orjson.dumps(document))
-        self._where.control.expire(key, LIVE_SECONDS)
+        with suppress(redis.RedisError):
+            self._be_present()
+            self._where.control.hset(key, chunk.identifier, orjson.dumps(document))
+            self._where.control.expire(key, LIVE_SECONDS)
 
     def _be_present(self) -> None:
         until = self._clock().timestamp() + PRESENT_SECONDS
         self._where.control.zadd(keys.JOB_WORKERS.of(self._run.pk), {self._worker: until})
 
     def _sweep(self, lease: ChunkLease) -> None:
-        """What this chunk's workers of before left hidden, this one's included."""
-        files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
+        """What this chunk's workers of before left hidden, this one's included. What can't be swept is hidden
+        all the same, such as a folder into which a Spark that is being ended writes for a little while.
+        """
+        try:
+            files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
+        except OSError as error:
+            logger.warning("What is left of chunk %s can't be swept: %s", lease.chunk.identifier, error)
 
 
 def extend(number: int, job: Job, where: Surroundings) -> bool:

@@ -11,6 +11,7 @@ import pyarrow.parquet as parquet
 
 from queues.errors import BadInput
 from queues.events.block import SCHEMA
+from workers.history.days import is_day
 
 ROOT = "archive"
 ON_ERROR = ("skip", "stop")
@@ -48,7 +49,7 @@ def partitions(
     found = []
     for folder in (data / ROOT).glob("queue=*/day=*"):
         partition = Partition(folder.name.removeprefix("day="), folder.parent.name.removeprefix("queue="))
-        in_range = since <= partition.day <= until
+        in_range = is_day(partition.day) and since <= partition.day <= until
         if in_range and (not wanted or partition.queue in wanted) and parquet_files(folder):
             found.append(partition)
     return sorted(found)

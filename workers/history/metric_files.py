@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from workers.history.days import named_days
+
 RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])
 ROOT = "metrics"
 RAW_ROOT = f"{ROOT}/raw"
@@ -22,10 +24,8 @@ def raw_folder(data: Path, day: str) -> Path:
 
 def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
     """The days with raw figures, from day to day, both included."""
-    found = (folder.name.removeprefix("day=") for folder in (data / RAW_ROOT).glob("day=*"))
-    return sorted(
-        day for day in found if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))
-    )
+    found = named_days((data / RAW_ROOT).glob("day=*"))
+    return [day for day in found if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))]
 
 
 def last_spilled(data: Path) -> str | None:
@@ -50,5 +50,5 @@ def rollup_file(step: str, day: str) -> str:
 
 def rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
     """The days with roll-ups of this step, from day to day, both included."""
-    found = (path.stem.removeprefix("day=") for path in (data / ROOT / step).glob("day=*.parquet"))
-    return sorted(day for day in found if since <= day <= until)
+    found = named_days((data / ROOT / step).glob("day=*.parquet"), ".parquet")
+    return [day for day in found if since <= day <= until]

@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from workers.documents.snapshot import Snapshot
+from workers.history.days import named_days
 
 ROOT = "snapshots"
 BLOCK_SECONDS = 60
@@ -119,7 +120,7 @@ def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float 
 
 def days(data: Path) -> list[str]:
     """The days of which blocks are kept, in order."""
-    return sorted(path.name.removeprefix("day=") for path in (data / ROOT).glob("day=*"))
+    return named_days((data / ROOT).glob("day=*"))
 
 
 def day_folder(data: Path, day: str) -> Path:

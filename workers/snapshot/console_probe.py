@@ -1,5 +1,6 @@
 """Whether the console answers, asked from a thread of its own: who watches the plant waits for no page."""
 
+import http.client
 import threading
 import time
 import urllib.error
@@ -10,16 +11,18 @@ EVERY_SECONDS, TIMEOUT_SECONDS = 5.0, 2.0
 # What was answered longer ago says nothing of now.
 KNOWN_SECONDS = 3 * EVERY_SECONDS
 SERVER_ERROR = 500
+# A proxy of the environment is for what is far away; it would be asked for the console next door, too.
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def answers(address: str) -> bool:
     """Whether a console at this address (http://host:port) answers in time, and not that it fails."""
     try:
-        with urllib.request.urlopen(f"{address}/healthz", timeout=TIMEOUT_SECONDS):
+        with _DIRECTLY.open(f"{address}/healthz", timeout=TIMEOUT_SECONDS):
             return True
     except urllib.error.HTTPError as error:
         return error.code < SERVER_ERROR  # it does not know the name that it is asked by, and it is there
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):  # the last: what answers speaks no HTTP
         return False
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from controllers import catalog
 from queues import pausing
 from queues.models import Node
 from workers.models import Loop, Override
@@ -85,8 +86,10 @@ class Scope:
 
 
 def active_loops() -> QuerySet[Loop]:
-    """The loops whose target is there; retired ones keep their ledger and their name."""
-    return Loop.objects.exclude(target__has_key="retired_at")
+    """The loops whose target is there, and whose law is; retired ones keep their ledger and their name. A law
+    may be of another version, while one takes the place of the other, or one's own, and gone.
+    """
+    return Loop.objects.filter(law__in=catalog.LAWS).exclude(target__has_key="retired_at")
 
 
 def is_threshold(override: Override) -> bool:

@@ -220,6 +220,27 @@ def test_metrics_go_by_their_own_days(keeper: Keeper) -> None:
     assert (root / "1m/day=2026-11-01.parquet").exists()
 
 
+@pytest.mark.parametrize(
+    "stray",
+    [
+        "archive/queue=process/day={day}.bak/old.parquet",
+        "archive/queue=process/day={day} (1)/old.parquet",
+        "metrics/raw/day={day}.bak/1-0_2-0.parquet",
+        "metrics/10s/day={day}.parquet.bak",
+        "snapshots/day={day}.old/1790000000.200.jsonl.zst",
+    ],
+)
+def test_what_somebody_has_put_beside_the_days_is_left_alone_and_stops_nothing(
+    keeper: Keeper, stray: str
+) -> None:
+    path = archived(keeper)
+    beside = keeper.where.data / stray.format(day=DAY)
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    beside.touch()
+    run = keeper.run(archive_days=30, raw_days=14, snapshot_days=14, snapshot_megabytes=1, **{"10s_days": 30})
+    assert (run.state, path.exists(), beside.exists()) == ("done", False, True)
+
+
 def test_the_ledger_is_deleted_in_small_batches_and_spares_what_is_referred_to(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

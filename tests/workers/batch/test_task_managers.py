@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from queues import keys
 from queues.errors import BadInput
 from tests.races import another_thread, until_another_waits
-from workers.batch import runs, task_definitions, task_managers
+from tests.servers import Server
+from workers.batch import catalog, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
 from workers.batch.deadline import next_deadline, workers_for
+from workers.batch.jobs import files
 from workers.batch.jobs.job import Made, Surroundings
 from workers.models import Chunk, Run, Task
 
@@ -267,6 +269,45 @@ def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(be
     assert (run.state, run.error) == ("running", "")
 
 
+def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_is_done(
+    bench: Bench, control_server: Server
+) -> None:
+    """A chunk is held by the database; hours of Spark's work hang on no note of how far they are."""
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    chunk = claim(run.pk, "w", bench.now)
+    assert chunk is not None
+
+    def work(lease: ChunkLease) -> Made:
+        control_server.stop()
+        lease.check({"rows": 5, "share": 0.5})
+        control_server.start()
+        return Made(7)
+
+    worker = batch_worker.BatchWorker(run, "w", bench.where, lambda: bench.now)
+    assert worker._do(chunk, work)
+    chunk.refresh_from_db()
+    assert (chunk.state, chunk.tries, chunk.rows) == ("done", 0, 7)
+
+
+def test_what_a_dead_worker_left_and_cannot_be_swept_ends_no_run(bench: Bench) -> None:
+    """As where what it had started writes there still: a folder is not empty, or gone, when it is removed."""
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    dead = bench.lease(run, "a dead worker")
+    elsewhere, leftover = bench.data / "elsewhere", bench.data / files.hidden("extracts/x.csv", dead.token)
+    elsewhere.mkdir()
+    leftover.parent.mkdir()
+    leftover.symlink_to(elsewhere)  # is refused by what removes folders
+    bench.pass_seconds(LOST_SECONDS + 1)
+    assert bench.work() == 3
+    bench.manage()
+    run.refresh_from_db()
+    assert (run.state, run.error) == ("done", "")
+
+
 def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Bench) -> None:
     task = bench.define()
     run = bench.begin()
@@ -275,6 +316,18 @@ def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Be
     assert bench.work() == 0
     run.refresh_from_db()
     assert run.state == "failed" and "job_samples.GONE can't be imported" in run.error
+
+
+@pytest.mark.parametrize("text", ["def (", "raise RuntimeError('no licence')", "JOB = absent"])
+def test_a_job_whose_module_fails_as_it_is_imported_is_named_like_one_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Who lists all tasks asks for the job of each: with one such job no task was shown."""
+    (tmp_path / "own_jobs_that_fail.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput, match=r"own_jobs_that_fail\.JOB can't be imported") as refused:
+        catalog.job("python:own_jobs_that_fail.JOB")
+    assert refused.value.field == "job"
 
 
 def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_on(bench: Bench) -> None:

@@ -28,6 +28,7 @@ from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.outage import is_away
 from workers.consumer.handlers.parquet import Parquet, hidden
 from workers.consumer.handlers.registry import build, handler_for
+from workers.consumer.handlers.sql import Sql
 from workers.consumer.handlers.webhook import Webhook
 
 DAY_US = 86_400_000_000
@@ -125,6 +126,21 @@ def test_sql_options_that_are_wrong_are_named(place: Place, options: dict[str, A
     with pytest.raises(BadInput) as caught:
         build("sql", options, place)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "account",
+    ["weir:s%ecret@orders", "weir:%secret@orders", "weir:own@secret@orders.invalid", "weir:secret@[::1"],
+)
+def test_sql_quotes_no_password_of_an_address_that_is_none_and_blames_no_event(
+    place: Place, account: str
+) -> None:
+    """What it says is the error of a dead letter, which everybody reads who may see the queue."""
+    environment = {"WEIR_SECRET_ORDERS": f"postgresql://{account}/orders"}
+    handler = Sql(place, Options("sql", {"url_environment": "WEIR_SECRET_ORDERS"}), environment)
+    (failure,) = handler.handle([delivery_of(3)]).failures
+    assert failure.transient and "%40" in failure.error
+    assert "cret" not in failure.error
 
 
 @pytest.mark.parametrize("handler", ["sql", "parquet"])
@@ -329,6 +345,22 @@ def test_webhook_that_is_not_reached_is_tried_again(place: Place) -> None:
 
     failure = webhook(place, refuse).handle([delivery_of(1)]).failures[0]
     assert failure.transient and "did not answer" in failure.error
+
+
+@pytest.mark.parametrize("status", [None, 404, 422])
+def test_webhook_names_the_receiver_that_fails_and_nothing_more_of_its_address(
+    place: Place, status: int | None
+) -> None:
+    """Addresses of chats and of functions are secrets: who knows one may post there."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if status is None:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(status)
+
+    handler = webhook(place, answer, url="https://receiver.test/T024/s3cret?code=s3cret")
+    (failure,) = handler.handle([delivery_of(1)]).failures
+    assert "receiver.test" in failure.error and "s3cret" not in failure.error
 
 
 def test_webhook_counts_what_the_receiver_had_before_as_duplicates(place: Place) -> None:

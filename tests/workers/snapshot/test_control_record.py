@@ -7,6 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from queues.models import Container, Node, Queue
+from workers.alerts.lifecycle.models import AlertRule
 from workers.models import LedgerEntry, Loop
 from workers.snapshot.control_record import control_record
 
@@ -75,3 +76,19 @@ def test_the_terms_of_other_laws_are_left_in_the_ledger(loop):
     Loop.objects.filter(pk=loop.pk).update(law="rebalancing")
     LedgerEntry.objects.create(loop=loop, mode="auto", parameters={}, reason="a test", at=NOW, terms=TERMS)
     assert terms_of(loop) == {}
+
+
+def test_a_rule_of_another_version_of_weir_leaves_the_plant_observed(loop):
+    """Between two versions there is a while in which one reads what the other has made; the alerter passes
+    over a condition that it doesn't know.
+    """
+    of_both = AlertRule.objects.create(name="slow", condition="queue_wait", threshold=5, clear_threshold=2)
+    AlertRule.objects.create(name="newer", condition="of_a_newer_weir", threshold=5, clear_threshold=2)
+    found = control_record(NOW).limits.by_condition
+    assert [each.rule for each in found["queue_wait"]] == [of_both.name] and "of_a_newer_weir" not in found
+
+
+def test_a_loop_of_a_law_that_this_version_does_not_have_leaves_the_plant_observed(loop):
+    """One of one's own that is gone, or of a newer Weir that has begun to take this one's place."""
+    Loop.objects.create(name="tides/alert", law="tides", target={"queue": "alert"}, ticked_at=NOW)
+    assert list(control_record(NOW).loops) == [loop.name]

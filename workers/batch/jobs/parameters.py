@@ -42,8 +42,8 @@ class JobParameter:
             "names": checks.Check("names separated by commas", _names),
             "text": checks.text(),
             "choice": checks.choice(self.choices, " or ".join(self.choices)),
-            "day": checks.DAY,
-            "moment": checks.TIMESTAMP,
+            "day": _within_events(checks.DAY),
+            "moment": _within_events(checks.TIMESTAMP),
         }[self.kind]
 
     def takes(self) -> str:
@@ -57,6 +57,20 @@ def read_parameters(job: str, declared: Iterable[JobParameter], values: Mapping[
     message = f"is unknown to {job}; its parameters are: {{known}}."
     checks.refuse_unknown(values, known, "", message=message)
     return {name: parameter.read(values.get(name)) for name, parameter in known.items()}
+
+
+def _within_events(check: checks.Check) -> checks.Check:
+    """The same, of the years that events may be of: a day before the first of all days is none, nor is one
+    behind the last.
+    """
+
+    def read(value: Any) -> str:
+        kept = str(check.read(value))
+        if not "1970" <= kept < "2200":
+            raise ValueError
+        return kept
+
+    return checks.Check(f"{check.takes}, from 1970 to 2199", read)
 
 
 _NAMED = checks.named(checks.NAME, "letters, digits, dot, - and _")

@@ -25,6 +25,7 @@ from workers.batch.jobs import handled_rows
 from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts
+from workers.history.days import named_days
 from workers.models import Keep, LedgerEntry, Loop, Plan, Run
 from workers.placement import give_back
 from workers.placement.plans import OPEN
@@ -231,8 +232,7 @@ def _metric_folder(step: str, where: Surroundings) -> Path:
 
 
 def _metric_days(step: str, where: Surroundings) -> list[str]:
-    files = _metric_folder(step, where).glob("day=*")
-    return sorted({path.name.removeprefix("day=").removesuffix(".parquet") for path in files})
+    return named_days(_metric_folder(step, where).glob("day=*"), ".parquet")
 
 
 def _metric_piece(step: str, day: str) -> Piece:

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from queues.errors import BadInput, Forbidden
 from workers.host import egress
@@ -25,6 +26,10 @@ PORT = 5432
 SCHEMES = {"postgres": PORT, "postgresql": PORT}
 FOLDER, FILE = "handled", "handled.sqlite3"
 CONNECT_SECONDS = 10
+UNREADABLE = (
+    "PostgreSQL can't read the address; write what is no letter or digit in its password as in any URL:"
+    " @ as %40, % as %25, / as %2F, [ as %5B."
+)
 SERVER = (
     "takes postgresql://user@host:port/name without password and parameters; an address with more stands in"
     " a variable that url_environment names."
@@ -70,7 +75,15 @@ def server_of(url: str) -> tuple[str, int]:
 
 
 def open_own(url: str) -> psycopg.Connection:
-    """A connection to what the host itself has set."""
+    """A connection to what the host itself has set. Raises psycopg.OperationalError, in which no password is:
+    PostgreSQL quotes what it can't read, and takes what follows an @ in a password for the host.
+    """
+    try:
+        host = str(conninfo_to_dict(url).get("host", ""))
+    except (psycopg.ProgrammingError, UnicodeDecodeError):
+        raise psycopg.OperationalError(UNREADABLE) from None
+    if "@" in host[1:]:  # one that begins with it is a socket of this machine
+        raise psycopg.OperationalError(UNREADABLE)
     return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS)
 
 

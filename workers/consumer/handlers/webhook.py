@@ -83,6 +83,8 @@ class Webhook:
         self._monotonic = monotonic
         self.queue = place.queue
         self.url = self._checked_url(options.text("url"))
+        # What an error says of it: the rest of an address may be a secret, and dead letters are read by many.
+        self._host = urlsplit(self.url).hostname
         timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
         headers = options.texts("headers")
         self._secret = self._read_secret(options.text("secret_environment", ""), self.url, environment)
@@ -112,7 +114,7 @@ class Webhook:
             ) as response:
                 said = egress.read(response, MOST_READ_BYTES).decode("utf-8", "replace")
         except httpx.TransportError as error:
-            return Failure(place, f"{self.url} did not answer: {error!r}", transient=True)
+            return Failure(place, f"{self._host} did not answer: {error!r}", transient=True)
         return self._judge(place, delivery.events, response, said)
 
     def _judge(self, place: int, events: int, response: httpx.Response, said: str) -> Outcome | Failure:
@@ -123,7 +125,7 @@ class Webhook:
             return Outcome(duplicates=events, completions=done)
         if response.is_success:
             return Outcome(effects=events, completions=done)
-        error = f"{self.url} answered {status}: {said[:200]}"
+        error = f"{self._host} answered {status}: {said[:200]}"
         if 400 <= status < 500 and status not in NOT_THE_EVENTS_FAULT:
             return Failure(place, error, poison=True)
         return Failure(place, error, transient=True, delay_seconds=self._retry_after_seconds(response))

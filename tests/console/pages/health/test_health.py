@@ -114,8 +114,8 @@ def test_a_tick_from_before_the_clock_was_set_back_is_no_sign_of_life(stored_sna
 
 def test_a_retired_loop_is_no_measure_of_the_clock(stored_snapshot):
     now = timezone.now()
-    Loop.objects.create(name="a", law="a", interval_seconds=60, ticked_at=now - timedelta(seconds=90))
-    Loop.objects.create(name="b", law="b", interval_seconds=2, target={"retired_at": 1.0})
+    Loop.objects.create(name="a", law="flow", interval_seconds=60, ticked_at=now - timedelta(seconds=90))
+    Loop.objects.create(name="b", law="ladder", interval_seconds=2, target={"retired_at": 1.0})
     assert parts(now)["beat"].ok
 
 
