@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import redis
 from django.db.models import Max, Q
+from django.utils import timezone
 
 from controllers import catalog
 from controllers.framework import guard
@@ -344,15 +345,19 @@ def failed_runs(since: datetime) -> list[Ended]:
 
 def failing_receivers(since: datetime) -> list[Failing]:
     """Receivers that are switched on, with a message that has failed and waits for another try, or was given
-    up lately.
+    up lately, when none has arrived since.
     """
     trouble = Message.objects.filter(
-        Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, created_at__gte=since),
+        Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),
         receiver__enabled=True,
     ).exclude(error__in=Message.NO_FAULT)
+    found = list(trouble.select_related("receiver").order_by("pk"))
+    reached = _reached_at({each.receiver_id for each in found if each.state == Message.State.FAILED})
     grouped: dict[str, list[Message]] = {}
-    for message in trouble.select_related("receiver").order_by("pk"):
-        grouped.setdefault(message.receiver.name, []).append(message)
+    for message in found:
+        arrived_at = reached.get(message.receiver_id)
+        if message.state == Message.State.WAITING or arrived_at is None or arrived_at <= message.due_at:
+            grouped.setdefault(message.receiver.name, []).append(message)
     return [
         Failing(
             name,
@@ -362,3 +367,11 @@ def failing_receivers(since: datetime) -> list[Failing]:
         )
         for name, rows in grouped.items()
     ]
+
+
+def _reached_at(receivers: set[int]) -> dict[int, datetime]:
+    """When a message arrived last at each of them; what lies ahead did before the clock was set back."""
+    arrived = Message.objects.filter(
+        receiver__in=receivers, state=Message.State.SENT, sent_at__lte=timezone.now()
+    )
+    return dict(arrived.order_by().values_list("receiver").annotate(Max("sent_at")))
