@@ -107,7 +107,8 @@ def _node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
 
 def _producer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, age in sorted(evidence.producers.items()):
-        yield Reading({"producer": name}, age, f"Producer {name} has published nothing for {age:,.0f} s.")
+        said = f"Producer {name} has published nothing for {age:,.0f} s."
+        yield Reading({"producer": name}, age, said, {"queues": evidence.published_to.get(name, ())})
 
 
 def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
