@@ -44,6 +44,27 @@ def test_what_is_not_known_any_more_stays_until_it_is_known_to_be_over(
         assert the_alert().state == state
 
 
+def restarted(state: str, waiting: int | None) -> dict[str, Any]:
+    """A pipeline that has worked no batch yet."""
+    applications = {} if waiting is None else {"flow": {"state": state, "waiting_events": waiting}}
+    report = {"state": state, "age_seconds": 0.5, "waiting_events": waiting, "applications": applications}
+    return plant(pipeline=report)
+
+
+def test_a_pipeline_that_lags_and_is_restarted_lags_until_its_first_batch_says_otherwise():
+    looks = Looks()
+    rule("lag", condition="pipeline_lag", title="It lags", threshold=60, clear_threshold=30)
+    for snapshot, state in (
+        (lagging("running", 900.0), "firing"),
+        (restarted("starting", None), "firing"),
+        (restarted("running", 50_000), "firing"),
+        (restarted("running", 0), "resolved"),
+    ):
+        looks.snapshot = snapshot
+        looks.pass_seconds(60)
+        assert the_alert().state == state
+
+
 def attached(state: str, **shown: Any) -> dict[str, Any]:
     return plant(plants={"shop": {"kind": "declared", "state": state, **shown}})
 
