@@ -6,14 +6,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from django.db import DatabaseError, close_old_connections, connections
-from django.db.models import Q
+from django.db.models import F, Q
 
-from console.incidents.changes import is_due, keep_changes
+from console.incidents.changes import YOUNG, is_due, keep_changes
 from workers.alerts.lifecycle.models import Alert
 
 logger = logging.getLogger(__name__)
 CHECK_SECONDS = 10.0
 MOST_PER_CHECK = 4  # each reads some twenty snapshots
+MOST_SEEN = 100  # that may be due
 LATELY = timedelta(days=1)  # an end that was missed (the alerter was down) is made up for
 
 
@@ -27,7 +28,12 @@ class ChangeKeeper:
         """How many incidents were examined."""
         rows = Alert.objects.select_related("incident").filter(fired_at__isnull=False, under=None)
         lately = rows.filter(Q(resolved_at__isnull=True) | Q(resolved_at__gte=now - LATELY))
-        due = [alert for alert in lately.order_by("-fired_at")[:100] if is_due(alert, now)][:MOST_PER_CHECK]
+        never, at_end = Q(incident__changes_at=None), Q(incident__changes_at__lt=F("resolved_at"))
+        young = Q(resolved_at=None) & (Q(fired_at__gt=now - YOUNG) | Q(came_back__gt=0))
+        # Each once before any again: of a storm the first may be why the others came.
+        longest_ago = (F("incident__changes_at").asc(nulls_first=True), "-fired_at")
+        found = lately.filter(never | at_end | young).order_by(*longest_ago)[:MOST_SEEN]
+        due = [alert for alert in found if is_due(alert, now)][:MOST_PER_CHECK]
         for alert in due:
             keep_changes(alert, self._data, now)
         return len(due)

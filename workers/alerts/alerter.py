@@ -17,11 +17,11 @@ from workers.alerts.conditions.evidence import Gatherer
 from workers.alerts.delivery import dispatcher
 from workers.alerts.evaluation import evaluator
 from workers.alerts.evaluation.check import AlertCheck
+from workers.alerts.lifecycle.automaton import CHECK_SECONDS
 from workers.alerts.lifecycle.models import AlertWatch
 from workers.coordination.leases import Lease
 
 logger = logging.getLogger(__name__)
-CHECK_SECONDS = 2.0
 DELIVER_SECONDS = 1.0
 DELIVERY_NOTED = timedelta(seconds=5)
 # Longer than a check takes; when an alerter dies, another goes on after so long.

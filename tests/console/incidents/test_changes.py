@@ -303,6 +303,24 @@ def test_the_keeper_checks_soon_again_while_young_and_at_the_end(tmp_path: Path)
     assert [keeper.step(NOW + 62 * MINUTE), keeper.step(NOW + 63 * MINUTE)] == [1, 0]
 
 
+def test_of_many_incidents_each_is_examined_before_any_is_examined_again(tmp_path: Path):
+    keeper = ChangeKeeper(tmp_path)
+    for minutes in range(1, 9):
+        an_alert(minutes * MINUTE)
+    assert [keeper.step(NOW), keeper.step(NOW + 3 * MINUTE)] == [4, 4]
+    assert not Alert.objects.filter(incident__changes_at=None).exists()
+    assert keeper.step(NOW + 4 * MINUTE) == 4, "those that were the first are due again"
+
+
+def test_an_incident_before_a_hundred_newer_ones_is_examined_too(tmp_path: Path):
+    first = an_alert(29 * MINUTE)
+    for _ in range(100):
+        newer = an_alert(2 * MINUTE, state="resolved", resolved_at=NOW - MINUTE)
+        Incident.objects.create(alert=newer, changes_at=NOW)
+    assert ChangeKeeper(tmp_path).step(NOW) == 1
+    assert Incident.objects.get(alert=first).changes_at == NOW
+
+
 def test_the_page_shows_a_change_with_its_undo_and_its_record(
     browsers, people, loop, stored_snapshot, tmp_path
 ):

@@ -110,6 +110,21 @@ def test_its_end_has_the_same_labels(looks):
     assert last["endsAt"] == the_alert().resolved_at.isoformat()
 
 
+def test_it_ends_there_too_where_the_clock_was_set_back_meanwhile(looks):
+    to("http://alerts.example:9093")
+    fire(looks)
+    (begun,) = outbox.bundle(looks.at)
+    outbox.sent(begun, looks.at)
+    looks.now -= 3_600
+    looks.snapshot = plant()
+    looks.pass_seconds(30)
+    assert the_alert().resolved_at < the_alert().fired_at
+    outbox.bundle(looks.at)
+    (end,) = alertmanager.posted(Message.objects.latest("pk").content, looks.now)
+    assert end["endsAt"] == the_alert().resolved_at.isoformat()
+    assert end["startsAt"] <= end["endsAt"], "it refuses an end before the beginning for good"
+
+
 @pytest.mark.parametrize(("status", "for_good"), [(400, True), (422, True), (404, False), (503, False)])
 def test_what_it_refuses_is_said_and_tried_again_where_that_may_help(looks, status, for_good):
     to("http://alerts.example:9093")

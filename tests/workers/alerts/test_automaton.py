@@ -91,6 +91,16 @@ def test_what_nobody_watched_counts_towards_no_duration():
     assert course.look("off", elapsed=3_600).state == automaton.FIRING
 
 
+def test_where_every_check_comes_late_it_fires_and_ends_all_the_same():
+    course, late = Course(), automaton.LONGEST_CHECK_SECONDS + 2
+    for _ in range(5):
+        assert course.look("on", elapsed=late).state == automaton.PENDING
+    assert course.look("on", elapsed=late).state == automaton.FIRING
+    for _ in range(10):
+        assert course.look("off", elapsed=late).state == automaton.FIRING
+    assert course.look("off", elapsed=late).state == automaton.RESOLVED
+
+
 def test_an_acknowledgement_runs_out_and_it_fires_again_in_a_new_round():
     course = Course()
     course.fire()

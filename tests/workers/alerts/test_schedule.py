@@ -224,6 +224,31 @@ def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_re
     assert [each.name for each in notified_by(rota, enabled(), late)] == ["desk"]
 
 
+def with_another_calendar() -> Receiver:
+    return receivers.define("rota", "schedule", {"secret_environment": f"{NAME}_2", "otherwise": "desk"})
+
+
+def test_a_schedule_that_names_another_calendar_calls_nobody_by_the_one_before(rota, feed):
+    reader(feed).step(NOW)
+    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["anna"]
+    receivers.define("rota", "schedule", rota.settings, tells_resolved=False)
+    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["anna"], "its calendar is the same"
+    changed = with_another_calendar()
+    assert [each.name for each in notified_by(changed, enabled(), NOW)] == ["desk"]
+    assert reader(feed).step(NOW + timedelta(seconds=15)) == 0, "at once, and not after five minutes"
+    assert "is not set" in OnCallFeed.objects.get().error
+    assert [each.name for each in notified_by(changed, enabled(), NOW)] == ["desk"]
+
+
+def test_what_was_being_read_while_a_schedule_got_another_calendar_is_not_kept(rota, feed):
+    def slowly(text: bytes, now: datetime) -> list[schedule.Shift]:
+        with_another_calendar()
+        return schedule.shifts(text, now)
+
+    reader(feed, slowly).step(NOW)
+    assert [each.name for each in notified_by(rota, enabled(), NOW)] == ["desk"]
+
+
 def test_a_calendar_is_read_by_a_process_of_its_own(rota, feed):
     feed.body = b"\xef\xbb\xbf" + WEEKLY
     read = FeedReader({NAME: f"http://127.0.0.1:{feed.port}/basic.ics"})

@@ -2,11 +2,16 @@
 
 import pytest
 
+from queues import keys
+from queues.stored_document import encoded
 from tests.workers.alerts.checks import Looks, kinds, lost, plant, queue, rule, the_alert
-from workers.alerts.conditions.evidence import LedgerTick, LoopFacts
+from tests.workers.snapshots import snapshot_of
+from workers.alerts.conditions.evidence import Gatherer, LedgerTick, LoopFacts
+from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Delivery
 from workers.alerts.lifecycle.on_call import situation
 from workers.alerts.lifecycle.open_alerts import suppression_of
+from workers.documents.queues import ReportedProducer
 
 pytestmark = pytest.mark.django_db
 
@@ -83,3 +88,22 @@ def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
     alert.refresh_from_db()
     assert alert.explanation == "" and kinds(alert) == ["fired", "explained", "unexplained"]
     assert "alert behind" in {each.alert.title for each in Delivery.objects.select_related("alert")}
+
+
+def test_who_is_silent_because_of_a_pause_of_hours_calls_nobody_all_the_while(control, looks):
+    rule(
+        "silent", condition="producer_silent", title="{producer} is silent", threshold=60, clear_threshold=30
+    )
+    pause = {"part": "intake", "override": 1, "by": "ada", "reason": "a disk is changed"}
+    gatherer, began = Gatherer(control), looks.now
+    # As in the snapshot, which shows a producer for some minutes: shop published to alert last, web to other.
+    for name, ago in (("shop|alert", 5), ("shop|other", 4_000), ("web|other", 5)):
+        control.hset(keys.PRODUCERS, name, encoded(ReportedProducer(at=began - ago)))
+    for seconds in (2, 70, 3_000):
+        looks.now = began + seconds
+        queues = {"alert": {**queue(), "pauses": [pause]}, "other": queue()}
+        control.set(keys.SNAPSHOT, snapshot_of(plant(at=looks.now, queues=queues)).to_json())
+        evaluator.check(gatherer.gather(looks.now, looks.now), 1)
+    alert = the_alert(labels__producer="shop")
+    assert alert.explanation.startswith("Intake of alert is paused until somebody ends it (ada:")
+    assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"web is silent"}

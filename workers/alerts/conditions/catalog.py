@@ -1,6 +1,8 @@
 """All conditions by name."""
 
-from queues.errors import BadInput
+from typing import Any
+
+from queues import checks
 from workers.alerts.conditions import (
     control_conditions,
     foreign_conditions,
@@ -22,8 +24,6 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
-def condition(name: str) -> Condition:
+def condition(name: Any) -> Condition:
     """The condition of that name. Raises BadInput naming the known ones."""
-    if name not in CONDITIONS:
-        raise BadInput("condition", f"takes one of {', '.join(CONDITIONS)}, not {str(name)[:40]!r}.")
-    return CONDITIONS[name]
+    return CONDITIONS[checks.choice(CONDITIONS).of(name, "condition", end=".")]

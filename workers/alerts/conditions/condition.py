@@ -10,7 +10,8 @@ from workers.alerts.conditions.evidence import Evidence
 @dataclass(frozen=True)
 class Reading:
     """One subject: its labels, its value (None: unknown), a sentence on it, and what may explain it
-    ({"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid measurement}).
+    ({"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid measurement, "queues":
+    those of a producer}).
     """
 
     labels: Mapping[str, str]

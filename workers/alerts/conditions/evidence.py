@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import redis
 from django.db.models import Max, Q
+from django.utils import timezone
 
 from controllers import catalog
 from controllers.framework import guard
@@ -39,6 +40,8 @@ LONGEST_WINDOW_SECONDS = 7_200.0
 LATE_SECONDS = 10.0
 # A producer that has been silent for a day has left.
 LEFT_SECONDS = 86_400.0
+# What it published to so shortly before it fell silent it would still publish to.
+SAME_SECONDS = 300.0
 STALE = "stale measurement"
 
 
@@ -112,7 +115,8 @@ class Evidence:
     `unheard`: how long nodes have been expected that nobody has heard since the watch began;
     `started_seconds`: since the watch began on a plant that nobody had observed lately, which starts, too.
     `load_per_core`: of the last minute, of the host that looks: above 1 processes wait for a core.
-    `crowd`: the queue whose workers fill the pool, if one does.
+    `crowd`: the queue whose workers fill the pool, if one does. `published_to`: the queues of each producer
+    when it published last.
     """
 
     now: float
@@ -121,6 +125,7 @@ class Evidence:
     started_seconds: float = math.inf
     loops: Sequence[LoopFacts] = ()
     producers: Mapping[str, float] = field(default_factory=dict)
+    published_to: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unheard: Mapping[str, float] = field(default_factory=dict)
     throttled: Sequence[str] = ()
     plans: Sequence[Ended] = ()
@@ -160,13 +165,19 @@ class Gatherer:
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
         self._read_ledger(now, monotonic_seconds)
         since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
+        published = self._published(now, monotonic_seconds)
+        silent_for = {name: min(ages.values()) for name, ages in published.items()}
         return Evidence(
             now=now,
             snapshot=fresh,
             silent_seconds=silent,
             started_seconds=monotonic_seconds - self._began_seconds,
             loops=facts_of_loops(now, self._ticks),
-            producers=self._producers(now, monotonic_seconds),
+            producers=silent_for,
+            published_to={
+                name: sorted(queue for queue, age in ages.items() if age <= silent_for[name] + SAME_SECONDS)
+                for name, ages in published.items()
+            },
             unheard=self._unheard(fresh, monotonic_seconds),
             throttled=self._throttled(snapshot),
             plans=failed_plans(since),
@@ -225,17 +236,17 @@ class Gatherer:
                 if tick.id in verdicts:
                     ticks[at] = replace(tick, verdict=verdicts[tick.id])
 
-    def _producers(self, now: float, monotonic_seconds: float) -> dict[str, float]:
-        """Seconds since each producer published anything."""
-        ages: dict[str, float] = {}
+    def _published(self, now: float, monotonic_seconds: float) -> dict[str, dict[str, float]]:
+        """Producer → queue → seconds since it published anything there."""
+        found: dict[str, dict[str, float]] = {}
         for name, stored in cast(Fields, self._control.hgetall(keys.PRODUCERS)).items():
             key = name.decode()
             at = decoded(ReportedProducer, stored, key).at
             age = self._freshness.age_seconds(f"producer/{key}", at, monotonic_seconds, now - at)
-            producer = key.rpartition("|")[0]
+            producer, _, queue = key.rpartition("|")
             if age < LEFT_SECONDS:
-                ages[producer] = min(age, ages.get(producer, age))
-        return ages
+                found.setdefault(producer, {})[queue] = age
+        return found
 
     def _unheard(self, snapshot: Snapshot | None, monotonic_seconds: float) -> dict[str, float]:
         """An observer that has just begun knows no age of a silent node: it is counted from here on."""
@@ -344,15 +355,19 @@ def failed_runs(since: datetime) -> list[Ended]:
 
 def failing_receivers(since: datetime) -> list[Failing]:
     """Receivers that are switched on, with a message that has failed and waits for another try, or was given
-    up lately.
+    up lately, when none has arrived since.
     """
     trouble = Message.objects.filter(
-        Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, created_at__gte=since),
+        Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),
         receiver__enabled=True,
     ).exclude(error__in=Message.NO_FAULT)
+    found = list(trouble.select_related("receiver").order_by("pk"))
+    reached = _reached_at({each.receiver_id for each in found if each.state == Message.State.FAILED})
     grouped: dict[str, list[Message]] = {}
-    for message in trouble.select_related("receiver").order_by("pk"):
-        grouped.setdefault(message.receiver.name, []).append(message)
+    for message in found:
+        arrived_at = reached.get(message.receiver_id)
+        if message.state == Message.State.WAITING or arrived_at is None or arrived_at <= message.due_at:
+            grouped.setdefault(message.receiver.name, []).append(message)
     return [
         Failing(
             name,
@@ -362,3 +377,11 @@ def failing_receivers(since: datetime) -> list[Failing]:
         )
         for name, rows in grouped.items()
     ]
+
+
+def _reached_at(receivers: set[int]) -> dict[int, datetime]:
+    """When a message arrived last at each of them; what lies ahead did before the clock was set back."""
+    arrived = Message.objects.filter(
+        receiver__in=receivers, state=Message.State.SENT, sent_at__lte=timezone.now()
+    )
+    return dict(arrived.order_by().values_list("receiver").annotate(Max("sent_at")))

@@ -7,7 +7,7 @@ from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.documents.consumer_groups import ConsumerGroup
 
-SEEN = "seen"
+SEEN, UNSEEN = "seen", "unseen"
 
 
 def _consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

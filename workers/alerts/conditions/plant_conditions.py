@@ -9,7 +9,7 @@ from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
 from workers.control.parts.quality import HOST, most_nodes_are_late
-from workers.documents.pipeline import FAILED, STALLED, UNHEARD
+from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD, PipelineStatus
 from workers.plants.reached import why_wrong
 from workers.steering import stopped
 
@@ -107,7 +107,8 @@ def _node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
 
 def _producer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, age in sorted(evidence.producers.items()):
-        yield Reading({"producer": name}, age, f"Producer {name} has published nothing for {age:,.0f} s.")
+        said = f"Producer {name} has published nothing for {age:,.0f} s."
+        yield Reading({"producer": name}, age, said, {"queues": evidence.published_to.get(name, ())})
 
 
 def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -173,12 +174,19 @@ def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Rea
 
 def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     pipeline = evidence.plant.pipeline
-    if pipeline.state in UNHEARD:
-        # What it last said is not how it is.
+    if _has_unknown_lag(pipeline):
         if _needs_pipeline(evidence):
             yield Reading({"pipeline": "main"}, None, "The pipeline's watermark is not known.")
     elif (lag := pipeline.watermark_lag_seconds) is not None:
         yield Reading({"pipeline": "main"}, lag, f"The pipeline's watermark is {lag:,.0f} s behind.")
+
+
+def _has_unknown_lag(pipeline: PipelineStatus) -> bool:
+    """What it last said is not how it is; and after a start it knows none before its first batch."""
+    if pipeline.state in UNHEARD:
+        return True
+    waits = any(row.waiting_events != 0 for row in pipeline.applications.values())
+    return pipeline.watermark_lag_seconds is None and (pipeline.state == STARTING or waits)
 
 
 def _needs_pipeline(evidence: Evidence) -> bool:

@@ -130,7 +130,7 @@ def _take_back_ends(now: datetime) -> None:
     Delivery.objects.filter(message__in=untrue).update(state=Delivery.State.WAITING, message=None)
     given_up = Message.objects.filter(pk__in=untrue)
     given_up.filter(tries=1).update(error=Message.FIRES_AGAIN)
-    given_up.update(state=Message.State.FAILED)
+    given_up.update(state=Message.State.FAILED, due_at=now)
 
 
 @transaction.atomic
@@ -298,7 +298,7 @@ def failed(message: Message, error: str, now: datetime, for_good: bool = False) 
     """
     tries = message.tries + 1
     given_up = for_good or (tries >= MOST_TRIES and not _brings_what_goes_on(message))
-    delay = BACKOFF.delay_seconds(message.key, tries)
+    delay = 0.0 if given_up else BACKOFF.delay_seconds(message.key, tries)
     Message.objects.filter(pk=message.pk, state=Waiting).update(
         tries=tries,
         error=one_line(error)[:500],

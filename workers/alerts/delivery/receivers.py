@@ -11,7 +11,7 @@ from django.core.validators import validate_email
 from queues import checks
 from queues.errors import BadInput
 from workers.alerts.delivery import outbox
-from workers.alerts.lifecycle.models import AlertRule, Receiver
+from workers.alerts.lifecycle.models import AlertRule, OnCallFeed, Receiver
 from workers.host import egress
 
 MOST_ADDRESSES = 20
@@ -58,10 +58,20 @@ def define(
         "gets_reports": gets_reports,
         "enabled": enabled,
     }
+    before = Receiver.objects.filter(name=name).first()
     made = Receiver.objects.update_or_create(name=name, defaults=fields)[0]
+    if before is not None and _calendar(before) != _calendar(made):
+        # Whoever was on call by the one before is not by this one.
+        OnCallFeed.objects.filter(receiver=made).delete()
     if not enabled:
         outbox.give_up_switched_off()
     return made
+
+
+def _calendar(receiver: Receiver) -> str | None:
+    """The variable that names a schedule's calendar; None of what is no schedule."""
+    is_schedule = receiver.channel == Receiver.Channel.SCHEDULE
+    return receiver.settings.get("secret_environment") if is_schedule else None
 
 
 def used_by(receiver: Receiver) -> list[str]:

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
 from django.db import DatabaseError, close_old_connections, connections
@@ -75,14 +76,16 @@ class FeedReader:
             feed = OnCallFeed.objects.get_or_create(receiver=receiver)[0]
             if feed.tried_at is not None and due < feed.tried_at <= now:
                 continue
-            feed.tried_at = now
             try:
-                found = self._read(self._text(receiver), now)
-                feed.shifts, feed.read_at, feed.error = [each.document() for each in found], now, ""
+                shifts = [each.document() for each in self._read(self._text(receiver), now)]
+                kept: dict[str, Any] = {"shifts": shifts, "read_at": now, "error": ""}
                 read += 1
             except BadInput as error:
-                feed.error = f"{error.field} {error.message}"[:500]
-            feed.save()
+                kept = {"error": f"{error.field} {error.message}"[:500]}
+            # Somebody may have named another calendar meanwhile.
+            source = receiver.settings["secret_environment"]
+            same = OnCallFeed.objects.filter(receiver=receiver, receiver__settings__secret_environment=source)
+            same.update(tried_at=now, **kept)
         return read
 
     def run(self, stop: threading.Event) -> None:

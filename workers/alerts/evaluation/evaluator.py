@@ -18,6 +18,7 @@ from queues.checks import storable
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
+from workers.alerts.conditions.foreign_conditions import UNSEEN
 from workers.alerts.conditions.starting import excused
 from workers.alerts.evaluation import notifying
 from workers.alerts.evaluation.check import AlertCheck
@@ -122,17 +123,27 @@ def _move_known(
         if rule is not None and subject is not None:
             _show(alert, rule, subject.reading)
         terms = automaton.Terms() if rule is None else rules.terms(rule)
-        _move(this, alert, _signal(rule, subject, evidence), terms)
+        _move(this, alert, _signal(alert, rule, subject, evidence), terms)
 
 
-def _signal(rule: AlertRule | None, subject: Subject | None, evidence: Evidence) -> automaton.Signal:
+def _signal(
+    alert: Alert, rule: AlertRule | None, subject: Subject | None, evidence: Evidence
+) -> automaton.Signal:
     """The signal of a known alert's subject; one without a reading is gone, unless nothing is measured."""
     if rule is None:
         return "off"
     if subject is not None:
         return rules.thresholds(rule).signal(subject.reading.value)
-    blind = evidence.snapshot is None and CONDITIONS[rule.condition].source == "snapshot"
+    blind = CONDITIONS[rule.condition].source == "snapshot" and _is_unseen(alert.labels, evidence)
     return "unknown" if blind else "off"
+
+
+def _is_unseen(labels: Mapping[str, str], evidence: Evidence) -> bool:
+    """Whether nobody observes what it is about: nothing at all, or not yet its plant, of which an observer
+    that has just begun knows no part before it has reached it.
+    """
+    plant = evidence.plant.plants.get(labels.get("plant", ""))
+    return evidence.snapshot is None or (plant is not None and plant.state == UNSEEN)
 
 
 def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: automaton.Terms) -> None:

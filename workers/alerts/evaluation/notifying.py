@@ -70,7 +70,7 @@ def _mark_stopped(this: AlertCheck, shown: Sequence[Alert], evidence: Evidence) 
     if evidence.snapshot is None:
         return
     for alert in shown:
-        said = stops.explanation(alert.condition, alert.labels, evidence.snapshot)
+        said = stops.explanation(alert.condition, alert.labels, alert.touches, evidence.snapshot)
         if alert.resolved_at is None and bool(said) != bool(alert.explanation):
             this.note(alert, Kind.EXPLAINED if said else Kind.UNEXPLAINED, said)
         if alert.resolved_at is None:

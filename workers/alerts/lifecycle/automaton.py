@@ -7,9 +7,10 @@
 | off | clear, or its subject is gone | is dropped | ends after `keep_seconds` |
 | unknown | not measured | waits | waits: the unknown ends nothing, and starts nothing |
 
-What nobody watched counts towards no duration: after a check that came late, or an unknown one, the clocks of
-`for` and `keep` go on from where they stood. A wall clock that is set back can't hold anything up: a time
-that lies in the future is now, and a time-out lies at most its own length ahead.
+What nobody watched counts towards no duration: after an unknown check the clocks of `for` and `keep` go on
+from where they stood. After one that came late they have gone on as after one in time: on a plant whose
+checks all come late nothing would ever fire, or end. A wall clock that is set back can't hold anything up: a
+time that lies in the future is now, and a time-out lies at most its own length ahead.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Signal = Literal["on", "between", "off", "unknown"]
-# Checks come every 2 s; what is longer was not watched.
-LONGEST_CHECK_SECONDS = 10.0
+CHECK_SECONDS = 2.0  # between two checks
+LONGEST_CHECK_SECONDS = 10.0  # what is longer was not watched
 # What comes back so soon is the same alert; from the third time on it is flapping.
 SAME_SECONDS = 600.0
 FLAPS = 3
@@ -147,8 +148,10 @@ def due_steps(
 
 
 def _unwatched(signal: Signal, elapsed_seconds: float) -> float:
-    watched = signal != "unknown" and elapsed_seconds <= LONGEST_CHECK_SECONDS
-    return 0.0 if watched else max(0.0, elapsed_seconds)
+    if signal == "unknown":
+        return max(0.0, elapsed_seconds)
+    is_late = elapsed_seconds > LONGEST_CHECK_SECONDS
+    return elapsed_seconds - CHECK_SECONDS if is_late else 0.0
 
 
 def _in_order(episode: Episode, terms: Terms, now: float, unwatched: float) -> Episode:

@@ -279,7 +279,7 @@ class Message(models.Model):
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING, db_index=True)
     tries = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
-    due_at = models.DateTimeField(default=timezone.now)
+    due_at = models.DateTimeField(default=timezone.now)  # of one that was given up: when it was
     sent_at = models.DateTimeField(null=True, default=None)
     error = models.TextField(default="", blank=True)
 

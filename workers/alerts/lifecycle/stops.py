@@ -28,7 +28,9 @@ OF_LOOPS = frozenset(
 )
 
 
-def explanation(condition: str, labels: Mapping[str, str], snapshot: Snapshot | None) -> str:
+def explanation(
+    condition: str, labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot | None
+) -> str:
     """The pause or drain that explains it, as a sentence; "" when none does."""
     if snapshot is None:
         return ""
@@ -41,19 +43,21 @@ def explanation(condition: str, labels: Mapping[str, str], snapshot: Snapshot | 
     if condition in OF_NODES:
         return _emptied(labels, snapshot)
     part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
-    queues = _queues_of(condition, labels, snapshot) if condition in OF_CONSUMPTION | OF_INTAKE else []
+    is_of_queues = condition in OF_CONSUMPTION | OF_INTAKE
+    queues = _queues_of(condition, labels, touches, snapshot) if is_of_queues else []
     found = [(queue, stopped.paused(queue, part, snapshot)) for queue in queues]
     words = [stopped.pause_in_words(queue, pause) for queue, pause in found if pause is not None]
     # Of several queues all have to be paused: one that is not should move.
     return words[0] if words and len(words) == len(found) else ""
 
 
-def _queues_of(condition: str, labels: Mapping[str, str], snapshot: Snapshot) -> list[str]:
+def _queues_of(
+    condition: str, labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot
+) -> list[str]:
     if "queue" in labels:
         return [labels["queue"]]
     if condition == "producer_silent":
-        producer = snapshot.producers.get(labels.get("producer", ""))
-        return list(producer.queues) if producer else []
+        return list(touches.get("queues", ()))  # the snapshot forgets who is silent before a pause is over
     name, applications = labels.get("pipeline", ""), snapshot.pipeline.applications
     rows = [applications[name]] if name in applications else list(applications.values())
     return sorted({queue for row in rows for queue in row.queues})

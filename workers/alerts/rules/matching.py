@@ -17,6 +17,7 @@ LABELS = (
     "queue",
     "node",
     "loop",
+    "law",
     "producer",
     "host",
     "pipeline",

@@ -1,6 +1,6 @@
 """Rules as people set them: read, checked, kept. Errors name their field, and then nothing was changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -140,11 +140,19 @@ def titled(title: str, labels: Mapping[str, str]) -> str:
 def _runbook(link: Any) -> str:
     """An address of the web, or nothing: a link that runs a script is none."""
     text = link.strip() if isinstance(link, str) else ""
-    if text and (urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).netloc):
+    if text and not _is_of_the_web(text):
         raise BadInput("runbook", "takes an address that begins with https:// or http://, or nothing.")
     if len(text) > LONGEST_RUNBOOK:
         raise BadInput("runbook", f"takes at most {LONGEST_RUNBOOK} characters.")
     return text
+
+
+def _is_of_the_web(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # brackets around what is no address of IPv6
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
 def _severity(severity: Any) -> str:
@@ -182,6 +190,7 @@ def _step(step: Any, where: str) -> dict[str, Any]:
 
 def _receivers(names: Any, where: str) -> list[str]:
     known = set(Receiver.objects.values_list("name", flat=True))
-    if not isinstance(names, Sequence) or isinstance(names, str) or not names or not known.issuperset(names):
+    given = checks.list_of(checks.choice(known), "a list of names")
+    if not names or not given.accepts(names):
         raise BadInput(where, f"takes one or more of {', '.join(sorted(known)) or 'none yet'}.")
     return list(dict.fromkeys(names))

@@ -70,6 +70,7 @@ def test_a_rule_that_somebody_else_changed_meanwhile_is_refused(operator, alert)
         ({"condition": "weather"}, "condition"),
         ({"severity": "grave"}, "severity"),
         ({"runbook": "javascript:alert(1)"}, "runbook"),
+        ({"runbook": "https://[wiki]/nodes"}, "runbook"),
         ({"title": " "}, "title"),
         ({"receivers-0": ["nobody"]}, "escalation[0].receivers"),
         ({"receivers-1": ["desk"], "after-1": "0"}, "escalation"),

@@ -45,3 +45,18 @@ def test_a_token_does_all_of_it_over_the_api(secrets, alert, plant_topology):
     assert call("administrator", "/receivers/hook/delete", REASON).json() == {"deleted": "hook"}
     assert call("viewer", "/alerts/review").json()["summary"]["alerts"] == 1
     assert audited()[0][0] == "token:of-operator"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"condition": ["node_lost"]}, "condition"),
+        ({"escalation": [{"after_minutes": 0, "receivers": [["desk"]]}]}, "escalation[0].receivers"),
+        ({"runbook": "https://[wiki]/nodes"}, "runbook"),
+    ],
+)
+def test_a_rule_of_values_that_are_none_is_refused_at_its_field(secrets, alert, fields, field):
+    headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
+    body = {"fields": fields, **REASON}
+    answer = Client().post("/api/v1/alert-rules/node-lost", body, content_type="application/json", **headers)
+    assert (answer.status_code, list(answer.json()["errors"])) == (422, [field])

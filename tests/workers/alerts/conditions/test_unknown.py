@@ -44,6 +44,61 @@ def test_what_is_not_known_any_more_stays_until_it_is_known_to_be_over(
         assert the_alert().state == state
 
 
+def restarted(state: str, waiting: int | None) -> dict[str, Any]:
+    """A pipeline that has worked no batch yet."""
+    applications = {} if waiting is None else {"flow": {"state": state, "waiting_events": waiting}}
+    report = {"state": state, "age_seconds": 0.5, "waiting_events": waiting, "applications": applications}
+    return plant(pipeline=report)
+
+
+def test_a_pipeline_that_lags_and_is_restarted_lags_until_its_first_batch_says_otherwise():
+    looks = Looks()
+    rule("lag", condition="pipeline_lag", title="It lags", threshold=60, clear_threshold=30)
+    for snapshot, state in (
+        (lagging("running", 900.0), "firing"),
+        (restarted("starting", None), "firing"),
+        (restarted("running", 50_000), "firing"),
+        (restarted("running", 0), "resolved"),
+    ):
+        looks.snapshot = snapshot
+        looks.pass_seconds(60)
+        assert the_alert().state == state
+
+
+def attached(state: str, **shown: Any) -> dict[str, Any]:
+    return plant(plants={"shop": {"kind": "declared", "state": state, **shown}})
+
+
+@pytest.mark.parametrize(
+    ("condition", "on"),
+    [
+        ("consumer_lag", {"groups": {"orders": {"lag_events": 900, "lag_seconds": 90.0}}}),
+        ("sensor_silent", {"sensors": {"load": {"silent_seconds": 90.0}}}),
+    ],
+)
+def test_alerts_of_a_plant_that_a_new_observer_has_not_reached_yet_stay_until_it_has(condition, on):
+    looks = Looks()
+    rule(condition, condition=condition, title="It is", threshold=60, clear_threshold=30)
+    for snapshot, state in (
+        (attached("seen", **on), "firing"),
+        (attached("unseen", error="it does not answer"), "firing"),
+        (attached("seen"), "resolved"),
+    ):
+        looks.snapshot = snapshot
+        looks.pass_seconds(60)
+        assert the_alert().state == state
+
+
+def test_alerts_of_a_plant_that_is_no_longer_registered_end():
+    looks = Looks()
+    rule("silent", condition="sensor_silent", title="It is", threshold=60, clear_threshold=30)
+    looks.snapshot = attached("seen", sensors={"load": {"silent_seconds": 90.0}})
+    looks.look()
+    looks.snapshot = plant()
+    looks.pass_seconds(60)
+    assert the_alert().state == "resolved"
+
+
 def test_a_loop_that_stops_without_a_measurement_has_none_still():
     looks = Looks()
     rule("blind", condition="loop_stale", title="Blind", threshold=30, clear_threshold=10)

@@ -240,3 +240,37 @@ def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reac
     (due,) = outbox.due(looks.at)
     outbox.sent(due, looks.at)
     assert kinds(the_alert()).count("told") == 1
+
+
+def given_up(looks: Looks, receiver: Receiver, error: str = "answered 404") -> None:
+    outbox.failed(outbox.test_message(receiver, "chief", looks.at), error, looks.at, for_good=True)
+
+
+def test_messages_to_a_receiver_fail_no_more_once_one_arrives(looks):
+    desk, other = (
+        receivers.define(name, "email", {"addresses": [f"{name}@b.example"]}) for name in ("desk", "other")
+    )
+    since = looks.at - timedelta(hours=1)
+    given_up(looks, desk)
+    looks.now += 60
+    outbox.sent(outbox.test_message(other, "chief", looks.at), looks.at)
+    assert [each.receiver for each in failing_receivers(since)] == ["desk"]
+    outbox.sent(outbox.test_message(desk, "chief", looks.at), looks.at)
+    assert failing_receivers(since) == []
+    looks.now += 60
+    given_up(looks, desk, "answered 410")
+    assert failing_receivers(since) == [Failing("desk", 0, 1, "answered 410")]
+
+
+def test_what_is_given_up_after_hours_is_said_from_then_on(looks):
+    rule(keep_seconds=0)
+    looks.snapshot = lost()
+    looks.pass_seconds(8)
+    outbox.bundle(looks.at)
+    tried(looks, 2 * outbox.MOST_TRIES)
+    looks.snapshot = plant()
+    looks.look()
+    assert tried(looks, 1).state == "failed"
+    (found,) = failing_receivers(looks.at - timedelta(hours=2))
+    assert (found.receiver, found.given_up, found.error) == ("desk", 1, "no route")
+    assert failing_receivers(looks.at + timedelta(minutes=1)) == []

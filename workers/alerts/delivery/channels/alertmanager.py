@@ -70,6 +70,8 @@ def _alert_of(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         if alert["resolved_at"]
         else now + timedelta(seconds=LASTS_SECONDS)
     )
+    # After a clock was set back: it refuses an end before the beginning, for good.
+    began = min(began, ends)
     address = f"{settings.WEIR_PUBLIC_URL}{alert['path']}"
     return _alert({"plant": LOCAL, **alert["labels"], **named}, notes, began, ends, address)
 
