@@ -76,6 +76,7 @@ PRIORITIES = {SERVERS: 1, PLANT: 2}
 
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
+START_SECONDS = 30.0  # that the supervisor has until it takes orders
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
@@ -93,7 +94,9 @@ class Supervisor:
         self.child: subprocess.Popen[bytes] | None = None
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
-        """Starts the supervisor and the servers; the rest waits for the other starts."""
+        """Starts the supervisor and the servers; the rest waits for the other starts. Raises SystemExit where
+        the supervisor does not start.
+        """
         private_folder(self.data / "logs")
         end_leftovers(self.data)
         own, self.plant = list(servers), list(plant)
@@ -118,6 +121,21 @@ class Supervisor:
         )
         os.close(writing)
         self.said = os.fdopen(reading)
+        self._wait_until_it_answers(self.child)
+
+    def _wait_until_it_answers(self, child: subprocess.Popen[bytes]) -> None:
+        """Where others run all servers, the first order comes right after its start. Raises SystemExit."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with suppress(OSError, HTTPException), supervisor_at(str(self.socket)) as supervisor:
+                supervisor.getState()
+                return
+            if child.poll() is not None:  # it has said why
+                why = self.said.read().strip().rpartition("\n")[2]
+                raise SystemExit(f"The supervisor did not start: {why}")
+            if time.monotonic() > deadline:
+                raise SystemExit(f"The supervisor does not answer; see {self.data}/logs/supervisor.log.")
+            time.sleep(0.05)
 
     def _program(self, process: Process, *, autostart: bool) -> str:
         return PROGRAM.format(

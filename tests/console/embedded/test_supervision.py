@@ -99,6 +99,20 @@ def _assert_ended_in_order(said):
     assert lines[4:] == ["asked s", "ended s"]
 
 
+def test_a_plant_is_started_where_others_run_all_its_servers(tmp_path, monkeypatch):
+    """REDIS_URL and WEIR_NODES name them: then nothing else is waited for before the first order."""
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    script, said = tmp_path / "words.py", tmp_path / "said"
+    script.write_text(LAST_WORDS)
+    made = Supervisor(tmp_path, tmp_path)
+    try:
+        made.start([], [Process("a", (sys.executable, str(script), "a", str(said)))])
+        made.start_plant()
+        until(said.exists, 30.0)
+    finally:
+        made.stop()
+
+
 LAUNCHER = """
 import sys
 from pathlib import Path
