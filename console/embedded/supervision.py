@@ -1,7 +1,6 @@
 """The supervisor under `./run`: its configuration, its control socket, and its log in words."""
 
 import ctypes
-import getpass
 import os
 import re
 import resource
@@ -32,7 +31,7 @@ logfile_maxbytes=1MB
 logfile_backups=1
 pidfile={data}/supervisor.pid
 childlogdir={data}/logs
-user={user}
+{user}
 minfds=1024
 umask=077
 
@@ -100,7 +99,7 @@ class Supervisor:
         private_folder(self.data / "logs")
         end_leftovers(self.data)
         own, self.plant = list(servers), list(plant)
-        parts = [HEAD.format(data=self.data, user=getpass.getuser(), socket=self.socket)]
+        parts = [HEAD.format(data=self.data, user=_user(), socket=self.socket)]
         parts += [self._program(process, autostart=True) for process in own]
         parts += [self._program(process, autostart=False) for process in self.plant]
         parts += [_group(SERVERS, own), _group(PLANT, self.plant)]
@@ -241,6 +240,13 @@ def end_with_the_parent() -> None:
     """A launcher that is killed asks nobody to stop; the kernel then does (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _user() -> str:
+    """Root says that it is meant to be; nobody else could become another. Not the environment's name, which
+    `su` leaves as it was: root's supervisor would become that user.
+    """
+    return "user=0" if os.getuid() == 0 else ""
 
 
 def _group(name: str, processes: list[Process]) -> str:

@@ -113,6 +113,19 @@ def test_a_plant_is_started_where_others_run_all_its_servers(tmp_path, monkeypat
         made.stop()
 
 
+def test_a_plant_runs_as_its_own_user_whoever_the_environment_names(tmp_path, monkeypatch):
+    """`su` without `-` leaves the name of who became root."""
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    monkeypatch.setitem(variables.PROCESS, "LOGNAME", "nobody")
+    made = Supervisor(tmp_path, tmp_path)
+    try:
+        made.start([Process("s", ("sleep", "600"))], [])
+        (sleeper,) = until(lambda: psutil.Process(made.child.pid).children(), 30.0)
+        assert {*sleeper.uids()} == {*psutil.Process(made.child.pid).uids()} == {os.getuid()}
+    finally:
+        made.stop()
+
+
 LAUNCHER = """
 import sys
 from pathlib import Path
