@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -41,8 +42,12 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def say(text: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
-    sys.stdout.flush()
+    """Also with nobody to read it: a full disk behind the output, or a terminal that is gone, ends no plant,
+    and not the thread that puts its servers' files on the disk.
+    """
+    with suppress(OSError):
+        sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
+        sys.stdout.flush()
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +59,16 @@ def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, c
     supervisor.child.kill()
     assert launch.follow(supervisor) == 1
     assert "The supervisor ended by itself; stopping what it ran." in capsys.readouterr().out
+
+
+def test_an_output_that_takes_nothing_ends_no_plant(supervisor, monkeypatch):
+    """`./run > run.log` on a disk that is full; a terminal that was closed behind it."""
+    supervisor.child.kill()
+    ended = None
+    with suppress(OSError), Path("/dev/full").open("w") as full:  # its close is refused, too
+        monkeypatch.setattr(sys, "stdout", full)
+        ended = launch.follow(supervisor)
+    assert ended == 1
 
 
 def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):
