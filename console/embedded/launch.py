@@ -80,7 +80,7 @@ def can_begin(data: Path, page: PageAddress) -> bool:
 
 def let_in(page: PageAddress) -> None:
     """By the address that is announced the page may be asked for, unless WEIR_HOSTS says otherwise."""
-    if not variables.HOSTS.is_set() and variables.PRODUCTION.text() != "1":
+    if not variables.HOSTS.is_set() and not variables.PRODUCTION.is_on():
         words = dict.fromkeys([*variables.HOSTS.words(), *page.names()])
         variables.PROCESS[variables.HOSTS.name] = " ".join(words)
 
@@ -258,6 +258,7 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     try:
         parse_nodes(variables.NODES.text())
+        variables.PRODUCTION.is_on()
     except BadInput as error:  # before anything is started
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2

@@ -39,19 +39,20 @@ def _signals() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "remedy"),
+    ("name", "value", "remedy"),
     [
-        ("n1", "takes name=redis://host:port/0 pairs"),
-        ("n1=redis://a:1/0 n1=redis://b:1/0", "give each node a name of its own"),
+        ("WEIR_NODES", "n1", "takes name=redis://host:port/0 pairs"),
+        ("WEIR_NODES", "n1=redis://a:1/0 n1=redis://b:1/0", "give each node a name of its own"),
+        ("WEIR_PRODUCTION", "yes", "takes 1 or 0"),
     ],
 )
-def test_a_bad_node_list_is_refused_in_one_line_before_anything_is_started(
-    nodes, remedy, tmp_path, monkeypatch, capsys
+def test_a_bad_setting_is_refused_in_one_line_before_anything_is_started(
+    name, value, remedy, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setenv("WEIR_NODES", nodes)
-    assert launch.main(["--data", str(tmp_path / "data")]) == 2
+    monkeypatch.setenv(name, value)
+    assert launch.main(["--data", str(tmp_path / "data"), "--prepare"]) == 2
     said = capsys.readouterr()
-    assert said.err.count("\n") == 1 and "WEIR_NODES: " in said.err and remedy in said.err
+    assert said.err.count("\n") == 1 and f"{name}: " in said.err and remedy in said.err
     assert said.out == "" and not (tmp_path / "data").exists()
 
 
