@@ -25,7 +25,7 @@ from console import release
 from console.connections.control_server import control
 from console.connections.log_text import HIDDEN, SHORTEST, without_secrets, without_words
 from console.embedded.local import EmbeddedServers
-from console.upkeep.backup.archive import unfinished
+from console.upkeep.backup.archive import begun, unfinished
 from console.upkeep.doctor import FAULTS, report
 from queues import environment as variables
 from queues import keys
@@ -151,9 +151,7 @@ def make(path: Path) -> dict[str, Any]:
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     part = unfinished(path)
-    part.unlink(missing_ok=True)  # of a try that was killed
-    # Anew, and no link: in a folder that others write to, what stands there may be theirs.
-    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    opened = begun(part)
     try:
         with os.fdopen(opened, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
             made, left_out = _fill(target)
