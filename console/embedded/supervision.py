@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -129,9 +130,8 @@ class Supervisor:
             with suppress(OSError, HTTPException), supervisor_at(str(self.socket)) as supervisor:
                 supervisor.getState()
                 return
-            if child.poll() is not None:  # it has said why
-                why = self.said.read().strip().rpartition("\n")[2]
-                raise SystemExit(f"The supervisor did not start: {why}")
+            if child.poll() is not None:
+                raise SystemExit(f"The supervisor did not start:\n{self.said.read()}")
             if time.monotonic() > deadline:
                 raise SystemExit(f"The supervisor does not answer; see {self.data}/logs/supervisor.log.")
             time.sleep(0.05)
@@ -257,7 +257,9 @@ def _group(name: str, processes: list[Process]) -> str:
 
 
 def command_line(command: tuple[str, ...]) -> str:
-    """The command with the interpreter's folder before it; supervisor reads % as its own sign."""
+    """The command with the interpreter's folder before it; supervisor splits it as a shell does, and reads %
+    as its own sign.
+    """
     program, *rest = command
     beside = Path(sys.executable).parent / program
-    return " ".join([str(beside if beside.exists() else program), *rest]).replace("%", "%%")
+    return shlex.join([str(beside if beside.exists() else program), *rest]).replace("%", "%%")

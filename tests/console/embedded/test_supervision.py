@@ -113,6 +113,20 @@ def test_a_plant_is_started_where_others_run_all_its_servers(tmp_path, monkeypat
         made.stop()
 
 
+def test_a_plant_runs_in_a_folder_whose_name_has_spaces(tmp_path, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    folder = tmp_path / "my plant (2nd)"
+    folder.mkdir()
+    script, said = folder / "words.py", folder / "said"
+    script.write_text(LAST_WORDS)
+    made = Supervisor(folder, folder)
+    try:
+        made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
+        until(lambda: said.exists() and said.read_text() == "runs a\n", 30.0)
+    finally:
+        made.stop()
+
+
 def test_a_plant_runs_as_its_own_user_whoever_the_environment_names(tmp_path, monkeypatch):
     """`su` without `-` leaves the name of who became root."""
     monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
