@@ -36,6 +36,7 @@ PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
 DEFAULT_PORT = 8000
 ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
+LOADING_SECONDS = 600.0  # that a server has to load its file: four of a gigabyte share a slow disk
 
 # Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -120,19 +121,26 @@ def restored(backup: Path) -> bool:
 
 
 def wait_for_servers(seconds: float = 30.0) -> None:
-    """Returns when the control server and all nodes answer; a server may still be loading its file."""
+    """Returns when the control server and all nodes answer. One that is there and loads its file has longer:
+    it answers that it loads or, while it reads large blocks, nothing.
+    """
     urls = [variables.REDIS_URL.text(), *parse_nodes(variables.NODES.text()).values()]
-    deadline = time.monotonic() + seconds
+    deadline, loaded_by = (time.monotonic() + each for each in (seconds, LOADING_SECONDS))
+    said = False
     for url in urls:
         while True:
             try:
                 connect(url, socket_timeout=1.0).ping()
                 break
             except redis.RedisError as error:
-                if time.monotonic() > deadline:
+                loads = isinstance(error, redis.BusyLoadingError | redis.TimeoutError)
+                if time.monotonic() > (loaded_by if loads else deadline):
                     raise SystemExit(
                         f"A Redis server does not answer ({error}); see the logs folder."
                     ) from error
+                if loads and not said:
+                    say("A server loads its file, or does not answer; waiting for it.")
+                    said = True
                 time.sleep(0.05)
 
 

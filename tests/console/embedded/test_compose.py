@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from console.embedded.launch import LOADING_SECONDS
 from console.embedded.processes import plant_processes
 from queues.nodes.server import ServerConfig, write_config
 from queues.nodes.server_roles import ROLES, variable
@@ -99,6 +100,11 @@ def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(ser
         assert services[name]["healthcheck"]["test"]
         assert any(volume.startswith(f"{name}:") for volume in services[name]["volumes"])
     assert services["web"]["healthcheck"]["test"]
+
+
+def test_a_server_that_loads_its_file_has_as_long_as_under_run(services):
+    for name in ("database", "control", "n1", "n2", "n3"):
+        assert services[name]["healthcheck"]["start_period"] == f"{LOADING_SECONDS / 60:g}m"
 
 
 def test_every_process_that_goes_on_has_a_health_check_and_a_file_where_that_reads_one(services):

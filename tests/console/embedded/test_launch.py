@@ -14,6 +14,8 @@ from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
 from queues import environment as variables
+from queues.nodes.server import ServerConfig, free_port
+from tests.servers import Server
 from tests.waiting import until
 
 
@@ -70,6 +72,23 @@ def test_an_output_that_takes_nothing_ends_no_plant(supervisor, monkeypatch):
         monkeypatch.setattr(sys, "stdout", full)
         ended = launch.follow(supervisor)
     assert ended == 1
+
+
+def test_a_server_that_loads_its_file_has_longer_than_one_that_is_not_there(tmp_path, monkeypatch):
+    """While it loads large blocks it answers nothing for seconds: frozen, it does the same."""
+    server = Server(ServerConfig(free_port(), tmp_path / "servers/n1")).start()
+    said = []
+    try:
+        monkeypatch.setenv("REDIS_URL", server.url)
+        monkeypatch.setattr(launch, "say", lambda text: (said.append(text), server.thaw()))
+        server.freeze()
+        launch.wait_for_servers(seconds=0.0)
+        assert len(said) == 1 and "loads its file" in said[0]
+        server.kill()
+        with pytest.raises(SystemExit, match="does not answer"):
+            launch.wait_for_servers(seconds=0.0)
+    finally:
+        server.close()
 
 
 def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):
