@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from console import release
 from console.connections.control_server import control
-from console.connections.log_text import HIDDEN, SHORTEST, without_secrets, without_words
+from console.connections.log_text import HIDDEN, SHORTEST, end_of, without_secrets, without_words
 from console.embedded.local import EmbeddedServers
 from console.upkeep.backup.archive import begun, unfinished
 from console.upkeep.doctor import FAULTS, report
@@ -137,13 +137,6 @@ def logs() -> list[Path]:
     return sorted((settings.WEIR_DATA / "logs").glob("*.log"))
 
 
-def newest(log: Path) -> str:
-    """The end of a log. Raises OSError: it is not ours to read, or was rotated away meanwhile."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_BYTES))
-        return file.read().decode(errors="replace")
-
-
 def make(path: Path) -> dict[str, Any]:
     """Write the file, for its owner alone; what is in it, and what was left out. Where it can't be written
     nothing is left of it. Raises OSError.
@@ -183,7 +176,7 @@ def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield f"{name}.json", text
     for log in logs():
         try:
-            text = newest(log)
+            text = end_of(log, LOG_BYTES)  # not ours to read, or rotated away meanwhile: an OSError
         except OSError as error:
             left_out[f"logs/{log.name}"] = clean(str(error))
         else:

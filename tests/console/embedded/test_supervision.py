@@ -278,6 +278,14 @@ def test_a_log_is_read_without_the_secret_in_it(supervised):
     assert SECRET not in "".join(lines)
 
 
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\x00", "é" * supervisor.LOG_BYTES, "\udcff"])
+def test_a_log_is_read_whatever_a_program_writes_into_it(supervised, tmp_path, sign):
+    until(lambda: supervisor.log_lines("talker"), 10.0)
+    with (tmp_path / "logs/talker.log").open("ab") as log:
+        log.write(f"a {sign} b\nthe end\n".encode(errors="surrogateescape"))
+    assert supervisor.log_lines("talker")[-1] == "the end"
+
+
 def test_another_name_is_refused_with_the_known_ones(supervised):
     for ask in (supervisor.log_lines, supervisor.process, lambda name: supervisor.restart(name, True)):
         with pytest.raises(BadInput) as refused:
