@@ -1,7 +1,9 @@
 """The launcher: what it refuses before it starts anything, and how it ends."""
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +19,9 @@ from queues import environment as variables
 from queues.nodes.server import ServerConfig, free_port
 from tests.servers import Server
 from tests.waiting import until
+
+ROOT = Path(__file__).resolve().parents[3]
+LOCKS = ("requirements.lock", "requirements-java.lock")
 
 
 @pytest.fixture
@@ -56,6 +61,25 @@ def test_a_bad_setting_is_refused_in_one_line_before_anything_is_started(
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and f"{name}: " in said.err and remedy in said.err
     assert said.out == "" and not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "runs"), [("/bin/true", True), ("/usr/bin/python3.0", False), (sys.executable, False)]
+)
+def test_an_environment_is_made_again_whose_python_is_gone_or_another(python, runs, tmp_path):
+    """A new release of the system took the Python away that it leads to."""
+    for name in ("bin/venv", *LOCKS):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name in ("bin", "lib"):  # of another version's packages
+        (tmp_path / ".venv" / name).mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").symlink_to(python)
+    locks = subprocess.run(["sha256sum", *LOCKS], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / ".venv/locked").write_bytes(locks.stdout)
+    environment = {"PATH": "/usr/bin:/bin", "WEIR_PYTHON": "/nowhere/python"}
+    made = subprocess.run([tmp_path / "bin/venv"], capture_output=True, text=True, env=environment)
+    assert (made.returncode == 0, "Python 3.11 or 3.12 is needed" in made.stderr) == (runs, not runs)
+    assert (tmp_path / ".venv").exists() == runs
 
 
 def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, capsys):
