@@ -146,9 +146,11 @@ def wait_for_servers(seconds: float = 30.0) -> None:
 
 def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
+    # By no proxy of the environment, which may have been set for what the first start downloads.
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"{page.probed}/healthz", timeout=1):
+            with directly.open(f"{page.probed}/healthz", timeout=1):
                 return True
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
