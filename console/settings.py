@@ -27,7 +27,6 @@ keep_private()
 
 BASE_DIR = release.ROOT
 WEIR_DATA = release.data_folder()
-WEIR_PRODUCTION = variables.PRODUCTION.text() == "1"
 # A command typed beside a running ./run finds that plant by its data folder.
 REDIS_URL = variables.REDIS_URL.text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL
 
@@ -40,13 +39,17 @@ def _read(read: Callable[[], _T]) -> _T:
         raise ImproperlyConfigured(f"{error.field} {error.message}") from None
 
 
+# Another word than 1 or 0 is refused: who sets `true` must not get a console without what production demands.
+WEIR_PRODUCTION = _read(variables.PRODUCTION.is_on)
+
+
 def _secret_key() -> str:
     """The signing key: from the environment, or (outside production) one kept in the data folder."""
     if key := variables.SECRET_KEY.text():
         if WEIR_PRODUCTION and (len(key) < 50 or len(set(key)) < 5):
             raise ImproperlyConfigured("WEIR_SECRET_KEY is too weak; set it to 50 or more random characters.")
         return key
-    if WEIR_PRODUCTION and variables.WITHOUT_PAGES.text() == "1":
+    if WEIR_PRODUCTION and _read(variables.WITHOUT_PAGES.is_on):
         # Signs nothing that another process reads; what a worker does not know, it can't give away.
         return secrets.token_urlsafe(48)
     if WEIR_PRODUCTION:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from urllib.parse import quote, unquote
 
 from queues import environment as variables
@@ -20,6 +21,17 @@ PATTERNS = (
         r"(?i)((?:password|passwd|secret|token|authorization|api_?key)[\"']?\s*[=:]\s*)[\"']?[^\s\"',}]+"
     ),
 )
+
+
+def end_of(log: Path, most_bytes: int) -> str:
+    """The last lines of a log, whatever bytes are in them: whole ones, as half of one may begin with the rest
+    of a secret, which nobody would know again. Raises OSError.
+    """
+    with log.open("rb") as file:
+        begin = max(0, log.stat().st_size - most_bytes)
+        file.seek(begin)
+        text = file.read(most_bytes).decode(errors="replace")
+    return text.partition("\n")[2] if begin else text
 
 
 def without_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:

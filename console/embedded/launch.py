@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -35,14 +36,19 @@ PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
 DEFAULT_PORT = 8000
 ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
+LOADING_SECONDS = 600.0  # that a server has to load its file: four of a gigabyte share a slow disk
 
 # Also SIGINT: a shell that starts this in the background has it ignored, and Python then leaves it so.
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def say(text: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
-    sys.stdout.flush()
+    """Also with nobody to read it: a full disk behind the output, or a terminal that is gone, ends no plant,
+    and not the thread that puts its servers' files on the disk.
+    """
+    with suppress(OSError):
+        sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
+        sys.stdout.flush()
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
@@ -75,7 +81,7 @@ def can_begin(data: Path, page: PageAddress) -> bool:
 
 def let_in(page: PageAddress) -> None:
     """By the address that is announced the page may be asked for, unless WEIR_HOSTS says otherwise."""
-    if not variables.HOSTS.is_set() and variables.PRODUCTION.text() != "1":
+    if not variables.HOSTS.is_set() and not variables.PRODUCTION.is_on():
         words = dict.fromkeys([*variables.HOSTS.words(), *page.names()])
         variables.PROCESS[variables.HOSTS.name] = " ".join(words)
 
@@ -115,27 +121,36 @@ def restored(backup: Path) -> bool:
 
 
 def wait_for_servers(seconds: float = 30.0) -> None:
-    """Returns when the control server and all nodes answer; a server may still be loading its file."""
+    """Returns when the control server and all nodes answer. One that is there and loads its file has longer:
+    it answers that it loads or, while it reads large blocks, nothing.
+    """
     urls = [variables.REDIS_URL.text(), *parse_nodes(variables.NODES.text()).values()]
-    deadline = time.monotonic() + seconds
+    deadline, loaded_by = (time.monotonic() + each for each in (seconds, LOADING_SECONDS))
+    said = False
     for url in urls:
         while True:
             try:
                 connect(url, socket_timeout=1.0).ping()
                 break
             except redis.RedisError as error:
-                if time.monotonic() > deadline:
+                loads = isinstance(error, redis.BusyLoadingError | redis.TimeoutError)
+                if time.monotonic() > (loaded_by if loads else deadline):
                     raise SystemExit(
                         f"A Redis server does not answer ({error}); see the logs folder."
                     ) from error
+                if loads and not said:
+                    say("A server loads its file, or does not answer; waiting for it.")
+                    said = True
                 time.sleep(0.05)
 
 
 def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
+    # By no proxy of the environment, which may have been set for what the first start downloads.
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"{page.probed}/healthz", timeout=1):
+            with directly.open(f"{page.probed}/healthz", timeout=1):
                 return True
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
@@ -253,6 +268,7 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     try:
         parse_nodes(variables.NODES.text())
+        variables.PRODUCTION.is_on()
     except BadInput as error:  # before anything is started
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2

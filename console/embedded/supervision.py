@@ -1,10 +1,10 @@
 """The supervisor under `./run`: its configuration, its control socket, and its log in words."""
 
 import ctypes
-import getpass
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -32,7 +32,7 @@ logfile_maxbytes=1MB
 logfile_backups=1
 pidfile={data}/supervisor.pid
 childlogdir={data}/logs
-user={user}
+{user}
 minfds=1024
 umask=077
 
@@ -76,6 +76,7 @@ PRIORITIES = {SERVERS: 1, PLANT: 2}
 
 EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
+START_SECONDS = 30.0  # that the supervisor has until it takes orders
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
@@ -93,11 +94,13 @@ class Supervisor:
         self.child: subprocess.Popen[bytes] | None = None
 
     def start(self, servers: Iterable[Process], plant: Iterable[Process]) -> None:
-        """Starts the supervisor and the servers; the rest waits for the other starts."""
+        """Starts the supervisor and the servers; the rest waits for the other starts. Raises SystemExit where
+        the supervisor does not start.
+        """
         private_folder(self.data / "logs")
         end_leftovers(self.data)
         own, self.plant = list(servers), list(plant)
-        parts = [HEAD.format(data=self.data, user=getpass.getuser(), socket=self.socket)]
+        parts = [HEAD.format(data=self.data, user=_user(), socket=self.socket)]
         parts += [self._program(process, autostart=True) for process in own]
         parts += [self._program(process, autostart=False) for process in self.plant]
         parts += [_group(SERVERS, own), _group(PLANT, self.plant)]
@@ -118,6 +121,20 @@ class Supervisor:
         )
         os.close(writing)
         self.said = os.fdopen(reading)
+        self._wait_until_it_answers(self.child)
+
+    def _wait_until_it_answers(self, child: subprocess.Popen[bytes]) -> None:
+        """Where others run all servers, the first order comes right after its start. Raises SystemExit."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with suppress(OSError, HTTPException), supervisor_at(str(self.socket)) as supervisor:
+                supervisor.getState()
+                return
+            if child.poll() is not None:
+                raise SystemExit(f"The supervisor did not start:\n{self.said.read()}")
+            if time.monotonic() > deadline:
+                raise SystemExit(f"The supervisor does not answer; see {self.data}/logs/supervisor.log.")
+            time.sleep(0.05)
 
     def _program(self, process: Process, *, autostart: bool) -> str:
         return PROGRAM.format(
@@ -225,6 +242,13 @@ def end_with_the_parent() -> None:
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
+def _user() -> str:
+    """Root says that it is meant to be; nobody else could become another. Not the environment's name, which
+    `su` leaves as it was: root's supervisor would become that user.
+    """
+    return "user=0" if os.getuid() == 0 else ""
+
+
 def _group(name: str, processes: list[Process]) -> str:
     if not processes:
         return ""  # servers of its own are not needed where other ones are named
@@ -233,7 +257,9 @@ def _group(name: str, processes: list[Process]) -> str:
 
 
 def command_line(command: tuple[str, ...]) -> str:
-    """The command with the interpreter's folder before it; supervisor reads % as its own sign."""
+    """The command with the interpreter's folder before it; supervisor splits it as a shell does, and reads %
+    as its own sign.
+    """
     program, *rest = command
     beside = Path(sys.executable).parent / program
-    return " ".join([str(beside if beside.exists() else program), *rest]).replace("%", "%%")
+    return shlex.join([str(beside if beside.exists() else program), *rest]).replace("%", "%%")

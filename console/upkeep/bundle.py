@@ -23,9 +23,9 @@ from django.utils import timezone
 
 from console import release
 from console.connections.control_server import control
-from console.connections.log_text import HIDDEN, SHORTEST, without_secrets, without_words
+from console.connections.log_text import HIDDEN, SHORTEST, end_of, without_secrets, without_words
 from console.embedded.local import EmbeddedServers
-from console.upkeep.backup.archive import unfinished
+from console.upkeep.backup.archive import begun, unfinished
 from console.upkeep.doctor import FAULTS, report
 from queues import environment as variables
 from queues import keys
@@ -137,13 +137,6 @@ def logs() -> list[Path]:
     return sorted((settings.WEIR_DATA / "logs").glob("*.log"))
 
 
-def newest(log: Path) -> str:
-    """The end of a log. Raises OSError: it is not ours to read, or was rotated away meanwhile."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LOG_BYTES))
-        return file.read().decode(errors="replace")
-
-
 def make(path: Path) -> dict[str, Any]:
     """Write the file, for its owner alone; what is in it, and what was left out. Where it can't be written
     nothing is left of it. Raises OSError.
@@ -151,9 +144,7 @@ def make(path: Path) -> dict[str, Any]:
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     part = unfinished(path)
-    part.unlink(missing_ok=True)  # of a try that was killed
-    # Anew, and no link: in a folder that others write to, what stands there may be theirs.
-    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    opened = begun(part)
     try:
         with os.fdopen(opened, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
             made, left_out = _fill(target)
@@ -185,7 +176,7 @@ def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield f"{name}.json", text
     for log in logs():
         try:
-            text = newest(log)
+            text = end_of(log, LOG_BYTES)  # not ours to read, or rotated away meanwhile: an OSError
         except OSError as error:
             left_out[f"logs/{log.name}"] = clean(str(error))
         else:

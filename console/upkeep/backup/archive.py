@@ -65,6 +65,14 @@ def unfinished(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
+def begun(part: Path) -> int:
+    """A new file, for its owner alone, opened to be written. In a folder that others write to, what stands
+    there may be theirs, or a link. Raises OSError.
+    """
+    part.unlink(missing_ok=True)  # of a try that was killed
+    return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+
+
 @contextmanager
 def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
     """A backup at this path once the block ends well, for its owner alone; nothing is there otherwise. What
@@ -75,7 +83,7 @@ def writing(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
     if not path.parent.is_dir():
         raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
     part = unfinished(path)
-    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    opened = begun(part)
     try:
         with os.fdopen(opened, "wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as target:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from console.embedded.launch import LOADING_SECONDS
 from console.embedded.processes import plant_processes
 from queues.nodes.server import ServerConfig, write_config
 from queues.nodes.server_roles import ROLES, variable
@@ -99,6 +100,11 @@ def test_servers_and_page_have_health_checks_and_what_must_last_has_a_volume(ser
         assert services[name]["healthcheck"]["test"]
         assert any(volume.startswith(f"{name}:") for volume in services[name]["volumes"])
     assert services["web"]["healthcheck"]["test"]
+
+
+def test_a_server_that_loads_its_file_has_as_long_as_under_run(services):
+    for name in ("database", "control", "n1", "n2", "n3"):
+        assert services[name]["healthcheck"]["start_period"] == f"{LOADING_SECONDS / 60:g}m"
 
 
 def test_every_process_that_goes_on_has_a_health_check_and_a_file_where_that_reads_one(services):
@@ -323,24 +329,36 @@ def test_the_secrets_of_compose_are_random_private_and_kept(tmp_path):
 
 
 DOCKER = """#!/bin/sh
+case "$4" in *$UNKNOWN*) exit 1 ;; esac
 [ "$3" = inspect ] && echo "sha256:$(printf '%s' "$4" | sha256sum | cut -d' ' -f1)"
 """
 
 
-def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_path):
-    """The registry's client is a script here; the digests are what it answers."""
-    (tmp_path / "bin").mkdir()
+def pinned(folder: Path, unknown: str) -> subprocess.CompletedProcess:
+    """The registry's client is a script here; the digests are what it answers, of all but one image."""
+    (folder / "bin").mkdir()
     for name in ("bin/pin-images", "docker-compose.yml"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "bin/docker").write_text(DOCKER)
-    (tmp_path / "bin/docker").chmod(0o755)
-    (tmp_path / ".env").write_text("WEIR_SECRET_KEY=kept\nVALKEY_IMAGE=old\n")
-    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
-    command = [str(tmp_path / "bin/pin-images")]
-    subprocess.run(command, check=True, capture_output=True, env=environment)
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "bin/docker").write_text(DOCKER)
+    (folder / "bin/docker").chmod(0o755)
+    (folder / ".env").write_text("WEIR_SECRET_KEY=kept\nVALKEY_IMAGE=old\n")
+    environment = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "UNKNOWN": unknown}
+    return subprocess.run([str(folder / "bin/pin-images")], capture_output=True, text=True, env=environment)
+
+
+def test_images_are_pinned_by_what_the_registry_says_and_the_secrets_stay(tmp_path):
+    assert pinned(tmp_path, unknown="none").returncode == 0
     lines = (tmp_path / ".env").read_text().splitlines()
     assert lines[0] == "WEIR_SECRET_KEY=kept" and len(lines) == 5
     for line in lines[1:]:
         assert re.fullmatch(
             r"(PYTHON|VALKEY|POSTGRES|CADDY)_IMAGE=[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", line
         ), line
+
+
+@pytest.mark.parametrize("unknown", ["caddy", "valkey", "python"])
+def test_an_image_that_the_registry_does_not_name_fails_and_leaves_the_pins_as_they_were(unknown, tmp_path):
+    done = pinned(tmp_path, unknown)
+    assert done.returncode != 0 and f"no digest of {unknown}" in done.stderr
+    assert (tmp_path / ".env").read_text() == "WEIR_SECRET_KEY=kept\nVALKEY_IMAGE=old\n"
+    assert not list(tmp_path.glob(".env.*"))

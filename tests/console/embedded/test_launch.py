@@ -1,8 +1,13 @@
 """The launcher: what it refuses before it starts anything, and how it ends."""
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +16,12 @@ from console.embedded.local import EmbeddedServers
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor
 from queues import environment as variables
+from queues.nodes.server import ServerConfig, free_port
+from tests.servers import Server
 from tests.waiting import until
+
+ROOT = Path(__file__).resolve().parents[3]
+LOCKS = ("requirements.lock", "requirements-java.lock")
 
 
 @pytest.fixture
@@ -36,26 +46,73 @@ def _signals() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "remedy"),
+    ("name", "value", "remedy"),
     [
-        ("n1", "takes name=redis://host:port/0 pairs"),
-        ("n1=redis://a:1/0 n1=redis://b:1/0", "give each node a name of its own"),
+        ("WEIR_NODES", "n1", "takes name=redis://host:port/0 pairs"),
+        ("WEIR_NODES", "n1=redis://a:1/0 n1=redis://b:1/0", "give each node a name of its own"),
+        ("WEIR_PRODUCTION", "yes", "takes 1 or 0"),
     ],
 )
-def test_a_bad_node_list_is_refused_in_one_line_before_anything_is_started(
-    nodes, remedy, tmp_path, monkeypatch, capsys
+def test_a_bad_setting_is_refused_in_one_line_before_anything_is_started(
+    name, value, remedy, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setenv("WEIR_NODES", nodes)
-    assert launch.main(["--data", str(tmp_path / "data")]) == 2
+    monkeypatch.setenv(name, value)
+    assert launch.main(["--data", str(tmp_path / "data"), "--prepare"]) == 2
     said = capsys.readouterr()
-    assert said.err.count("\n") == 1 and "WEIR_NODES: " in said.err and remedy in said.err
+    assert said.err.count("\n") == 1 and f"{name}: " in said.err and remedy in said.err
     assert said.out == "" and not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("python", "runs"), [("/bin/true", True), ("/usr/bin/python3.0", False), (sys.executable, False)]
+)
+def test_an_environment_is_made_again_whose_python_is_gone_or_another(python, runs, tmp_path):
+    """A new release of the system took the Python away that it leads to."""
+    for name in ("bin/venv", *LOCKS):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name in ("bin", "lib"):  # of another version's packages
+        (tmp_path / ".venv" / name).mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").symlink_to(python)
+    locks = subprocess.run(["sha256sum", *LOCKS], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / ".venv/locked").write_bytes(locks.stdout)
+    environment = {"PATH": "/usr/bin:/bin", "WEIR_PYTHON": "/nowhere/python"}
+    made = subprocess.run([tmp_path / "bin/venv"], capture_output=True, text=True, env=environment)
+    assert (made.returncode == 0, "Python 3.11 or 3.12 is needed" in made.stderr) == (runs, not runs)
+    assert (tmp_path / ".venv").exists() == runs
 
 
 def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, capsys):
     supervisor.child.kill()
     assert launch.follow(supervisor) == 1
     assert "The supervisor ended by itself; stopping what it ran." in capsys.readouterr().out
+
+
+def test_an_output_that_takes_nothing_ends_no_plant(supervisor, monkeypatch):
+    """`./run > run.log` on a disk that is full; a terminal that was closed behind it."""
+    supervisor.child.kill()
+    ended = None
+    with suppress(OSError), Path("/dev/full").open("w") as full:  # its close is refused, too
+        monkeypatch.setattr(sys, "stdout", full)
+        ended = launch.follow(supervisor)
+    assert ended == 1
+
+
+def test_a_server_that_loads_its_file_has_longer_than_one_that_is_not_there(tmp_path, monkeypatch):
+    """While it loads large blocks it answers nothing for seconds: frozen, it does the same."""
+    server = Server(ServerConfig(free_port(), tmp_path / "servers/n1")).start()
+    said = []
+    try:
+        monkeypatch.setenv("REDIS_URL", server.url)
+        monkeypatch.setattr(launch, "say", lambda text: (said.append(text), server.thaw()))
+        server.freeze()
+        launch.wait_for_servers(seconds=0.0)
+        assert len(said) == 1 and "loads its file" in said[0]
+        server.kill()
+        with pytest.raises(SystemExit, match="does not answer"):
+            launch.wait_for_servers(seconds=0.0)
+    finally:
+        server.close()
 
 
 def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):

@@ -4,9 +4,14 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from django.http.request import split_domain_port, validate_host
 
 from console.embedded import launch
@@ -68,3 +73,38 @@ def test_a_port_is_free_or_not_at_the_address_that_is_listened_on():
         assert not PageAddress("127.0.0.2", port).is_free()
         assert PageAddress("127.0.0.1", port).is_free()
     assert not PageAddress("192.0.2.7", free_port()).is_free()  # no address of this machine
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers as the console does."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/healthz" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def port(monkeypatch) -> Iterator[int]:
+    """Of a page on a host whose environment names a proxy, which is away."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "localhost")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def test_the_launcher_asks_its_own_page_and_no_proxy(port):
+    assert launch.wait_for_page(PageAddress("127.0.0.1", port), seconds=0.5)
+
+
+def test_the_health_check_of_compose_asks_the_page_and_no_proxy(port):
+    file = Path(__file__).resolve().parents[3] / "docker-compose.yml"
+    test = yaml.safe_load(file.read_text())["services"]["web"]["healthcheck"]["test"]
+    words = [word.replace("8000", str(port)) for word in test[1:]]
+    assert subprocess.run([sys.executable, *words[1:]], capture_output=True).returncode == 0
+    words = [word.replace("healthz", "nowhere") for word in words]
+    assert subprocess.run([sys.executable, *words[1:]], capture_output=True).returncode != 0

@@ -99,6 +99,47 @@ def _assert_ended_in_order(said):
     assert lines[4:] == ["asked s", "ended s"]
 
 
+def test_a_plant_is_started_where_others_run_all_its_servers(tmp_path, monkeypatch):
+    """REDIS_URL and WEIR_NODES name them: then nothing else is waited for before the first order."""
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    script, said = tmp_path / "words.py", tmp_path / "said"
+    script.write_text(LAST_WORDS)
+    made = Supervisor(tmp_path, tmp_path)
+    try:
+        made.start([], [Process("a", (sys.executable, str(script), "a", str(said)))])
+        made.start_plant()
+        until(said.exists, 30.0)
+    finally:
+        made.stop()
+
+
+def test_a_plant_runs_in_a_folder_whose_name_has_spaces(tmp_path, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    folder = tmp_path / "my plant (2nd)"
+    folder.mkdir()
+    script, said = folder / "words.py", folder / "said"
+    script.write_text(LAST_WORDS)
+    made = Supervisor(folder, folder)
+    try:
+        made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
+        until(lambda: said.exists() and said.read_text() == "runs a\n", 30.0)
+    finally:
+        made.stop()
+
+
+def test_a_plant_runs_as_its_own_user_whoever_the_environment_names(tmp_path, monkeypatch):
+    """`su` without `-` leaves the name of who became root."""
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    monkeypatch.setitem(variables.PROCESS, "LOGNAME", "nobody")
+    made = Supervisor(tmp_path, tmp_path)
+    try:
+        made.start([Process("s", ("sleep", "600"))], [])
+        (sleeper,) = until(lambda: psutil.Process(made.child.pid).children(), 30.0)
+        assert {*sleeper.uids()} == {*psutil.Process(made.child.pid).uids()} == {os.getuid()}
+    finally:
+        made.stop()
+
+
 LAUNCHER = """
 import sys
 from pathlib import Path
@@ -235,6 +276,14 @@ def test_a_log_is_read_without_the_secret_in_it(supervised):
     lines = until(lambda: supervisor.log_lines("talker"), 10.0)
     assert "begins" in lines[0]
     assert SECRET not in "".join(lines)
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\x00", "é" * supervisor.LOG_BYTES, "\udcff"])
+def test_a_log_is_read_whatever_a_program_writes_into_it(supervised, tmp_path, sign):
+    until(lambda: supervisor.log_lines("talker"), 10.0)
+    with (tmp_path / "logs/talker.log").open("ab") as log:
+        log.write(f"a {sign} b\nthe end\n".encode(errors="surrogateescape"))
+    assert supervisor.log_lines("talker")[-1] == "the end"
 
 
 def test_another_name_is_refused_with_the_known_ones(supervised):

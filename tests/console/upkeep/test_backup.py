@@ -342,6 +342,23 @@ def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none
     assert not list(tmp_path.glob("other*"))
 
 
+def test_who_laid_something_at_a_backup_s_place_before_reads_nothing_of_it(tmp_path):
+    """In a folder that others write to, too: it holds the plant's secrets."""
+    path, theirs = tmp_path / "plant.backup", tmp_path / "theirs"
+    laid = archive.unfinished(path)
+    laid.touch(mode=0o666)
+    with laid.open("rb") as opened:
+        with archive.writing(path, {}) as writer:
+            writer.pieces("files/secret-key", [b"word"])
+        assert opened.read() == b"" and path.stat().st_mode & 0o077 == 0
+    path.unlink()
+    theirs.write_text("mine")
+    laid.symlink_to(theirs)
+    with archive.writing(path, {}) as writer:
+        writer.pieces("files/secret-key", [b"word"])
+    assert theirs.read_text() == "mine" and not path.is_symlink()
+
+
 def test_a_plant_that_does_not_come_to_rest_says_what_is_at_work_and_goes_on(control, nodes, data):
     seed(control, {"WEIR_NODES": "n1=" + nodes["n1"].url})
     control.zadd(keys.RUNNING.of("alert", "n1"), {"w-1": timezone.now().timestamp() + 60})

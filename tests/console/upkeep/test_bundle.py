@@ -86,6 +86,14 @@ def test_a_disk_that_is_full_leaves_no_half_of_a_file_and_the_next_try_may_have_
     assert "left-out.json" in parts_of(data / "weir.zip")
 
 
+def test_a_long_log_is_cut_between_its_lines_so_that_no_half_of_a_secret_is_in_it(data):
+    half = f"{SECRET[-8:]}\n"
+    rest = "y" * (bundle.LOG_BYTES - len(half))
+    (data / "logs/web.log").write_text(f"redis://web:{SECRET[:-8]}{half}{rest}")
+    bundle.make(data / "weir.zip")
+    assert parts_of(data / "weir.zip")["logs/web.log"] == rest
+
+
 def test_a_file_that_is_there_stays(data):
     (data / "weir.zip").write_text("mine")
     with pytest.raises(CommandError, match="is there already"):

@@ -174,6 +174,7 @@ def test_https_by_setting_can_be_left_to_the_proxy(tmp_path):
         ("WEIR_SECRET_KEY", "a" * 60, "50 or more"),
         ("WEIR_HSTS_SECONDS", "9" * 5000, "whole number"),
         ("WEIR_SSL_REDIRECT", "yes", "1 or 0"),
+        ("WEIR_PRODUCTION", "true", "1 or 0"),
     ],
 )
 def test_a_wrong_setting_ends_the_start_and_names_its_variable(name, value, takes):
