@@ -4,6 +4,7 @@ A group send through the channel layer was measured against this and lost messag
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from queues import keys
 from queues.control.connection import connected
 from workers.documents.snapshot import SILENT_AFTER_SECONDS
 
+log = logging.getLogger(__name__)
 TOPIC = "plant"
 TICK_SECONDS = 1.0
 JOIN_SECONDS = 3.0  # a socket waits so long for the first check of the control server
@@ -112,8 +114,10 @@ class Fanout:
         while True:
             try:
                 await self._follow()
-            except (RedisError, OSError):
+            except Exception as error:  # also of what can't be read: nobody else would follow again
                 # Back again in a second; until then the sockets hear how long it has been silent.
+                if not isinstance(error, RedisError | OSError):
+                    log.warning("what live pages follow can't be read: %s: %s", type(error).__name__, error)
                 self._ready.set()
                 self._send_silence()
                 await asyncio.sleep(TICK_SECONDS)

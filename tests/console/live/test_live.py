@@ -304,6 +304,21 @@ async def test_the_fanout_follows_again_after_the_control_server_was_killed(
     await fanout.leave(listener)
 
 
+@pytest.mark.parametrize("said", [b"{", b"[]", b'{"seq": 2}'])
+async def test_what_no_socket_can_be_sent_ends_the_fanout_for_nobody(said, control, control_server, snapshot):
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
+    listener = await fanout.join()
+    assert (await next_of(listener))["seq"] == 1
+    control.publish(keys.LIVE, said)
+    newer = {**snapshot, "seq": 9}
+    control.set(keys.SNAPSHOT, orjson.dumps(newer))
+    async with asyncio.timeout(15):
+        while (await next_of(listener)).get("seq") != 9:
+            pass
+    await fanout.leave(listener)
+
+
 async def test_a_fanout_without_a_control_server_sends_silence_instead_of_failing(unused_tcp_port):
     fanout = Fanout(f"redis://127.0.0.1:{unused_tcp_port}/0")
     listener = await fanout.join()
