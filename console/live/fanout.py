@@ -150,8 +150,10 @@ class Fanout:
         fresh = position != self._position
         if fresh:
             self._begin(position, snapshot)
-        # A stored snapshot is as old as its own time says, even when we have only just read it.
-        self._heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
+        # A stored snapshot is as old as its own time says, even when we have only just read it. One that was
+        # here already gets no younger, though our clock may be behind the observer's.
+        heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
+        self._heard_at = heard_at if fresh else min(self._heard_at, heard_at)
         if fresh:
             for listener in self._listeners:
                 self.send_snapshot(listener)
