@@ -114,7 +114,7 @@ class Confirm(ModalScreen[Act | None]):
         if self.is_current:
             self._say(words)
         else:
-            self._notify(f"Not done ({words})")
+            self._notify(f"Refused ({words})")
 
     def _notify(self, words: str) -> None:
         """Also who has left hears what became of it."""
