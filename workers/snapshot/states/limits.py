@@ -53,10 +53,12 @@ class Limits:
 
 
 def limits_of(rules: Iterable[AlertRule]) -> Limits:
-    """Of the rules there are; conditions without an enabled one have what they are shipped with."""
+    """Of the rules there are; conditions without an enabled one have what they are shipped with. A rule of
+    another version's condition, which nobody reads any more, limits nothing.
+    """
     found: dict[str, list[RuleLimit]] = {}
     for rule in rules:
-        if rule.enabled:
+        if rule.enabled and rule.condition in CONDITIONS:
             limit = _limit(
                 rule.name, rule.condition, rule.threshold, rule.clear_threshold, rule.severity, rule.matchers
             )
