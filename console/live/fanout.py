@@ -4,6 +4,7 @@ A group send through the channel layer was measured against this and lost messag
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from queues import keys
 from queues.control.connection import connected
 from workers.documents.snapshot import SILENT_AFTER_SECONDS
 
+log = logging.getLogger(__name__)
 TOPIC = "plant"
 TICK_SECONDS = 1.0
 JOIN_SECONDS = 3.0  # a socket waits so long for the first check of the control server
@@ -112,8 +114,10 @@ class Fanout:
         while True:
             try:
                 await self._follow()
-            except (RedisError, OSError):
+            except Exception as error:  # also of what can't be read: nobody else would follow again
                 # Back again in a second; until then the sockets hear how long it has been silent.
+                if not isinstance(error, RedisError | OSError):
+                    log.warning("what live pages follow can't be read: %s: %s", type(error).__name__, error)
                 self._ready.set()
                 self._send_silence()
                 await asyncio.sleep(TICK_SECONDS)
@@ -146,8 +150,10 @@ class Fanout:
         fresh = position != self._position
         if fresh:
             self._begin(position, snapshot)
-        # A stored snapshot is as old as its own time says, even when we have only just read it.
-        self._heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
+        # A stored snapshot is as old as its own time says, even when we have only just read it. One that was
+        # here already gets no younger, though our clock may be behind the observer's.
+        heard_at = self._monotonic() - max(0.0, self._clock() - snapshot["at"])
+        self._heard_at = heard_at if fresh else min(self._heard_at, heard_at)
         if fresh:
             for listener in self._listeners:
                 self.send_snapshot(listener)

@@ -18,7 +18,7 @@ PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
 HOST = frozenset({"role", "slots", "busy", "reserved", "drained", "draining", "age_seconds"})
 LASTING = frozenset({"id", "mode", "verdict", "entry"})
-JUDGED = frozenset({"kind", "severity", "sign", "finding"})
+JUDGED = frozenset({"kind", "severity", "sign", "stale", "word", "finding"})
 USE = frozenset(
     {
         "state",

@@ -3,9 +3,10 @@
 import math
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from rich.text import Text
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Static
@@ -17,6 +18,8 @@ from console.terminal.plain_text import plain_text
 UNKNOWN_WHETHER = (
     "It is not known whether it was done. Enter asks again, under the same key: it is never done twice."
 )
+DO = "Enter: do it · Escape: leave, nothing is done"
+AGAIN = "Escape: leave, though it may be done all the same"
 Sender = Callable[[Act, str, float | None, str], None]
 
 
@@ -36,7 +39,7 @@ class Confirm(ModalScreen[Act | None]):
         super().__init__()
         self.act, self._send, self._old = act, send, old
         self._key = uuid.uuid4().hex
-        self._is_sent = False
+        self._is_sent = self._may_be_done = False
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -52,9 +55,11 @@ class Confirm(ModalScreen[Act | None]):
             yield Label("Reason, for the audit and for who comes next", markup=False)
             yield Input(id="why", placeholder="why", compact=True)
             yield Static("", id="said", markup=False)
-            yield Static("Enter: do it · Escape: leave, nothing is done", markup=False)
+            yield Static(DO, id="keys", markup=False)
 
     def action_leave(self) -> None:
+        if self._may_be_done:
+            self._notify("It is not known whether it was done")
         self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -68,9 +73,10 @@ class Confirm(ModalScreen[Act | None]):
         if not why:
             self._say("reason: is missing; say in a sentence why.", "#why")
         elif not self._is_sent:
-            self._is_sent = True
+            self._is_sent = self._may_be_done = True
             self._say("Asking the console …")
-            self.run_worker(lambda: self._ask(why, minutes), thread=True, exit_on_error=False)
+            app = self.app  # which a screen that was left does not find any more
+            self.run_worker(lambda: self._ask(app, why, minutes), thread=True, exit_on_error=False)
 
     def _minutes(self) -> float | None:
         if self.act.minutes is None:
@@ -80,23 +86,42 @@ class Confirm(ModalScreen[Act | None]):
             raise ValueError
         return given
 
-    def _ask(self, why: str, minutes: float | None) -> None:
+    def _ask(self, app: App[Any], why: str, minutes: float | None) -> None:
         try:
             self._send(self.act, why, minutes, self._key)
         except Unanswered:
-            self.app.call_from_thread(self._refused, UNKNOWN_WHETHER)
+            app.call_from_thread(self._unanswered)
         except Refused as error:
-            # What was refused was not done: what is corrected is another request.
-            self._key = uuid.uuid4().hex
-            self.app.call_from_thread(self._refused, str(error))
+            app.call_from_thread(self._refused, str(error))
         else:
-            self.app.call_from_thread(self.dismiss, self.act)
+            app.call_from_thread(self._done)
+
+    def _done(self) -> None:
+        if self.is_current:
+            self.dismiss(self.act)
+        else:
+            self._notify("Done all the same")
+
+    def _unanswered(self) -> None:
+        self._is_sent = False
+        if self.is_current:
+            self._say(UNKNOWN_WHETHER)
 
     def _refused(self, words: str) -> None:
-        self._is_sent = False
-        self._say(words)
+        # What was refused was not done: what is corrected is another request.
+        self._key = uuid.uuid4().hex
+        self._is_sent = self._may_be_done = False
+        if self.is_current:
+            self._say(words)
+        else:
+            self._notify(f"Refused ({words})")
+
+    def _notify(self, words: str) -> None:
+        """Also who has left hears what became of it."""
+        self.app.notify(plain_text(f"{words}: {self.act.title}."), markup=False)
 
     def _say(self, words: str, at: str = "") -> None:
         self.query_one("#said", Static).update(Text(plain_text(words)))
+        self.query_one("#keys", Static).update(Text(AGAIN if self._may_be_done else DO))
         if at:
             self.query_one(at, Input).focus()

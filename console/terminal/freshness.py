@@ -24,12 +24,13 @@ class Seen:
 
     def with_snapshot(self, snapshot: Snapshot, console_now: float, now: float) -> "Seen":
         """After an answer. Its age is at most what the console's clock says, and at most the time since an
-        older one was still the newest.
+        older one was still the newest. One that is known grows old by our own clock: the console's may be
+        behind the observer's, or have been set back.
         """
         age, before = max(0.0, console_now + DATE_SECONDS - (snapshot.at or 0.0)), self.snapshot
         if before is not None and self.answered_at is not None:
             if (before.seq, before.at) == (snapshot.seq, snapshot.at):
-                age = min(age, self.age_at(now))
+                age = self.age_at(now)
             elif (before.at or 0.0) < (snapshot.at or 0.0):
                 age = min(age, now - self.answered_at)
         return replace(self, snapshot=snapshot, aged_at=now, age_seconds=age, answered_at=now, error="")

@@ -15,6 +15,7 @@ from console.timeline.restarts import has_log
 from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
 from console.timeline.window import Window
 from queues.models import Node
+from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
 from workers.history.snapshot_archive import snapshot_at
@@ -71,7 +72,9 @@ class Timeline:
 
 @dataclass(frozen=True)
 class PlantAt:
-    """The plant at the time shown: its snapshot (None: nothing is kept of it), what was done last."""
+    """The plant at the time shown: its snapshot (None: nothing is kept of it, or nothing that can be read),
+    what was done last.
+    """
 
     window: Window
     snapshot: Snapshot | None
@@ -103,8 +106,15 @@ def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
     if window.live and window.at is None:
         snapshot = newest
     else:
-        snapshot = snapshot_at(data, window.shown_at.timestamp())
+        snapshot = _kept(data, window.shown_at.timestamp())
     return PlantAt(window, snapshot, happenings.last_decision(window.shown_at))
+
+
+def _kept(data: Path, at_seconds: float) -> Snapshot | None:
+    try:
+        return snapshot_at(data, at_seconds)
+    except (BadDocument, OSError):  # one instant that is damaged hides nothing else of the window
+        return None
 
 
 def zone_of(cookies: Any) -> ZoneInfo:

@@ -140,7 +140,11 @@ def date_of(answer: httpx.Response) -> float:
 
 
 def read(status: int, content: bytes) -> Any:
-    """The document of an answer. Raises Refused with what a refusal says."""
+    """The document of an answer. Raises Refused with what a refusal says; Unanswered where it is none of the
+    console's, which says what it refuses: a proxy that says so for it does not know what it did.
+    """
+    if status >= 500 and not _errors_of(content):
+        raise Unanswered(refusal_of(status, content))
     if status >= 300:
         raise Refused(refusal_of(status, content))
     try:
@@ -155,15 +159,23 @@ def refusal_of(status: int, content: bytes) -> str:
     """
     if status < 400:
         return f"The console answered {status}, a redirect; give the address that it leads to."
-    try:
-        document = orjson.loads(content)
-    except ValueError:
+    errors = _errors_of(content)
+    if errors is None:
         return f"The console answered {status} with what is no JSON."
-    errors = document.get("errors") if isinstance(document, dict) else None
-    if not isinstance(errors, dict) or not errors:
+    if not errors:
         return f"The console answered {status}."
     said = (
         f"{field}: {' '.join(map(str, messages)) if isinstance(messages, list) else messages}"
         for field, messages in errors.items()
     )
     return " ".join(said)[:LONGEST_REFUSAL]
+
+
+def _errors_of(content: bytes) -> dict[str, Any] | None:
+    """What a refusal of the console names, by field; empty where it is none of ours. None: it is no JSON."""
+    try:
+        document = orjson.loads(content)
+    except ValueError:
+        return None
+    errors = document.get("errors") if isinstance(document, dict) else None
+    return errors if isinstance(errors, dict) else {}

@@ -68,6 +68,7 @@ class AlertRuleForm:
 
     numbers: list[RuleNumber]
     conditions: Collection[Condition]
+    has_condition: bool  # the rule's is one of them
     severities: Collection[str]
     steps: list[EscalationRow]
     receivers: list[str]
@@ -147,18 +148,20 @@ def in_words(rule: AlertRule) -> str:
 def _form(rule: AlertRule) -> AlertRuleForm:
     names = list(Receiver.objects.order_by("name").values_list("name", flat=True))
     steps = [*rule.escalation, *[{"after_minutes": "", "receivers": []}] * (STEPS - len(rule.escalation))]
-    condition = CONDITIONS[rule.condition]
+    condition = CONDITIONS.get(rule.condition)  # another version may have had others
+    unit = (condition.unit if condition else "") or "of 1"
     return AlertRuleForm(
         numbers=[
             RuleNumber(
                 name=each.name,
-                unit=condition.unit or "of 1" if "condition" in each.unit else each.unit,
+                unit=unit if "condition" in each.unit else each.unit,
                 help=each.help,
                 value=getattr(rule, each.name),
             )
             for each in rules.NUMBERS
         ],
         conditions=CONDITIONS.values(),
+        has_condition=condition is not None,
         severities=AlertRule.Severity.values,
         steps=[EscalationRow(at, step["after_minutes"], step["receivers"]) for at, step in enumerate(steps)],
         receivers=names,

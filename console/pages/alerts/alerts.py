@@ -99,6 +99,8 @@ def view_of(alert: Alert | None) -> str:
     labels = alert.labels if alert else {}
     if "loop" in labels:
         return "loops"
+    if "plant" in labels:
+        return "plants"
     return f"node:{labels['node']}" if "node" in labels else "frame"
 
 

@@ -16,6 +16,7 @@ from django.utils import timezone
 from console.input.form_values import iso, time_of
 from console.web.web_request import WebRequest
 from queues.errors import BadInput
+from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import nearest_seconds, snapshot_at
 
@@ -96,7 +97,10 @@ def _past(asked: str) -> PastInstant:
         at = time_of(asked, "at")
     except BadInput as error:
         return PastInstant(None, error=str(error))
-    snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
+    try:
+        snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
+    except (BadDocument, OSError):  # of another version, or damaged: the minutes around it are whole
+        return PastInstant(at, error="It is kept, but can't be read; choose another time.")
     if snapshot is not None:
         return PastInstant(at, snapshot)
     return PastInstant(at, None, "", *map(_instant, nearest_seconds(settings.WEIR_DATA, at.timestamp())))

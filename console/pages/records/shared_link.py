@@ -48,6 +48,10 @@ MOST_PICTURES = 64  # that a process keeps, of some 15 kB
 PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
 
 
+class NoPicture(Exception):  # noqa: N818
+    """Nothing is kept of its instant, now: the file may be away, or just be written anew."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SharedLinkPage(TemplateContext):
     """What a link shows: of people, addresses and errors nothing. worst: what is unwell, "" for nothing.
@@ -110,7 +114,8 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
     link = shared_links.opened(signed, timezone.now())
     try:
         drawn = None if link is None else _drawn(settings.WEIR_DATA, link.at)
-    except (redis.RedisError, BadDocument):  # nothing is kept of these, so the next try may have it
+    # None of these is kept, so the next try may have it.
+    except (redis.RedisError, BadDocument, OSError, NoPicture):
         drawn = None
     if drawn is None:
         return _private(HttpResponse("This link opens nothing.\n", status=404, content_type="text/plain"))
@@ -118,11 +123,11 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
 
 
 @functools.lru_cache(maxsize=MOST_PICTURES)
-def _drawn(data: Path, asked: datetime) -> bytes | None:
-    """The picture of an instant; None where nothing is kept of it. Raises RedisError, BadDocument."""
+def _drawn(data: Path, asked: datetime) -> bytes:
+    """The picture of an instant. Raises RedisError, BadDocument, OSError, NoPicture."""
     snapshot = snapshot_at(data, asked.timestamp())
     if snapshot is None:
-        return None
+        raise NoPicture
     at, totals = _instant(snapshot, asked), snapshot.totals
     card = PlantCard(
         title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
@@ -147,7 +152,7 @@ def _opened(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
         return None, None
     try:
         return link, snapshot_at(settings.WEIR_DATA, link.at.timestamp())
-    except BadDocument:
+    except (BadDocument, OSError):
         return link, None
 
 

@@ -88,7 +88,8 @@ class TaskPage(FormPage):
     runs: list[DescribedRun]  # those of page_obj
     page_obj: Page[Run]
     query: str = ""
-    parameters: list[RunParameter]  # as typed
+    parameters: list[RunParameter]  # of every run, as typed
+    run_parameters: list[RunParameter]  # of the one that is begun, as typed
     form: TaskForm
     proposals: list[AuditEntry]  # they wait for a second person
     requirements: Sequence[str]
@@ -163,12 +164,16 @@ def task_page(
     found = get_object_or_404(Task.objects.select_related("periodic"), name=name)
     mine = found.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
+    rows = parameter_rows(found)
+    # Of two forms: what was typed for one run is neither the task's schedule nor what every run takes.
+    changes = submitted if submitted and "parallel" in submitted else None
     page = TaskPage(
         task=_described(found, timezone.now()),
         runs=[described_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
-        parameters=typed_rows(parameter_rows(found), submitted),
-        form=form_of(submitted) if submitted else form_of_task(found),
+        parameters=typed_rows(rows, changes),
+        run_parameters=rows if changes else typed_rows(rows, submitted),
+        form=form_of(changes) if changes else form_of_task(found),
         proposals=second_person.waiting(name, timezone.now()),
         requirements=REQUIREMENTS,
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",

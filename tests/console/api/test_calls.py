@@ -98,6 +98,23 @@ def test_whatever_it_says_is_a_sentence(answering, status, body, said):
 
 
 @pytest.mark.parametrize(
+    ("status", "body", "is_answered"),
+    [
+        (b"504 Late", b"<html>", False),
+        (b"502 Bad", b'{"message": "upstream"}', False),
+        (b"503 Busy", b'{"errors": {"node": ["is full"]}}', True),
+        (b"404 No", b"<html>", True),
+    ],
+)
+def test_of_what_a_proxy_says_for_the_console_nobody_knows_whether_it_was_done(
+    answering, status, body, is_answered
+):
+    with pytest.raises(Refused) as refused:
+        answering(whole(body, status)).ask("POST", "/", body={}, key="a-key-of-it")
+    assert isinstance(refused.value, Unanswered) is not is_answered
+
+
+@pytest.mark.parametrize(
     "date", [b"soon", b"Mon, 01 Jan 0001 00:00:00 +2359", b"Mon, 01 Jan 99999 00:00:00 GMT"]
 )
 def test_a_clock_that_says_nonsense_is_not_believed(answering, date):

@@ -287,6 +287,23 @@ async def test_a_wall_clock_that_jumps_makes_no_silence(control, control_server,
     await fanout.leave(listener)
 
 
+async def test_a_silence_is_as_long_where_the_clock_is_behind_the_observers(
+    control, control_server, snapshot
+):
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
+    elapsed = [0.0]
+    fanout = Fanout(control_server.url, lambda: snapshot["at"] - 600.0, lambda: elapsed[0])
+    listener = await fanout.join()
+    assert (await next_of(listener))["seq"] == 1
+    elapsed[0] = 20.0  # it is followed anew meanwhile, and the stored snapshot is the same
+    assert (await next_of(listener))["silent_seconds"] == 20.0
+    elapsed[0] = 35.0
+    async with asyncio.timeout(15):
+        while (await next_of(listener))["silent_seconds"] != 35.0:
+            pass
+    await fanout.leave(listener)
+
+
 async def test_the_fanout_follows_again_after_the_control_server_was_killed(
     control, control_server, snapshot
 ):
@@ -296,6 +313,21 @@ async def test_the_fanout_follows_again_after_the_control_server_was_killed(
     await next_of(listener)
     await asyncio.to_thread(control_server.kill)
     await asyncio.to_thread(control_server.start)
+    newer = {**snapshot, "seq": 9}
+    control.set(keys.SNAPSHOT, orjson.dumps(newer))
+    async with asyncio.timeout(15):
+        while (await next_of(listener)).get("seq") != 9:
+            pass
+    await fanout.leave(listener)
+
+
+@pytest.mark.parametrize("said", [b"{", b"[]", b'{"seq": 2}'])
+async def test_what_no_socket_can_be_sent_ends_the_fanout_for_nobody(said, control, control_server, snapshot):
+    control.set(keys.SNAPSHOT, orjson.dumps(snapshot))
+    fanout = Fanout(control_server.url, clock=lambda: snapshot["at"])
+    listener = await fanout.join()
+    assert (await next_of(listener))["seq"] == 1
+    control.publish(keys.LIVE, said)
     newer = {**snapshot, "seq": 9}
     control.set(keys.SNAPSHOT, orjson.dumps(newer))
     async with asyncio.timeout(15):

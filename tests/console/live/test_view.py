@@ -20,6 +20,7 @@ from workers.coordination.merge_patch import applied, difference
 NAMES = (*VIEWS, "queue:alert", "node:n1")
 PATH = re.compile(r'data-(?:bind|spark)="([^"]+)"')
 LOOP = "worker_rate/alert/n1"
+DRAWN = ("sign", "stale", "finding", "word")  # of a state, by static/js/values/bind.js
 
 numbers = st.none() | st.integers(0, 9)
 containers = st.dictionaries(
@@ -97,6 +98,20 @@ def test_also_of_a_lost_node_and_a_queue_that_waits(browsers, poisoned, control)
     whole = judged_document(snapshot)
     control.set(keys.SNAPSHOT, json.dumps(whole))
     assert missed(browsers["administrator"], whole) == {}
+
+
+def test_the_overview_shows_a_loop_that_stands_still_as_it_is_judged(browsers, poisoned, control):
+    snapshot = {**sample_snapshot(), "at": time.time()}
+    decided = {"id": 1, "law": "worker_rate", "at": snapshot["at"] - 600.0, "interval_seconds": 5.0}
+    whole = judged_document({**snapshot, "loops": {LOOP: {**decided, "target": {"queue": "alert"}}}})
+    control.set(keys.SNAPSHOT, json.dumps(whole))
+    page = browsers["administrator"].get("/").content.decode()
+    (view,) = re.findall(r'data-view="([^"]+)"', page)
+    seen, subject = view_named(view).narrowed(whole), f"loop/{LOOP}"
+    assert f'data-bind="states.{subject}" data-format="judged"' in page
+    assert {name: seen["states"][subject].get(name) for name in DRAWN} == {
+        name: whole["states"][subject][name] for name in DRAWN
+    }
 
 
 def missed(browser: Client, whole: dict[str, Any]) -> dict[str, list[str]]:

@@ -134,6 +134,22 @@ def test_where_nothing_was_retained_the_nearest_instant_is_offered(page, viewer,
     assert f"?at={iso(datetime.fromtimestamp(past['at'], UTC))}" in text
 
 
+@pytest.mark.parametrize("page", [*PAGES, "/timeline/"])
+def test_what_is_kept_of_a_time_and_can_not_be_read_is_said(page, viewer, past, settings):
+    Recorder(settings.WEIR_DATA).add(THEN.timestamp() - 0.1, b'{"seq": "of another version"}')
+    answer = viewer.get(page, {"at": AT})
+    assert answer.status_code == 200
+    assert "be read" in answer.content.decode() and "The plant is starting" not in answer.content.decode()
+
+
+def test_a_minute_that_the_disk_has_damaged_is_said_to_be_unreadable(viewer, past, settings):
+    Recorder(settings.WEIR_DATA).add(THEN.timestamp() + 60.0, orjson.dumps(past))  # the minute before is over
+    (kept,) = settings.WEIR_DATA.glob("snapshots/day=*/*.zst")
+    kept.write_bytes(kept.read_bytes()[:-20] + b"damaged by the disk.")
+    for page in ("/", "/timeline/"):
+        assert "be read" in viewer.get(page, {"at": AT}).content.decode()
+
+
 @pytest.mark.parametrize("at", ["yesterday", "2026-13-01T00:00:00Z", "<script>", "9" * 400])
 def test_what_is_no_time_is_said(at, viewer, past):
     answer = viewer.get("/", {"at": at})

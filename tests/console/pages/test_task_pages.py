@@ -222,6 +222,18 @@ def test_a_run_that_cannot_be_is_refused_at_its_field_and_nothing_typed_is_lost(
             assert f'value="{given[name]}"' in text, name
 
 
+def test_a_run_that_is_refused_without_scripts_leaves_the_form_of_the_schedule_as_the_task_is(operator):
+    given = {**SCHEDULE, "set-chunks": "2", **REASON}
+    assert fetch(operator, "/tasks/parts/change", given).status_code == 200
+    refusal = operator.post("/tasks/parts/run", {"set-chunks": "7", "reason": ""})
+    assert refusal.status_code == 422 and refusal.context["form"].when == "interval"
+    opened = operator.get("/tasks/parts/")
+    assert refusal.context["form"] == opened.context["form"]
+    shown = form_of(refusal, "/tasks/parts/change")
+    assert shown["set-chunks"] == form_of(opened, "/tasks/parts/change")["set-chunks"] == "2"
+    assert form_of(refusal, "/tasks/parts/run")["set-chunks"] == "7"
+
+
 @pytest.mark.parametrize("job", ["python:no.such.module.JOB", "python:json.dumps", "python:", "sweep"])
 def test_a_task_whose_job_does_not_import_is_refused(job, browsers):
     posted = {**SCHEDULE, **REASON, "name": "mine", "job": job}

@@ -36,6 +36,16 @@ def test_one_that_the_observer_made_long_ago_is_not_live_though_the_console_answ
     assert "1 min old" in freshness(again, 6.0).sentence
 
 
+@pytest.mark.parametrize("behind_seconds", [60.0, 86_400.0])
+def test_a_console_whose_clock_is_behind_makes_no_silent_observer_live(behind_seconds):
+    seen = Seen(0.0)
+    for now in range(5, 12):  # the console answers each second, and has nothing newer
+        seen = seen.with_snapshot(snapshot(1, 1000.0), 1000.0 + now - behind_seconds, float(now))
+    assert freshness(seen, 11.0).word == "Observer silent"
+    newer = seen.with_snapshot(snapshot(2, 1007.0), 1012.0 - behind_seconds, 12.0)
+    assert freshness(newer, 12.0).is_live
+
+
 def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_its_age():
     seen = Seen(0.0).with_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
     failed = freshness(seen.with_error("The console does not answer (ConnectError)."), 16.0)

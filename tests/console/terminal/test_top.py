@@ -1,5 +1,6 @@
 """weir top by its keys, on a console that is really served: what it shows, and what a person does there."""
 
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -25,14 +26,19 @@ NO_ALERT = 1_000_000_000  # the number of none that any test makes
 
 
 class Line(Remote):
-    """A console elsewhere. `is_cut`: nobody answers any more; `lost`: so many answers get lost."""
+    """A console elsewhere. `is_cut`: nobody answers any more; `lost`: so many answers get lost; `slow`: the
+    answer to a change comes once it is set.
+    """
 
     is_cut, lost = False, 0
+    slow: threading.Event | None = None
 
     def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
         if self.is_cut:
             raise Unanswered("The console does not answer (ConnectError); try again.")
         answer = super().send(method, address, content, key)
+        if method == "POST" and self.slow is not None:
+            assert self.slow.wait(30)
         if method == "POST" and self.lost:
             self.lost -= 1
             raise Unanswered("The console does not answer (ReadTimeout); try again.")
@@ -108,6 +114,11 @@ def screen(app: Any) -> str:
     )
 
 
+def noticed(app: Any) -> str:
+    """What was said beside the lists."""
+    return "\n".join(each.message for each in app._notifications)
+
+
 async def type_reason(pilot: Pilot[None], text: str) -> None:
     pilot.app.screen.query_one("#why", Input).value = text
     await pilot.press("enter")
@@ -159,6 +170,30 @@ async def test_a_queue_is_paused_and_what_the_console_refuses_is_said_in_place(l
         assert (paused["name"], paused["reason"]) == ("consumption", "a bad release")
         await pilot.press("i", "escape")  # left: nothing is done
         assert len(line.ask("GET", "/api/v1/overrides")["overrides"]) == 1
+
+
+@pytest.mark.thorough
+async def test_who_leaves_an_act_that_was_sent_is_not_made_to_believe_that_nothing_is_done(line, observed):
+    async with opened(line) as (app, pilot):
+        await pilot.press("4", "p")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "nothing is done" in screen(app)
+        line.lost = 1
+        await type_reason(pilot, "a bad release")
+        await until(pilot, lambda: "not known whether" in screen(app))
+        assert "nothing is done" not in screen(app)
+        await pilot.press("escape")
+        assert "not known whether" in noticed(app)
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        line.slow = threading.Event()
+        await type_reason(pilot, "a bad release")
+        await until(pilot, lambda: "Asking the console" in screen(app))
+        assert "nothing is done" not in screen(app)
+        await pilot.press("escape")
+        line.slow.set()
+        await until(pilot, lambda: "Done all the same: Pause intake of" in noticed(app))
+        assert len(line.ask("GET", "/api/v1/overrides")["overrides"]) == 2
 
 
 @pytest.mark.thorough

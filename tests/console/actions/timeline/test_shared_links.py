@@ -152,6 +152,20 @@ def test_a_picture_is_drawn_once_however_often_it_is_asked_for(kept, control, mo
     assert len(drawn) == 1
 
 
+def test_while_the_disk_is_away_a_link_opens_nothing_and_its_picture_comes_back_with_it(
+    kept, control, settings, tmp_path
+):
+    address = shared_links.address_of(shared())
+    (file,) = (tmp_path / "snapshots").glob("open-*.jsonl")
+    aside = file.rename(tmp_path / "aside")
+    assert [Client().get(f"{address}{more}").status_code for more in ("", "picture.png")] == [404, 404]
+    file.mkdir()  # what can't be read, as on a disk that fails
+    assert [Client().get(f"{address}{more}").status_code for more in ("", "picture.png")] == [404, 404]
+    file.rmdir()
+    aside.rename(file)
+    assert [Client().get(f"{address}{more}").status_code for more in ("", "picture.png")] == [200, 200]
+
+
 def test_while_the_control_server_is_away_no_picture_is_kept(kept, control_server, monkeypatch):
     address = f"{shared_links.address_of(shared())}picture.png"
 

@@ -1,6 +1,8 @@
 """Alerts on their pages: acknowledged, snoozed, escalated, noted, and what is said of them."""
 
+import re
 from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -8,9 +10,13 @@ from django.test import Client
 from django.utils import timezone
 
 from console.incidents.differences import stretches_of
+from console.live.view import view_named
 from console.pages.alerts import alert_view
+from console.pages.alerts.alerts import view_of
 from tests.console.pages.alerts.checks import audited, fetch, look, opened
 from tests.workers.alerts.checks import lost, queue, rule
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.conditions.condition import SERIES_LABELS
 from workers.alerts.lifecycle.models import Alert, AlertRule, Delivery, Receiver
 from workers.models import LedgerEntry, Loop
 
@@ -34,6 +40,29 @@ def test_many_of_one_rule_are_folded_and_hide_no_other(operator, stored_snapshot
     assert [row.alert.rule_name for row in shown].count("queue-behind") == 4
     assert sum(len(row.more) for row in shown) == 26
     assert "and 26 more of queue-behind" in operator.get("/alerts/").content.decode()
+
+
+def test_the_chart_of_an_open_alert_follows_whatever_it_watches():
+    """Its page gets each series that a condition charts, also of an attached plant's groups and sensors."""
+    labels = {name: f"a-{name}" for name in SERIES_LABELS}
+    missed = {
+        path
+        for condition in CONDITIONS.values()
+        for path in condition.series
+        if not _is_followed(path, {name: labels[name] for name in re.findall(r"{(\w+)}", path)})
+    }
+    assert missed == set()
+
+
+def _is_followed(path: str, labels: dict[str, str]) -> bool:
+    keys = [key.format(**labels) for key in path.split(".")]
+    value: Any = 7.0
+    for key in reversed(keys):
+        value = {key: value}
+    seen = view_named(view_of(Alert(labels=labels))).narrowed(value)
+    for key in keys:
+        seen = seen.get(key, {})
+    return bool(seen == 7.0)
 
 
 def test_an_alert_that_never_fired_has_no_page(operator, alert):

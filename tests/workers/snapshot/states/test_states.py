@@ -141,6 +141,15 @@ def test_a_disabled_rule_notifies_nobody_and_the_state_has_the_shipped_threshold
     assert limits_of([rule]).by_condition["queue_wait"] == SHIPPED.by_condition["queue_wait"]
 
 
+def test_a_rule_whose_condition_is_known_no_more_stops_no_snapshot():
+    gone = AlertRule(name="gone", condition="of_another_version", threshold=5, clear_threshold=2)
+    late = AlertRule(
+        name="late", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical"
+    )
+    found = evaluated(plant(queues=queue(6.0)), limits=limits_of([gone, late]))["queue/alert"]
+    assert (found.severity, found.rules) == ("critical", ["late"])
+
+
 def test_what_is_unknown_is_not_known_yet_and_never_well():
     found = after(None)
     assert (found.severity, found.sign, found.word) == ("unknown", None, "Not known yet")
