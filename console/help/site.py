@@ -13,9 +13,13 @@ from mkdocs.structure.files import File, Files
 from queues import environment as variables
 
 
+# Reading the settings makes a data folder, which is none of a plant's; it is gone when the process ends.
+_data = tempfile.TemporaryDirectory(prefix="weir-docs-")
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The table of contents. Reading the settings must not make a data folder beside the sources."""
-    variables.PROCESS.setdefault(variables.DATA.name, tempfile.mkdtemp(prefix="weir-docs-"))
+    """The table of contents."""
+    variables.PROCESS.setdefault(variables.DATA.name, _data.name)
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     django.setup()
     from console.help import contents
