@@ -12,7 +12,6 @@ from mkdocs.structure.files import File, Files
 
 from queues import environment as variables
 
-
 # Reading the settings makes a data folder, which is none of a plant's; it is gone when the process ends.
 _data = tempfile.TemporaryDirectory(prefix="weir-docs-")
 
