@@ -63,10 +63,14 @@ def stored_secret(path: Path, fresh: str) -> str:
 
 
 def _beside(path: Path, text: str) -> Path:
-    """A new file next to `path`. O_EXCL: nobody laid one there, or a link, for us to write into."""
+    """A new file next to `path`, on the disk: what has a name must not be empty after a power loss. O_EXCL:
+    nobody laid one there, or a link, for us to write into.
+    """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     return fresh
 
 

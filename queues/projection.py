@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import redis
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from queues import keys
@@ -102,8 +102,11 @@ def create_queue(
     """
     with transaction.atomic():
         queue = _made(Queue, name=name, kind=kind, **settings)
-        if Queue.objects.filter(name=name).exists():
-            raise BadInput("name", f"{name} is a queue already.")
+        try:
+            with transaction.atomic():
+                queue.save()
+        except IntegrityError:  # also where somebody else makes it just now
+            raise BadInput("name", f"{name} is a queue already.") from None
         shared = points or thousand.share(
             list(
                 Node.objects.filter(drained=False, cordoned=False)
@@ -111,7 +114,6 @@ def create_queue(
                 .values_list("name", flat=True)
             )
         )
-        queue.save()
         _write_points(queue, shared)
         _check_readable(thresholds)
         return project(control, thresholds)

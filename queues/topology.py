@@ -92,7 +92,11 @@ class Topology:
 
     def has_points(self, name: str) -> bool:
         """Whether anything new comes to the node."""
-        return any(queue.points.get(name) for queue in self.queues.values())
+        return bool(self.with_points_on(name))
+
+    def with_points_on(self, name: str) -> list[str]:
+        """Queues whose new events come to the node."""
+        return [queue.name for queue in self.queues.values() if queue.points.get(name)]
 
     def to_json(self) -> str:
         """The stored form; see docs/understand/how/events.md."""

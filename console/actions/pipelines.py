@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from console.accounts.access import Actor, admit, demand
 from console.actions import plant_control
@@ -92,19 +92,29 @@ def declare(
     name = wanted.name
     _check_readers(wanted, control)
     with transaction.atomic():
-        before = PipelineVersion.objects.filter(application=name).order_by("-number").first()
+        before = _newest(name)
         _demand_newest(before, since)
         replaced = _queues_replaced(name, before, control) if actor.queues is not None else []
         demand(actor, "pipeline.declare", [*queues_of(wanted), *replaced])
         number = before.number + 1 if before else 1
         PipelineVersion.objects.filter(application=name, active=True).update(active=False)
-        version = PipelineVersion.objects.create(
+        version = PipelineVersion(
             application=name, number=number, text=text, reason=why, owner=actor.account, active=True
         )
+        try:
+            with transaction.atomic():
+                version.save()
+        except IntegrityError:  # somebody else was there since it was asked for
+            _demand_newest(_newest(name), number - 1)
+            raise
         audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
         # Should this process die here, `workers.pipeline.declaration.versions` reports it.
         Declarations(control).want(Declared(name, number, text))
     return version
+
+
+def _newest(application: str) -> PipelineVersion | None:
+    return PipelineVersion.objects.filter(application=application).order_by("-number").first()
 
 
 def _demand_newest(newest: PipelineVersion | None, since: int | None) -> None:

@@ -125,7 +125,7 @@ def decode(block_id: str, data: Any) -> Block:
 
 def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENTS) -> list[EncodedBlock]:
     """A batch of `SCHEMA` (any length) as encoded blocks of up to `events` rows: fewer where they are large,
-    so that a block has about MOST_BYTES at most.
+    so that a block has about MOST_BYTES, and twice as much at most if it has several.
     """
     rows = batch.num_rows
     if rows == 0:
@@ -133,10 +133,15 @@ def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENT
     events = min(events, max(1, MOST_BYTES * rows // max(1, batch.nbytes)))
     starts = np.arange(0, rows, events)
     newest = np.maximum.reduceat(_times_us(batch), starts).tolist()
-    return [
-        EncodedBlock(ids(), min(events, rows - start), time_us, batch.slice(start, events).serialize())
-        for start, time_us in zip(starts.tolist(), newest, strict=True)
-    ]
+    found: list[EncodedBlock] = []
+    for start, time_us in zip(starts.tolist(), newest, strict=True):
+        part = batch.slice(start, events)
+        data = part.serialize()
+        if part.num_rows > 1 and data.size > 2 * MOST_BYTES:  # larger ones are next to each other here
+            found += cut(part, ids, events)
+        else:
+            found.append(EncodedBlock(ids(), part.num_rows, time_us, data))
+    return found
 
 
 def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBatch:

@@ -62,6 +62,21 @@ def test_processes_that_start_together_keep_one_secret_and_none_reads_it_half_wr
     assert [each.name for each in path.parent.iterdir()] == ["secret-key"]
 
 
+def test_what_is_kept_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A power loss just after a first start must leave no secret that is empty."""
+    synced = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append((os.fstat(descriptor).st_size, sorted(each.name[0] for each in tmp_path.iterdir())))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    stored_secret(tmp_path / "secret-key", "k" * 40)
+    write_private(tmp_path / "ports", "8000")
+    assert synced == [(40, ["."]), (4, [".", "s"])]
+
+
 def test_what_an_older_version_left_is_mended_and_what_links_point_to_is_not(tmp_path):
     outside = tmp_path / "outside"
     (outside / "folder").mkdir(parents=True)

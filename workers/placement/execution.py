@@ -155,13 +155,16 @@ class _Step:
 
     def _given_back(self, plan: Plan) -> str:
         """Why the node can't be emptied any more: it was only to rest, and got points again, as it does when
-        another one is lost.
+        another one is lost; or a queue was made there that the plan does not know. Loops that move points
+        wait for the plan.
         """
-        topology = projection.read_database()
-        if plan.kind != Plan.Kind.RELEASE or plan.empties not in topology.nodes:
+        queues = projection.read_database().with_points_on(plan.empties)
+        if not queues:
             return ""
-        queues = [name for name, spec in topology.queues.items() if spec.points.get(plan.empties)]
-        return f"{plan.empties} has points of {', '.join(queues)} again: it is needed." if queues else ""
+        held = f"{plan.empties} has points of {', '.join(queues)}"
+        if plan.kind == Plan.Kind.RELEASE:
+            return f"{held} again: it is needed."
+        return f"{held}, which came after the plan was made: take the node back, and drain it anew."
 
     def _silent(self, plan: Plan) -> str:
         """Why it is not emptied now: nothing can be taken from a node that is OFFLINE, and loops that move

@@ -117,6 +117,8 @@ def drift(plan: Plan) -> str | None:
     for queue, points in plan.base.items():
         if queue not in topology.queues or topology.queues[queue].live_points != points:
             return f"The points of queue {queue} have changed since."
+    if plan.empties and (others := set(topology.with_points_on(plan.empties)) - plan.base.keys()):
+        return f"Queue {min(others)} has points on {plan.empties} since, which the plan does not move."
     closed = {target: moves.closed(topology.nodes[target]) for target in _targets(plan, topology)}
     return next((f"Node {node} {why} by now." for node, why in closed.items() if why), None)
 

@@ -83,6 +83,7 @@ class LocalPlant(SteeredPlant):
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
+        self._group_trends: dict[tuple[str, str], TrendWatch] = {}  # plant, group: of those seen last
         self._states: Mapping[str, SubjectState] | None = None
         self._loops: Mapping[str, LoopStatus] | None = None
         self._histograms: deque[tuple[float, dict[str, Latencies]]] = deque()
@@ -167,14 +168,15 @@ class LocalPlant(SteeredPlant):
         trends of their groups' lag.
         """
         rows = self._orders.step(self._others.rows(), now) if self._others else {}
-        found = {}
+        found, trends = {}, {}
         for name, row in rows.items():
             groups = {}
             for group, status in row.groups.items():
-                watch = self._trends.setdefault(f"group/{name}/{group}", TrendWatch())
+                watch = trends[name, group] = self._group_trends.get((name, group)) or TrendWatch()
                 watch.add(status.lag_events, at_seconds)
                 groups[group] = changed(status, trend=watch.trend)
             found[name] = changed(row, steered_by=holder_of(self._control, name), groups=groups)
+        self._group_trends = trends
         return found
 
     def _forecasts(

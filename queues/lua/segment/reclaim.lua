@@ -23,7 +23,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, 
   if not has_room() then break end
   take(id)
 end
-local from, left = '-', 20
+-- So many at a time are enough to hold up the node. Where more are idle, the next claim goes on behind them.
+local from, left = redis.call('HGET', counters, 'reclaim_from') or '-', 20
 while has_room() and left > 0 do
   local pending = redis.call('XPENDING', stream, group, 'IDLE', idle, from, '+', 100)
   for _, each in ipairs(pending) do
@@ -32,8 +33,11 @@ while has_room() and left > 0 do
     if has_room() and not kept then take(each[1]) end
     from = '(' .. each[1]
   end
-  left = #pending < 100 and 0 or left - 1
+  left = left - 1
+  if #pending < 100 then from, left = '-', 0 end
 end
+if from == '-' then redis.call('HDEL', counters, 'reclaim_from') end
+if left == 0 and from ~= '-' then redis.call('HSET', counters, 'reclaim_from', from) end
 local function waiting(unit)
   local counted = redis.call('HMGET', counters, 'inserted_' .. unit, 'removed_' .. unit)
   return (tonumber(counted[1]) or 0) - (tonumber(counted[2]) or 0)

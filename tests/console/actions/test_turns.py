@@ -1,24 +1,29 @@
 """Two people act at once: each takes its turn, and neither is refused for the order of the other's locks."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from django.db import transaction
 from django.utils import timezone
 
 from console.accounts.access import Actor
-from console.actions import loops
+from console.actions import loops, pipelines
 from console.actions.proposals import plans
 from console.actions.queues import definitions
 from console.embedded.seeding import seed
 from console.models import AuditEntry
+from queues.errors import BadInput
 from queues.models import Node, Queue
 from tests.races import PausedControl, another_thread, until_another_waits
 from workers.models import Override
+from workers.pipeline import declaration
 from workers.steering.expiry import Expiry
 
 pytestmark = pytest.mark.django_db(transaction=True)
+SHIPPED = Path(declaration.__file__).parents[1] / "applications" / "performance.yaml"
 Act = Callable[[Actor, Any], object]
 
 
@@ -93,3 +98,23 @@ def test_of_two_acts_at_once_both_are_done(before: Act, first: Act, second: Act,
         first(person, PausedControl(plant, meanwhile))
         waiting[0].result(60)
     assert AuditEntry.objects.count() == noted + 2
+
+
+def make_queue(actor: Actor, control: Any) -> object:
+    given = {"reason": "a test", "now": timezone.now(), "control": control}
+    return definitions.create(actor, "orders", "jobs", {"handler": "noop"}, **given)
+
+
+def declare(actor: Actor, control: Any) -> object:
+    return pipelines.declare(actor, SHIPPED.read_text(), "a test", control, since=0)
+
+
+@pytest.mark.parametrize(("make", "said"), [(make_queue, "is a queue already"), (declare, "made meanwhile")])
+def test_of_two_who_make_the_same_at_once_the_later_reads_so(make: Act, said: str, person: Actor, plant: Any):
+    with another_thread() as call:
+        with transaction.atomic():
+            make(person, plant)
+            later = call(make, person, plant)
+            until_another_waits()
+        with pytest.raises(BadInput, match=said):
+            later.result(60)

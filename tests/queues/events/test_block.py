@@ -79,6 +79,21 @@ def test_blocks_of_large_events_are_of_a_megabyte_and_hold_all_of_them():
     assert found == [str(place) for place in range(100)]
 
 
+def test_a_few_large_events_among_many_small_ones_make_no_larger_blocks():
+    """Sized by the mean alone, the three hundred were one block of 18 MB."""
+    large = range(1_000, 1_300)
+    events = [
+        {"id": str(place), "attributes": {"text": "x" * (60_000 if place in large else 10)}}
+        for place in range(8_000)
+    ]
+    blocks = cut(from_events(events, NOW_US), BlockIds())
+    assert max(each.size_bytes for each in blocks) <= 2.1 * 2**20 and len(blocks) <= 50
+    back = [decode(each.block_id, bytes(each.data)).batch for each in blocks]
+    assert [each.num_rows for each in back] == [each.events for each in blocks]
+    found = [name for batch in back for name in batch.column(0).to_pylist()]
+    assert found == [str(place) for place in range(8_000)]
+
+
 def test_missing_ids_are_derived_from_block_and_row_and_own_ids_are_kept():
     made = Block("f" * 32, from_events([{"id": "mine"}, {}, {}], NOW_US))
     assert made.ids().to_pylist() == ["mine", "f" * 32 + ":1", "f" * 32 + ":2"]

@@ -170,6 +170,22 @@ def test_a_block_that_waits_for_its_retry_is_not_taken_for_abandoned(segment):
     assert segment.measure()["retry_blocks"] == 1
 
 
+def test_a_dead_workers_block_is_claimed_behind_however_many_that_wait_for_their_retry(segment):
+    """A claim sees two thousand of them, and the next one goes on from there."""
+    segment.publish(blocks_of(2_500, per_block=1))
+    while failed := segment.claim("w1", 1_000, MINUTE):
+        for each in failed:
+            segment.retry(each, "w1", MINUTE)
+    segment.publish(blocks_of(4, first=2_500))
+    (lost,) = segment.claim("dead", 100, MINUTE)
+    assert segment.claim("w2", 100, 0.0) == []
+    assert [each.entry_id for each in segment.claim("w2", 100, 0.0)] == [lost.entry_id]
+    segment.acknowledge([lost.entry_id])
+    ((first, _),) = segment.node.xrange(segment.stream, count=1)
+    segment.node.zrem("weir:alert:retry", first)  # as one that another worker had
+    assert [each.entry_id for each in segment.claim("w3", 100, 0.0)] == [first.decode()]
+
+
 def test_a_block_whose_turn_never_came_has_no_try_more(segment):
     segment.publish(blocks_of(4))
     for _ in range(3):

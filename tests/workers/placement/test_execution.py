@@ -203,6 +203,19 @@ def test_a_drained_node_ends_empty_with_every_event_elsewhere_once(plant, user):
     assert plant.pass_seconds(1).nodes["n3"].state == "IDLE"
 
 
+def test_a_drain_of_a_node_on_which_a_queue_is_made_meanwhile_ends_and_says_which(plant, user):
+    plan = drained(plant, user)
+    projection.create_queue(plant.control, "orders", "jobs")
+    for _ in range(3):
+        advance(plan, plant)
+    plan.refresh_from_db()
+    assert (plan.state, plan.note) == (
+        "failed",
+        "n3 has points of orders, which came after the plan was made: take the node back, and drain it anew.",
+    )
+    assert not plans.running().exists()
+
+
 def test_transfers_are_no_rates_of_producers_and_workers(plant, user):
     plant.segment("alert", "n3").publish(blocks_of(400))
     plan = drained(plant, user)

@@ -101,6 +101,17 @@ def test_a_plan_is_stale_when_its_queues_points_have_moved_and_only_then(plant, 
     assert plans.void_due(plant.now) == 1
 
 
+def test_a_drain_is_stale_once_a_queue_that_it_does_not_move_has_points_on_its_node(plant, user):
+    snapshot = busy(plant)
+    plan = proposals.propose_drain("n3", user, "New disk.", snapshot=snapshot, now=plant.now)
+    assert plans.drift(plan) is None
+    projection.create_queue(plant.control, "orders", "jobs")
+    refused = refusal(
+        lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
+    )
+    assert "Queue orders has points on n3" in refused.message
+
+
 @pytest.mark.parametrize("flag", ["drained", "cordoned"])
 def test_a_plan_to_a_node_that_was_closed_meanwhile_is_refused(plant, user, snapshot, flag):
     plan = by_hand(plant, user, snapshot)

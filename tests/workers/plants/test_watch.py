@@ -156,6 +156,15 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
     Snapshot.from_json(encoded(snapshot(status)))
 
 
+def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(lookout, far):
+    operators = {"in": MeasuredOperator("in", "source", 1), "a\0b": MeasuredOperator("a\0b", "operator", 1)}
+    far.topology = lambda: MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "a\0b"),))
+    lookout.observe()
+    status = lookout.status()
+    assert (status.state, status.topology) == ("unseen", None)
+    assert "can't be stored" in status.error
+
+
 @pytest.mark.parametrize("kind", [PlantSilent, PlantConfused])
 def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(lookout, far, kind):
     """A broker's error quotes what stands in a message there, whoever put it in."""

@@ -22,6 +22,7 @@ from workers.batch import task_definitions
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import Report, WorkReporter, submit, waiting_to_run
 from workers.coordination.freshness import Freshness
+from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
 from workers.history.load_forecasts import LoadForecasts, OfferedLoad
 from workers.models import LedgerEntry, Loop, Override, Run
@@ -221,6 +222,31 @@ def test_what_comes_to_a_plant_whose_tasks_can_be_set_is_forecast_beside_applica
     forecasts.wait()
     rows = plant.observe().forecasts
     assert list(rows) == ["plant:shop"] and rows["plant:shop"].mean_per_second
+
+
+def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(
+    control: redis.Redis, times: Times
+) -> None:
+    """Of groups that come and go, each under a name of its own, nothing is kept."""
+    groups: dict[str, ConsumerGroup] = {}
+
+    class Seen:
+        def rows(self) -> dict[str, PlantStatus]:
+            return {"logs": PlantStatus(kind="kafka", state="seen", groups=dict(groups))}
+
+    def clock() -> float:
+        return times.wall_seconds
+
+    plant = LocalPlant(control, clock, lambda: times.monotonic_seconds, others=cast(PlantWatch, Seen()))
+    for second in range(20):
+        groups["billing"] = ConsumerGroup(lag_events=1_000 * second)
+        times.pass_by(1.0)
+        seen = plant.observe().plants["logs"]
+    assert seen.groups["billing"].trend == "rising"
+    back = groups.pop("billing")
+    plant.observe()
+    groups["billing"] = back
+    assert plant.observe().plants["logs"].groups["billing"].trend is None
 
 
 def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, plant: LocalPlant) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controllers.parallelism.measured_topology import MeasuredTopology
+from queues import checks
 from queues.errors import BadInput, WeirError
 from queues.stored_document import BadDocument, changed, decoded, encoded
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
@@ -132,6 +133,10 @@ class Lookout:
             text = encoded(found)
             decoded(PlantStatus, text, "plant")
             MeasuredTopology.from_document(found.topology)  # as pages and loops read it
+            if not all(
+                checks.storable(name) == name for name in topology.operators
+            ):  # as their ledger has it
+                raise BadInput("operators", "have a NUL in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
             said = str(error)[:LONGEST_ERROR]
             raise PlantConfused(f"{self.row.name} says what can't be stored ({said}).") from error

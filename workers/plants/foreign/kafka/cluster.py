@@ -9,6 +9,7 @@ import fnmatch
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -42,6 +43,7 @@ SILENT = (
     "_TIMED_OUT_QUEUE",
     "REQUEST_TIMED_OUT",
 )
+IDS_SECONDS = 60.0  # after which ids are asked for again where none came
 NO_OFFSET = -1  # less is "none committed"
 
 
@@ -62,7 +64,7 @@ class KafkaCluster:
         self._client: AdminClient | None = None
         self._brokers: set[tuple[str, int]] = set()
         self._ids: dict[str, str] = {}
-        self._has_ids = True
+        self._without_ids_at: float | None = None  # when they were asked for last, and none came
         self._asked: set[Partition] = set()  # whose offsets are read
 
     def read(self) -> ClusterReading:
@@ -130,28 +132,26 @@ class KafkaCluster:
             for name, topic in metadata.topics.items()
             if topic.error is None and _fits(name, self._topic_patterns, hidden="__")
         }
-        if self._has_ids and found:
+        without = self._without_ids_at
+        if found and (without is None or abs(self._clock() - without) >= IDS_SECONDS):
             self._read_ids(list(found))
         return {name: (self._ids.get(name, ""), count) for name, count in found.items()}
 
     def _read_ids(self, names: list[str]) -> None:
-        """Brokers before 2.8 have none; what is not answered now is as before."""
+        """What is not answered now is as before. Some brokers answer none, and are slow to say so."""
         from confluent_kafka import KafkaException, TopicCollection
 
+        self._without_ids_at = self._clock()
         try:
             asked = self._connected().describe_topics(
                 TopicCollection(names), request_timeout=answer_seconds()
             )
         except KafkaException:
-            self._has_ids = False
             return
-        missed = 0
         for name, future in asked.items():
-            try:
+            with suppress(Exception):
                 self._ids[name] = str(future.result(answer_seconds()).topic_id)
-            except Exception:
-                missed += 1
-        self._has_ids = missed < len(names)
+                self._without_ids_at = None
 
     def _group_names(self) -> list[str]:
         """Those that are read; names without a pattern need not be listed."""

@@ -1,14 +1,17 @@
 """Groups of a real broker: how far behind they are, and what is no lag."""
 
 import time
+from concurrent.futures import Future
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from queues.errors import BadInput
 from tests.workers.plants.foreign.kafka.broker import consumed, mock_cluster, tansu
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kafka import group_lag
+from workers.plants.foreign.kafka.cluster import IDS_SECONDS, KafkaCluster
 from workers.plants.foreign.kafka.kafka_plant import MOST_LINKS, NOT_SET, KafkaPlant, left_out, topology_of
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import PlantSilent
@@ -122,6 +125,39 @@ def test_resets_deletes_and_topics_made_anew_leave_no_phantom_lag(broker, topic)
     anew = seen(plant, f"{topic}-a")
     assert (anew.lag_events, anew.lag_seconds) == (0, 0.0)
     assert anew.partitions[0].said == group_lag.BEYOND
+
+
+class LateOnce:
+    """A client whose broker does not say the ids of topics in time, the first time that it is asked."""
+
+    def __init__(self, client):
+        self._client, self._asked = client, 0
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+    def describe_topics(self, topics, **options):
+        self._asked += 1
+        if self._asked > 1:
+            return self._client.describe_topics(topics, **options)
+        late = {name: Future() for name in topics.topic_names}
+        for future in late.values():
+            future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        return late
+
+
+def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(broker, topic):
+    """After a minute: one that has none is late each time."""
+    now = [1_000.0]
+    cluster = KafkaCluster(PlantAddress(name="events", url=broker.url), topics=[topic], clock=lambda: now[0])
+    cluster._client = LateOnce(cluster._connected())
+    assert cluster.read().topics[topic] == cluster.read().topics[topic] == ("", 2)
+    now[0] += IDS_SECONDS
+    first = cluster.read().topics[topic]
+    assert first[0]
+    broker.delete(topic)
+    broker.create(topic, 2)
+    assert cluster.read().topics[topic][0] not in ("", first[0])
 
 
 def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch):
