@@ -20,6 +20,8 @@ from django.utils import timezone
 from console.accounts.access import Actor
 from console.audit import audit_log, witness
 from console.audit.check import Checker
+from console.embedded import launch
+from console.embedded.local import check_whole
 from console.embedded.seeding import seed
 from console.models import AuditEntry, Mark
 from console.upkeep.backup import archive, backup, database, files, rest, servers
@@ -251,6 +253,24 @@ def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data
     # It rested when it was copied; it need not rest here.
     assert not overrides.in_force(timezone.now()).exists()
     assert made.stat().st_mode & 0o077 == 0
+    check_whole(data)
+
+
+def test_half_a_restored_plant_is_not_started(made, nodes, data, fresh, monkeypatch, capsys):
+    def die(*unused: object) -> None:
+        raise KeyboardInterrupt
+
+    emptied()
+    shutil.rmtree(data)
+    target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
+    with archive.reading(made) as found, monkeypatch.context() as by, pytest.raises(KeyboardInterrupt):
+        by.setattr(backup.servers, "load_node", die)
+        backup.restore(found, data, target, urls, clients)
+    assert User.objects.exists() and not clients(urls["n2"]).dbsize()
+    with pytest.raises(SystemExit) as caught:
+        call_command("seed")
+    assert caught.value.code == launch.main(["--data", str(data)]) == 2
+    assert capsys.readouterr().err.count("a restore has begun and not ended") == 2
 
 
 def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
