@@ -25,6 +25,7 @@ from console.embedded.local import check_whole
 from console.embedded.seeding import seed
 from console.models import AuditEntry, Mark
 from console.upkeep.backup import archive, backup, database, files, rest, servers
+from queues import environment as variables
 from queues import keys, pausing
 from queues.errors import BadInput
 from queues.models import Queue
@@ -271,6 +272,29 @@ def test_half_a_restored_plant_is_not_started(made, nodes, data, fresh, monkeypa
         call_command("seed")
     assert caught.value.code == launch.main(["--data", str(data)]) == 2
     assert capsys.readouterr().err.count("a restore has begun and not ended") == 2
+
+
+@pytest.fixture
+def empty_plant(made, nodes, data, fresh, settings, monkeypatch) -> dict[str, str]:
+    """An empty one in place of the plant of the backup, for `manage.py restore`: its nodes' URLs."""
+    emptied()
+    shutil.rmtree(data)
+    urls = {name: fresh(name).url for name in nodes}
+    settings.REDIS_URL = fresh("control").url
+    monkeypatch.setenv(variables.NODES.name, " ".join(f"{name}={url}" for name, url in urls.items()))
+    return urls
+
+
+def test_a_restore_is_in_the_audit_with_the_time_of_its_backup(made, empty_plant, data, capsys):
+    call_command("restore", str(made))
+    said = orjson.loads(capsys.readouterr().out)
+    entry = AuditEntry.objects.latest("sequence")
+    assert (entry.actor, entry.action, entry.after) == (
+        "manage.py",
+        "backup.restored",
+        {"made_at": said["made_at"]},
+    )
+    assert Checker(data).step().sound
 
 
 def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
