@@ -14,7 +14,8 @@ import pytest
 import redis
 from axes.models import AccessAttempt
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from console.accounts.access import Actor
@@ -295,6 +296,24 @@ def test_a_restore_is_in_the_audit_with_the_time_of_its_backup(made, empty_plant
         {"made_at": said["made_at"]},
     )
     assert Checker(data).step().sound
+
+
+def test_what_can_t_be_restored_of_a_file_is_said_in_one_line(made, empty_plant):
+    odd = made.with_name("odd.backup")
+    with zipfile.ZipFile(made) as source, zipfile.ZipFile(odd, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, b"no JSON" if name == "nodes/n2" else source.read(name))
+    with pytest.raises(CommandError, match=r"The plant was not restored: .* Empty its folder"):
+        call_command("restore", str(odd))
+
+
+def test_a_database_that_gives_no_rows_makes_no_backup_and_is_said_in_one_line(control, nodes, data):
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {Mark._meta.db_table} RENAME TO elsewhere")
+    with pytest.raises(CommandError, match=r"No backup was made\. .*console_mark"):
+        call_command("backup", str(data / "backups" / "x"))
+    assert not list((data / "backups").iterdir())
 
 
 def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
