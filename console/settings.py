@@ -144,7 +144,7 @@ _SQLITE = {
     "timeout": 20,
     "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL",
 }
-_DATABASE_URL = variables.DATABASE_URL.text() or f"sqlite:///{WEIR_DATA / 'weir.sqlite3'}"
+_DATABASE_URL = variables.DATABASE_URL.text() or database_address.of_file(WEIR_DATA / "weir.sqlite3")
 DATABASES = {"default": _read(lambda: database_address.settings_of(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
