@@ -144,7 +144,7 @@ _SQLITE = {
     "timeout": 20,
     "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL",
 }
-_DATABASE_URL = variables.DATABASE_URL.text() or f"sqlite:///{WEIR_DATA / 'weir.sqlite3'}"
+_DATABASE_URL = variables.DATABASE_URL.text() or database_address.of_file(WEIR_DATA / "weir.sqlite3")
 DATABASES = {"default": _read(lambda: database_address.settings_of(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
@@ -211,6 +211,7 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_USERNAME_CALLABLE = "console.accounts.lockout.counted_name"
 AXES_CLIENT_IP_CALLABLE = "console.web.proxies.address_of"
 AXES_LOCKOUT_TEMPLATE = "people/locked_out.html"
 AXES_VERBOSE = False

@@ -27,6 +27,7 @@ from console.web.web_request import WebRequest
 AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
 KNOWN_FOR = timedelta(days=30)
 UNKNOWN = "unknown"
+LONGEST_NAME = 255  # that the library's tables take
 
 
 class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes has no types
@@ -63,6 +64,12 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
     def user_logged_in(self, sender: Any, request: HttpRequest, user: User, **more: Any) -> None:
         super().user_logged_in(sender, request, user, **more)
         AccessLog.objects.filter(attempt_time__lt=timezone.now() - KNOWN_FOR).delete()
+
+
+def counted_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str | None:
+    """The name that a login counts for; of one that is longer than its row takes the beginning."""
+    name = (credentials or request.POST).get("username")
+    return None if name is None else str(name)[:LONGEST_NAME]
 
 
 def _who(request: HttpRequest, credentials: dict[str, Any]) -> Actor:

@@ -9,6 +9,7 @@ from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
 from channels.db import database_sync_to_async
+from django.db import DatabaseError
 from django.utils import timezone
 
 from console.accounts import token_failures
@@ -21,6 +22,7 @@ PATH = "/mcp"
 NO_TOKEN = "takes an API token (Authorization: Bearer …); make one in Settings or by manage.py token."
 FROM_A_PAGE = "is sent by browsers only; assistants send none."
 POST_ALONE = "takes POST alone: there is nothing to wait for."
+UNANSWERED = "nobody can be asked whose token it is: the database does not answer."
 
 
 class AssistantEndpoint:
@@ -65,6 +67,8 @@ def _actor(scope: dict[str, Any]) -> Actor:
         found = token_failures.actor_of(bearer_of(headers.get("authorization")), timezone.now(), address)
     except token_failures.TooManyFailures as error:
         raise RequestRefused(429, str(error), error.seconds, "authorization") from None
+    except DatabaseError:
+        raise RequestRefused(503, UNANSWERED, 2, "") from None
     if found is None:
         raise RequestRefused(401, NO_TOKEN, field="authorization")
     return found

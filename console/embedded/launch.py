@@ -20,7 +20,7 @@ import redis
 from console import release
 from console.embedded.leftovers import end_leftovers
 from console.embedded.listening import LOOPBACK, PageAddress
-from console.embedded.local import EmbeddedServers
+from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, plant_processes
 from console.embedded.supervision import Supervisor, end_with_the_parent
@@ -266,13 +266,14 @@ def stop(supervisor: Supervisor) -> None:
 
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
+    data = options.data.resolve()
     try:
         parse_nodes(variables.NODES.text())
         variables.PRODUCTION.is_on()
+        check_whole(data)
     except BadInput as error:  # before anything is started
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2
-    data = options.data.resolve()
     set_environment(data)
     close_to_others(data)
     lock = take_lock(data)

@@ -4,7 +4,22 @@ import json
 import secrets
 from pathlib import Path
 
+from queues import environment as variables
+from queues.errors import BadInput
 from queues.private_files import write_private
+
+# There while the folder's plant is filled from a backup, and after a try that was killed.
+RESTORING = "restoring"
+
+
+def check_whole(data: Path) -> None:
+    """Raises BadInput where a restore has begun and not ended: tables may be full, and nodes empty."""
+    if (data / RESTORING).exists():
+        raise BadInput(
+            variables.DATA.name,
+            f"names {data}, where a restore has begun and not ended; empty it, and the plant's database and "
+            "servers, then restore again.",
+        )
 
 
 class EmbeddedServers:

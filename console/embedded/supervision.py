@@ -57,7 +57,7 @@ stopwaitsecs={stop_seconds}
 killasgroup=true
 umask=077
 redirect_stderr=true
-stdout_logfile={data}/logs/{name}.log
+stdout_logfile={logs}/{name}.log
 stdout_logfile_maxbytes=5MB
 stdout_logfile_backups=1
 """
@@ -78,6 +78,7 @@ EXITED = re.compile(r"(?:WARN|INFO) exited: (\S+) \((.*?); (not )?expected\)")
 SPAWNED = re.compile(r"INFO spawned: '(\S+)' with pid")
 START_SECONDS = 30.0  # that the supervisor has until it takes orders
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+COMMENT = re.compile(r"\s[;#]")
 GAVE_UP = re.compile(r"INFO gave up: (\S+) ")
 
 
@@ -100,7 +101,7 @@ class Supervisor:
         private_folder(self.data / "logs")
         end_leftovers(self.data)
         own, self.plant = list(servers), list(plant)
-        parts = [HEAD.format(data=self.data, user=_user(), socket=self.socket)]
+        parts = [HEAD.format(data=_plain(self.data), user=_user(), socket=self.socket)]
         parts += [self._program(process, autostart=True) for process in own]
         parts += [self._program(process, autostart=False) for process in self.plant]
         parts += [_group(SERVERS, own), _group(PLANT, self.plant)]
@@ -142,10 +143,10 @@ class Supervisor:
             command=" ".join(
                 [*(FIRST if process.first and may_go_first() else ()), command_line(process.command)]
             ),
-            directory=self.directory,
+            directory=_plain(self.directory),
             autostart=str(autostart).lower(),
             stop_seconds=process.stop_seconds,
-            data=self.data,
+            logs=_plain(_plain(self.data / "logs")),  # it is read so twice
         )
 
     def start_pipeline(self) -> None:
@@ -247,6 +248,13 @@ def _user() -> str:
     `su` leaves as it was: root's supervisor would become that user.
     """
     return "user=0" if os.getuid() == 0 else ""
+
+
+def _plain(folder: Path | str) -> str:
+    """As supervisor's file takes it, where % is a sign. Raises SystemExit for what no sign can stand for."""
+    if COMMENT.search(str(folder)):
+        raise SystemExit(f"{folder} has a blank before ; or #, where its supervisor would read no further.")
+    return str(folder).replace("%", "%%")
 
 
 def _group(name: str, processes: list[Process]) -> str:

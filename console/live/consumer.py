@@ -12,12 +12,11 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
-from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from console.accounts.access import Actor
-from console.accounts.connection import actor_of_connection
+from console.accounts.connection import actor_of_connection, in_a_thread
 from console.live.fanout import fanout
 from console.live.listener import Listener
 from console.live.places import PLACES, NoPlace
@@ -126,7 +125,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
 
     async def _allowed(self) -> Actor | None:
         """Who may see; None when nobody may, and the socket is closed."""
-        actor: Actor = await database_sync_to_async(self._actor)()
+        actor: Actor = await in_a_thread(self._actor)()
         if actor.may("plant.view"):
             return actor
         if actor.user is None:

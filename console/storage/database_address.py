@@ -6,7 +6,9 @@ Of several, libpq takes the first that accepts writes (`target_session_attrs=rea
 connects. Django connects anew for each request and task, so a stand-by that was promoted is found by itself.
 """
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import dj_database_url
 
@@ -24,6 +26,11 @@ PATIENCE: dict[str, Any] = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
 }
+
+
+def of_file(path: Path) -> str:
+    """The address of SQLite's file: in a folder's name `#`, `?` and `%` are no signs of an address."""
+    return f"sqlite:///{quote(str(path))}"
 
 
 def settings_of(url: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import httpcore
@@ -45,6 +46,7 @@ OWN_PORTS = frozenset(
     {1433, 1521, 2049, 2181, 2375, 2376, 2379, 2380, 3306, 5432, 6000, 6379, 9042, 9300, 10250, 11211, 16379}
     | {26379, 27017}
 )
+RESOLVING_SECONDS = 5.0  # that a name's addresses may take where nothing else is said
 _REFUSED = {
     "this host": ("0.0.0.0/8", "::/128"),
     "loopback": ("127.0.0.0/8", "::1/128"),
@@ -204,16 +206,42 @@ def resolved(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
+def _within(seconds: float, resolve: Resolve, host: str, port: int) -> Sequence[str]:
+    """What `resolve` answers. Raises what it raises, and TimeoutError: the system's own takes half a minute
+    where no name server answers, and can't be ended, so it is left to itself.
+    """
+    answers: SimpleQueue[tuple[Sequence[str], Exception | None]] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put((resolve(host, port), None))
+        except Exception as error:  # whatever it is, it is the caller's
+            answers.put(((), error))
+
+    threading.Thread(target=ask, name="resolve", daemon=True).start()
+    try:
+        found, error = answers.get(timeout=max(seconds, 0.001))
+    except Empty:
+        raise TimeoutError("no name server answered in time") from None
+    if error is not None:
+        raise error
+    return found
+
+
 def addresses_of(
-    host: str, port: int, resolve: Resolve = resolved, ports: frozenset[int] = frozenset()
+    host: str,
+    port: int,
+    resolve: Resolve = resolved,
+    ports: frozenset[int] = frozenset(),
+    seconds: float = RESOLVING_SECONDS,
 ) -> list[str]:
     """Where a name leads now, checked: all of its addresses, or AddressRefused, for a name with one good
     address among bad ones is not trusted. Whoever connects by another protocol than HTTP connects to one of
-    these, never to the name. ports: as `check_url` has it.
+    these, never to the name. ports: as `check_url` has it. seconds: that the answer may take.
     """
     try:
         check_port(port, ports=ports)
-        addresses = resolve(host, port)
+        addresses = _within(seconds, resolve, host, port)
         why = next(filter(None, (refusal(ipaddress.ip_address(each)) for each in addresses)), "")
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
@@ -231,7 +259,7 @@ def connect(
     AddressRefused is.
     """
     failed: OSError | None = None
-    for address in addresses_of(host, port, ports=ports):
+    for address in addresses_of(host, port, ports=ports, seconds=timeout_seconds):
         try:
             return socket.create_connection((address, port), timeout_seconds)
         except OSError as error:
@@ -299,7 +327,7 @@ class _Backend(httpcore.NetworkBackend):
 
     def _addresses(self, host: str, port: int) -> list[str]:
         try:
-            return addresses_of(host, port, self._resolve)
+            return addresses_of(host, port, self._resolve, seconds=self._left())
         except AddressRefused as error:
             raise httpcore.ConnectError(str(error)) from None
 

@@ -112,9 +112,13 @@ def class_archive(java_home: str) -> Path:
 def archive_options(java_home: str) -> tuple[str, ...]:
     """Java's options for reading that file; none where it is not there."""
     file = class_archive(java_home)
-    return (
-        (f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_IN_PLACE, *NO_REMARKS) if file.is_file() else ()
-    )
+    read = (quoted(f"-XX:SharedArchiveFile={file}"), "-Xshare:auto", *_IN_PLACE, *NO_REMARKS)
+    return read if file.is_file() else ()
+
+
+def quoted(option: str) -> str:
+    """One option of Java's among those of Spark's settings, which are parted at blanks."""
+    return f'"{option}"'
 
 
 def spark_environment(shim_folder: Path) -> dict[str, str]:

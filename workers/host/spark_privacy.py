@@ -19,6 +19,7 @@ from typing import Any
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import private_folder, write_private
+from workers.host.java import quoted
 
 SHORTEST_SECRET = 32
 _TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -32,7 +33,7 @@ def java_options(folder: Path) -> str:
     """No file in /tmp: neither Java's counters, which others can read, nor what it puts aside."""
     temporary = folder / "tmp"
     private_folder(temporary)
-    return f'{_NO_COUNTERS} "-Djava.io.tmpdir={temporary}"'
+    return f"{_NO_COUNTERS} {quoted(f'-Djava.io.tmpdir={temporary}')}"
 
 
 def private_settings(master: str, folder: Path) -> dict[str, str]:

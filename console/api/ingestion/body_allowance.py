@@ -4,16 +4,15 @@ import re
 from typing import Any
 
 import redis
-from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import DatabaseError
 from django.http import parse_cookie
 
 from console.accounts.access import Actor
-from console.accounts.connection import actor_of_connection
+from console.accounts.connection import actor_of_connection, in_a_thread
 from console.accounts.quotas import quota_of
 from console.actions.lab.traces import MOST_TRACE_BYTES
-from console.api.ingestion.body_limit import STRANGER_BYTES, Allowance
+from console.api.ingestion.body_limit import STRANGER_BYTES, UNANSWERED, Allowance
 from console.web.refusal import RequestRefused
 
 DOCUMENT_BYTES = 2**20  # a form, or the JSON of a declaration
@@ -23,8 +22,7 @@ UPLOADS = "/lab/begin"
 
 async def allowance_of(scope: dict[str, Any]) -> Allowance:
     """What the sender of a request may send to its address. Raises RequestRefused where nobody knows."""
-    # It comes before Django, which closes connections of its own threads alone: one that broke would stay.
-    allowance: Allowance = await database_sync_to_async(_allowance)(scope)
+    allowance: Allowance = await in_a_thread(_allowance)(scope)
     return allowance
 
 
@@ -33,8 +31,7 @@ def _allowance(scope: dict[str, Any]) -> Allowance:
         actor = _actor(scope)
         return Allowance(_most_bytes(actor, scope), actor.name) if actor.role else Allowance(STRANGER_BYTES)
     except (DatabaseError, redis.RedisError):
-        message = "body can't be taken now: the database or the control server does not answer."
-        raise RequestRefused(503, message, 2) from None
+        raise RequestRefused(503, UNANSWERED, 2) from None
 
 
 def _actor(scope: dict[str, Any]) -> Actor:

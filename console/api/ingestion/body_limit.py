@@ -20,6 +20,8 @@ PATIENCE_SECONDS = 20.0
 LEAST_BYTES_PER_SECOND = 64 * 1024
 # Bodies over STRANGER_BYTES that one process has in work at once: of all senders, and of one of them.
 LARGE_AT_ONCE, LARGE_OF_ONE = 8, 4
+ASKING_SECONDS = 5.0  # who sends a body is asked for so long
+UNANSWERED = "body can't be taken now: the database or the control server does not answer."
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ Allowed = Callable[[dict[str, Any]], Awaitable[Allowance]]
 
 class BodyLimit:
     """Answers 413 as soon as a request announces, or has sent, more than is allowed; 408 when it is too slow,
-    503 when too many large ones are in work. `allowed` may raise RequestRefused; without it nobody may
-    send more than `stranger_bytes`.
+    503 when too many large ones are in work, or who sends it is not known in time. `allowed` may raise
+    RequestRefused; without it nobody may send more than `stranger_bytes`.
     """
 
     def __init__(
@@ -46,12 +48,13 @@ class BodyLimit:
         allowed: Allowed | None = None,
         *,
         patience_seconds: float = PATIENCE_SECONDS,
+        asking_seconds: float = ASKING_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.application = application
         self.stranger_bytes = stranger_bytes
         self.allowed = allowed
-        self.patience_seconds = patience_seconds
+        self.patience_seconds, self.asking_seconds = patience_seconds, asking_seconds
         self.clock = clock
         self.large: Counter[str] = Counter()
 
@@ -118,7 +121,11 @@ class _Body:
         """Once: who sends it, and how much that sender may send."""
         if not self._is_asked and self._limit.allowed is not None:
             self._is_asked = True
-            allowance = await self._limit.allowed(self._scope)
+            try:
+                async with asyncio.timeout(self._limit.asking_seconds):
+                    allowance = await self._limit.allowed(self._scope)
+            except TimeoutError:  # many are asked about, and each waits for a server that hangs
+                raise RequestRefused(503, UNANSWERED, 2) from None
             self._most_bytes = allowance.most_bytes
             if size_bytes <= self._most_bytes:
                 self._enter(allowance.sender or "")

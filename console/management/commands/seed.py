@@ -5,6 +5,7 @@ from typing import Any
 from django.conf import settings
 
 from console.connections.control_server import control
+from console.embedded.local import check_whole
 from console.embedded.seeding import seed
 from console.management.document import JsonCommand
 from queues.private_files import mend
@@ -14,6 +15,7 @@ class Command(JsonCommand):
     help = "Make groups, the first administrator, nodes (WEIR_NODES), queues, loops and the schedule."
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
+        check_whole(settings.WEIR_DATA)
         # Compose's setup service runs this: what an older version left in the volume is closed here.
         mend(settings.WEIR_DATA)
         topology = seed(control())

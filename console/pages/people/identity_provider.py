@@ -28,6 +28,8 @@ CONFIRMING = "weir_oidc_confirming"
 FAILED = (
     "The login at {name} did not work. Try again; if it stays so, an administrator finds why in the audit."
 )
+NO_LOGIN = "the provider led back with an error"
+LONGEST_ERROR = 100
 REFUSED = "{name} knows you, but you have no role here. Ask an administrator of Weir."
 
 
@@ -65,10 +67,13 @@ def _with_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
     return guarded
 
 
-def _failed(request: HttpRequest, message: str, why: str, status: int) -> HttpResponse:
+def _failed(
+    request: HttpRequest, message: str, why: str, status: int, after: dict[str, str] | None = None
+) -> HttpResponse:
+    """after: what anybody may have made up; refusals that differ in it alone are one in the audit."""
     name, address = identity_provider.name(), request.META.get("REMOTE_ADDR")
     request_id = cast(WebRequest, request).request_id
-    refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id))
+    refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id, after))
     return render_context(request, LoginFailedPage(message=message.format(name=name)), status)
 
 
@@ -110,9 +115,9 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
         return self.login_failure() if request.GET.get("error") else super().get(request)
 
     def login_failure(self) -> HttpResponse:
-        return _failed(
-            self.request, FAILED, str(self.request.GET.get("error", "no login was begun here")), 403
-        )
+        if error := self.request.GET.get("error"):
+            return _failed(self.request, FAILED, NO_LOGIN, 403, {"error": error[:LONGEST_ERROR]})
+        return _failed(self.request, FAILED, "no login was begun here", 403)
 
     def login_success(self) -> HttpResponse:
         request, following = self.request, self.request.session.get("oidc_login_next") or reverse("overview")

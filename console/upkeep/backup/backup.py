@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from console.audit import witness
+from console.embedded.local import RESTORING
 from console.upkeep.backup import archive, database, files, passages, servers
 from console.upkeep.backup.rest import AGAIN, Rest, Unrest
 from queues import environment as variables
@@ -121,8 +122,12 @@ def restore(
     urls: dict[str, str],
     connect: Connect,
 ) -> dict[str, Any]:
-    """Fill an empty plant; how much came. Raises BadInput before anything is changed (`check`)."""
+    """Fill an empty plant; how much came. Raises BadInput before anything is changed (`check`). One that is
+    killed on the way leaves half a plant, which no start takes for a whole one.
+    """
     check(backup, data, control, urls, connect)
+    private_folder(data)
+    write_private(data / RESTORING, "")
     rows = _restore_database(backup)
     _end_pauses(backup)
     for name in backup.manifest["nodes"]:
@@ -136,6 +141,7 @@ def restore(
     for inside in kept:
         _write(data, inside, backup)
     projection.project(control, overrides.node_thresholds(timezone.now()))
+    (data / RESTORING).unlink()
     return {"rows": rows, "keys": found, "files": len(kept), "made_at": backup.manifest["made_at"]}
 
 

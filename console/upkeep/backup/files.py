@@ -50,6 +50,9 @@ def _passes(inside: Path) -> bool:
         unpacked = len(inside.parts) < 3 or inside.parts[1] in PASSING_OF_PIPELINE
         if unpacked and not OF_APPLICATIONS.intersection(inside.parts[2:3]):
             return True
+    if first == "archive" and name.endswith(f".parquet{TEMPORARY}"):
+        # The archive's index may name it: who gets its blocks again shows it (`consumer.handlers.parquet`).
+        return False
     return name == "lock" or name.endswith((*SQLITE_BESIDE, TEMPORARY))
 
 

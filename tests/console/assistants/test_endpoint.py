@@ -4,8 +4,11 @@ import asyncio
 import threading
 from typing import Any
 
+import orjson
 import pytest
+from django.db import OperationalError
 
+from console.accounts import token_failures
 from console.assistants import endpoint
 from console.assistants.endpoint import AssistantEndpoint
 from console.web.refusal import RequestRefused
@@ -41,6 +44,17 @@ async def asked(
 )
 def test_what_is_no_post_with_a_token_is_refused(method, headers, status):
     assert asyncio.run(asked(method, headers))[0]["status"] == status
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_the_database_does_not_answer_it_says_so(monkeypatch):
+    def away(*asked: Any) -> Any:
+        raise OperationalError("the connection is lost")
+
+    monkeypatch.setattr(token_failures, "actor_of_token", away)
+    start, body = asyncio.run(asked(headers=[(b"authorization", b"Bearer weir_x")]))
+    assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"2")
+    assert "database" in orjson.loads(body["body"])["detail"]
 
 
 def test_one_that_takes_long_keeps_no_other_waiting(monkeypatch):

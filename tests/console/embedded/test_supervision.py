@@ -113,9 +113,10 @@ def test_a_plant_is_started_where_others_run_all_its_servers(tmp_path, monkeypat
         made.stop()
 
 
-def test_a_plant_runs_in_a_folder_whose_name_has_spaces(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["my plant (2nd)", "C#; 100%(a)s? %"])
+def test_a_plant_runs_in_a_folder_whatever_its_name_has(name, tmp_path, monkeypatch):
     monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
-    folder = tmp_path / "my plant (2nd)"
+    folder = tmp_path / name
     folder.mkdir()
     script, said = folder / "words.py", folder / "said"
     script.write_text(LAST_WORDS)
@@ -123,6 +124,16 @@ def test_a_plant_runs_in_a_folder_whose_name_has_spaces(tmp_path, monkeypatch):
     try:
         made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
         until(lambda: said.exists() and said.read_text() == "runs a\n", 30.0)
+    finally:
+        made.stop()
+
+
+def test_a_folder_whose_name_ends_early_for_the_supervisor_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
+    made = Supervisor(tmp_path / "plant #1", tmp_path)
+    try:
+        with pytest.raises(SystemExit, match=r"plant #1 has a blank before ; or #"):
+            made.start([Process("a", ("sleep", "600"))], [])
     finally:
         made.stop()
 

@@ -14,15 +14,19 @@ import pytest
 import redis
 from axes.models import AccessAttempt
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.audit import audit_log, witness
 from console.audit.check import Checker
+from console.embedded import launch
+from console.embedded.local import check_whole
 from console.embedded.seeding import seed
 from console.models import AuditEntry, Mark
 from console.upkeep.backup import archive, backup, database, files, rest, servers
+from queues import environment as variables
 from queues import keys, pausing
 from queues.errors import BadInput
 from queues.models import Queue
@@ -251,6 +255,65 @@ def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data
     # It rested when it was copied; it need not rest here.
     assert not overrides.in_force(timezone.now()).exists()
     assert made.stat().st_mode & 0o077 == 0
+    check_whole(data)
+
+
+def test_half_a_restored_plant_is_not_started(made, nodes, data, fresh, monkeypatch, capsys):
+    def die(*unused: object) -> None:
+        raise KeyboardInterrupt
+
+    emptied()
+    shutil.rmtree(data)
+    target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
+    with archive.reading(made) as found, monkeypatch.context() as by, pytest.raises(KeyboardInterrupt):
+        by.setattr(backup.servers, "load_node", die)
+        backup.restore(found, data, target, urls, clients)
+    assert User.objects.exists() and not clients(urls["n2"]).dbsize()
+    with pytest.raises(SystemExit) as caught:
+        call_command("seed")
+    assert caught.value.code == launch.main(["--data", str(data)]) == 2
+    assert capsys.readouterr().err.count("a restore has begun and not ended") == 2
+
+
+@pytest.fixture
+def empty_plant(made, nodes, data, fresh, settings, monkeypatch) -> dict[str, str]:
+    """An empty one in place of the plant of the backup, for `manage.py restore`: its nodes' URLs."""
+    emptied()
+    shutil.rmtree(data)
+    urls = {name: fresh(name).url for name in nodes}
+    settings.REDIS_URL = fresh("control").url
+    monkeypatch.setenv(variables.NODES.name, " ".join(f"{name}={url}" for name, url in urls.items()))
+    return urls
+
+
+def test_a_restore_is_in_the_audit_with_the_time_of_its_backup(made, empty_plant, data, capsys):
+    call_command("restore", str(made))
+    said = orjson.loads(capsys.readouterr().out)
+    entry = AuditEntry.objects.latest("sequence")
+    assert (entry.actor, entry.action, entry.after) == (
+        "manage.py",
+        "backup.restored",
+        {"made_at": said["made_at"]},
+    )
+    assert Checker(data).step().sound
+
+
+def test_what_can_t_be_restored_of_a_file_is_said_in_one_line(made, empty_plant):
+    odd = made.with_name("odd.backup")
+    with zipfile.ZipFile(made) as source, zipfile.ZipFile(odd, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, b"no JSON" if name == "nodes/n2" else source.read(name))
+    with pytest.raises(CommandError, match=r"The plant was not restored: .* Empty its folder"):
+        call_command("restore", str(odd))
+
+
+def test_a_database_that_gives_no_rows_makes_no_backup_and_is_said_in_one_line(control, nodes, data):
+    seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {Mark._meta.db_table} RENAME TO elsewhere")
+    with pytest.raises(CommandError, match=r"No backup was made\. .*console_mark"):
+        call_command("backup", str(data / "backups" / "x"))
+    assert not list((data / "backups").iterdir())
 
 
 def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):

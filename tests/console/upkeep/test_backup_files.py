@@ -14,6 +14,11 @@ from django.core.management import call_command
 
 from console.embedded.seeding import seed
 from console.upkeep.backup import archive, files
+from tests.workers.samples import delivery_of
+from workers.consumer.handlers import parquet
+from workers.consumer.handlers.effects import Outcome
+from workers.consumer.handlers.handler import Place
+from workers.consumer.handlers.options import Options
 
 
 def test_a_backup_into_the_data_folder_is_not_in_itself(data):
@@ -53,6 +58,24 @@ def test_the_manual_copies_a_backup_off_its_volume_and_brings_it_to_new_ones_whi
     assert Path(made[-1]).parent.name == "backups" and copied[-2] == f"web:{made[-1]}"
     here, inside, _ = restored[restored.index("--volume") + 1].split(":")
     assert here == copied[-1] and restored[-1] == inside
+
+
+def test_what_a_killed_worker_had_archived_but_not_shown_is_shown_after_a_restore(
+    data, tmp_path, monkeypatch
+):
+    def die(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    block, target = delivery_of(3), tmp_path / "restored"
+    with monkeypatch.context() as by, pytest.raises(KeyboardInterrupt):
+        by.setattr(parquet, "reveal", die)
+        parquet.Parquet(Place("alert", data), Options("parquet", {})).handle([block])
+    for inside in files.lasting(data):
+        (target / inside).parent.mkdir(parents=True, exist_ok=True)
+        (target / inside).write_bytes(b"".join(files.content(data / inside)))
+    again = parquet.Parquet(Place("alert", target), Options("parquet", {}))
+    assert again.handle([block]) == Outcome(duplicates=3)
+    assert len(list(target.glob("archive/queue=alert/day=*/[!.]*.parquet"))) == 1
 
 
 def test_a_database_is_copied_beside_itself_and_nothing_of_the_copy_stays(data, monkeypatch):

@@ -236,6 +236,22 @@ def test_an_answer_that_comes_drop_by_drop_ends_with_the_requests_time(desk, set
         egress.read(answer, 1_000_000)
 
 
+def test_a_name_that_no_name_server_answers_for_ends_with_the_requests_time():
+    answers = threading.Event()
+
+    def waiting(host: str, port: int) -> list[str]:
+        answers.wait(10)
+        return []
+
+    transport = egress.Transport(0.05, waiting)
+    with (
+        httpx.Client(transport=transport, trust_env=False) as there,
+        pytest.raises(httpx.ConnectError, match=r"can't be resolved: .* in time"),
+    ):
+        there.get("http://desk.example/")
+    answers.set()
+
+
 def test_a_proxy_of_the_environment_is_not_asked(desk, settings, monkeypatch):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")

@@ -152,6 +152,13 @@ def test_an_answer_to_nobodys_question_logs_nobody_in(configured, control):
     assert Client().post(f"/login/?{code}", {"username": "mia", "password": "x"}).status_code == 200
 
 
+def test_errors_that_anybody_makes_up_do_not_fill_the_audit(configured, control):
+    answers = [Client().get(f"/oidc/callback/?error=made-up-{number}") for number in range(5)]
+    assert [each.status_code for each in answers] == [403] * 5
+    (entry,) = AuditEntry.objects.all()
+    assert (entry.action, entry.after) == ("refused.login", {"error": "made-up-0"})
+
+
 def test_a_login_here_never_leads_to_another_site(configured, control):
     known(configured, "s-7", preferred_username="zoe", groups=["ops"])
     assert log_in(Client(), "s-7", "/oidc/begin/?next=https://elsewhere/").url == "/"

@@ -28,6 +28,13 @@ def test_an_address_that_tries_many_accounts_is_locked(people, control):
     assert log_in("viewer", PASSWORD, ELSEWHERE) == 302
 
 
+def test_names_that_are_longer_than_a_row_takes_count_against_their_address(people, control):
+    tried = [log_in(f"{number}{'x' * 5_000}") for number in range(lockout.OF_ADDRESS)]
+    assert tried == [200] * (lockout.OF_ADDRESS - 1) + [429]
+    longest = AccessAttempt._meta.get_field("username").max_length  # which SQLite does not hold
+    assert {len(name) for name in AccessAttempt.objects.values_list("username", flat=True)} == {longest}
+
+
 def test_an_account_that_is_tried_from_many_addresses_is_locked(people, control):
     for number in range(lockout.OF_ACCOUNT):
         log_in("viewer", address=f"203.0.113.{number}")

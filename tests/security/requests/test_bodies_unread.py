@@ -1,17 +1,20 @@
 """A body is read no further than its sender may send it, at any address, and no longer than it may take."""
 
+import asyncio
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.db import connection
 
 from console.accounts.access import Actor
-from console.accounts.quotas import quota_of
-from console.api.ingestion import publisher
+from console.accounts.connection import in_a_thread
+from console.accounts.quotas import Quota, quota_of
+from console.api.ingestion import body_allowance, publisher
 from console.api.ingestion.body_allowance import allowance_of
 from console.api.ingestion.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allowance, BodyLimit
 from console.models import ApiToken
@@ -124,8 +127,30 @@ async def test_a_connection_to_the_database_that_broke_keeps_no_body_out(limit, 
         connection.ensure_connection()
         connection.connection.close()
 
-    await sync_to_async(broken)()
+    await in_a_thread(broken)()
     assert (await Sent(ADDRESS, LARGE, authorization=bearer).to(limit)).status == 200
+
+
+async def test_who_sends_a_body_is_asked_while_another_is_waited_for(limit, secrets, monkeypatch):
+    both = threading.Barrier(2)
+
+    def quota_after_both(actor: Actor) -> Quota:
+        both.wait(20)
+        return quota_of(actor)
+
+    monkeypatch.setattr(body_allowance, "quota_of", quota_after_both)
+    bearer = f"Bearer {secrets['producer']}"
+    sent = await asyncio.gather(*(Sent(ADDRESS, MIB, authorization=bearer).to(limit) for _ in range(2)))
+    assert [each.status for each in sent] == [200, 200]
+
+
+async def test_a_body_whose_sender_nobody_knows_in_time_is_not_read():
+    async def nobody(scope: Any) -> Allowance:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    sent = await Sent("/", MIB).to(BodyLimit(reading_all, allowed=nobody, asking_seconds=0.0))
+    assert (sent.status, sent.read_bytes, sent.headers["retry-after"]) == (503, 0, "2")
 
 
 async def test_a_viewer_sends_a_document_but_no_events(limit, secrets):

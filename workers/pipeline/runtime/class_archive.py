@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from queues.errors import WeirError
-from workers.host.java import class_archive, spark_environment
+from workers.host.java import class_archive, quoted, spark_environment
 from workers.pipeline.runtime.session import start_session
 
 LONGEST_SECONDS = 120
@@ -32,9 +32,8 @@ def make_archive() -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Under another name until it is whole: a start that is killed leaves none.
         part = file.with_suffix(f".{os.getpid()}")
-        spark = start_session(
-            "archive", "local[1]", Path(scratch), java=(f"-XX:ArchiveClassesAtExit={part}",)
-        )
+        keep = (quoted(f"-XX:ArchiveClassesAtExit={part}"),)
+        spark = start_session("archive", "local[1]", Path(scratch), java=keep)
         _work(spark)
         java: Any = spark.sparkContext._gateway
         spark.stop()

@@ -10,14 +10,15 @@ import redis
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError, InterfaceError
 
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
 from console.upkeep.backup import backup
-from console.upkeep.backup.rest import LONGEST_SECONDS, Unrest, resting
-from queues.errors import BadInput
+from console.upkeep.backup.rest import LONGEST_SECONDS, resting
+from queues.errors import BadInput, WeirError
 from queues.private_files import private_folder
 from workers.coordination.connections import connection
 
@@ -47,7 +48,9 @@ class Command(JsonCommand):
         try:
             with ended_in_order(), resting(server, settings.WEIR_DATA, by, options["longest"]) as rest:
                 made = backup.make(path, settings.WEIR_DATA, server, connection, rest)
-        except (Unrest, redis.RedisError, OSError) as error:
+        except BadInput:
+            raise
+        except (WeirError, redis.RedisError, DatabaseError, InterfaceError, OSError) as error:
             raise CommandError(f"No backup was made. {error}") from None
         audit_log.record(
             Actor(name=by.username, role=None), "backup.made", "plant", after={"bytes": made["bytes"]}

@@ -9,16 +9,31 @@ import redis
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
+from console.accounts.access import Actor
+from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
 from console.upkeep.backup.files import SIGNING_KEY
 from queues import environment as variables
+from queues.errors import BadInput, WeirError
 from queues.nodes.node_list import parse_nodes
 from queues.private_files import write_private
 from workers.coordination.connections import connection
+
+# What may be away or damaged; a member of the file that is none raises a ValueError or a LookupError.
+FAULTS = (
+    redis.RedisError,
+    DatabaseError,
+    InterfaceError,
+    OSError,
+    ValidationError,
+    WeirError,
+    ValueError,
+    LookupError,
+)
 
 
 class Command(JsonCommand):
@@ -34,10 +49,16 @@ class Command(JsonCommand):
             try:
                 backup.check(found, settings.WEIR_DATA, server, urls, connection)
                 take_signing_key(found, settings.WEIR_DATA)
-                return backup.restore(found, settings.WEIR_DATA, server, urls, connection)
-            except (redis.RedisError, DatabaseError, OSError, ValidationError, LookupError) as error:
+                done = backup.restore(found, settings.WEIR_DATA, server, urls, connection)
+            except BadInput:
+                raise  # before anything was changed
+            except FAULTS as error:
                 remedy = "Empty its folder and its servers before another attempt."
                 raise CommandError(f"The plant was not restored: {error}. {remedy}") from None
+        # What was done between the backup and now is in no audit: this says from when to when.
+        actor, after = Actor(name="manage.py", role=None), {"made_at": done["made_at"]}
+        audit_log.record(actor, "backup.restored", "plant", after=after)
+        return done
 
 
 def take_signing_key(backup: archive.Backup, data: Path) -> None:

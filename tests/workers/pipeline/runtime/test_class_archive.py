@@ -1,5 +1,6 @@
 """Spark's classes are kept for quick starts, and a start does without them where they are not."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,8 @@ from workers.host.java import archive_options, class_archive
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where packages are installed, without an archive."""
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))
-    return tmp_path / "installed"
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "my packages"))
+    return tmp_path / "my packages"
 
 
 def a_java(home: Path, version: str) -> str:
@@ -29,7 +30,8 @@ def test_java_reads_the_archive_where_there_is_one_for_it(installed: Path, tmp_p
     assert file.is_relative_to(installed)
     file.parent.mkdir(parents=True)
     file.touch()
-    assert f"-XX:SharedArchiveFile={file}" in archive_options(java)
+    # Spark parts its options at blanks, as a shell does.
+    assert f"-XX:SharedArchiveFile={file}" in shlex.split(" ".join(archive_options(java)))
     # Another Java under the same path could not read it.
     assert archive_options(a_java(tmp_path / "java", "17.0.2")) == ()
 
