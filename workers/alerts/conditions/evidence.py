@@ -361,7 +361,8 @@ def failing_receivers(since: datetime) -> list[Failing]:
         Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),
         receiver__enabled=True,
     ).exclude(error__in=Message.NO_FAULT)
-    found = list(trouble.select_related("receiver").order_by("pk"))
+    # What they bring is not read: each check does this, and thousands may wait.
+    found = list(trouble.select_related("receiver").defer("content").order_by("pk"))
     reached = _reached_at({each.receiver_id for each in found if each.state == Message.State.FAILED})
     grouped: dict[str, list[Message]] = {}
     for message in found:
