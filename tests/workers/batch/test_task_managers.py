@@ -89,6 +89,16 @@ def test_a_run_that_fails_outside_of_its_chunks_ends_and_says_why(bench: Bench, 
     assert (run.state, run.error) == (Run.State.FAILED, "IndexError: list index out of range")
 
 
+def test_a_run_that_can_not_be_planned_fails_says_why_and_is_not_resumed(bench: Bench) -> None:
+    """One that its schedule begins is asked for by nobody who would see the error."""
+    bench.define("python:tests.workers.batch.job_samples.UNPLANNED")
+    run = bench.begin()
+    assert (run.state, run.error) == (Run.State.FAILED, "PermissionError: may not be read")
+    assert refusal(runs.resume, run, NOW) == "run"
+    bench.manage()
+    assert (Run.objects.get().state, bench.sent) == (Run.State.FAILED, [])
+
+
 def test_a_clock_that_is_set_back_takes_no_chunk_away_from_who_works_at_it(bench: Bench) -> None:
     bench.define()
     run = bench.begin()
