@@ -1,4 +1,6 @@
-"""A worker of a batch task: it takes chunk after chunk until there are none, or fewer workers are wanted."""
+"""A worker of a batch task: it takes chunk after chunk until there are none, fewer workers are wanted, or its
+host is drained.
+"""
 
 import logging
 import time
@@ -26,10 +28,12 @@ LIVE_SECONDS = 86_400
 
 
 class BatchWorker:
-    """At one run. `clock` gives the time."""
+    """At one run. `clock` gives the time; host: whose drain ends it after its chunk, "" for none."""
 
-    def __init__(self, run: Run, worker: str, where: Surroundings, clock: Callable[[], datetime]) -> None:
-        self._run, self._worker, self._where, self._clock = run, worker, where, clock
+    def __init__(
+        self, run: Run, worker: str, where: Surroundings, clock: Callable[[], datetime], host: str = ""
+    ) -> None:
+        self._run, self._worker, self._where, self._clock, self._host = run, worker, where, clock, host
         self._job = catalog.job(run.task.job)
 
     def run(self) -> int:
@@ -46,6 +50,9 @@ class BatchWorker:
 
     def _next(self) -> Chunk | None:
         self._be_present()
+        # The next chunk is new work, which another host takes.
+        if self._host and self._where.control.exists(keys.DRAIN.of(self._host)):
+            return None
         chunk = claim(self._run.pk, self._worker, self._clock())
         if (
             chunk is None
@@ -129,7 +136,14 @@ def extend(number: int, job: Job, where: Surroundings) -> bool:
     return True
 
 
-def work_at(number: int, worker: str, control: redis.Redis, data: Any, clock: Callable[[], datetime]) -> int:
+def work_at(
+    number: int,
+    worker: str,
+    control: redis.Redis,
+    data: Any,
+    clock: Callable[[], datetime],
+    host: str = "",
+) -> int:
     """One worker's whole life at a run that may have ended meanwhile. Where it fails outside of a chunk, such
     as by its job's code, no other worker would do better: the run ends, and says why. Raises what a server or
     a database that is away raises.
@@ -138,7 +152,7 @@ def work_at(number: int, worker: str, control: redis.Redis, data: Any, clock: Ca
     if run is None:
         return 0
     try:
-        return BatchWorker(run, worker, Surroundings(data, control, clock()), clock).run()
+        return BatchWorker(run, worker, Surroundings(data, control, clock()), clock, host).run()
     except (redis.RedisError, DatabaseError):
         raise
     except BadInput as error:

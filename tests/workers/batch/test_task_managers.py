@@ -49,10 +49,10 @@ class Bench:
     def manage(self) -> None:
         task_managers.tick(self.control, self.now, lambda *worker: self.sent.append(worker))
 
-    def work(self) -> int:
+    def work(self, host: str = "") -> int:
         """The worker that was sent for first lives its life."""
         number, worker, _ = self.sent.pop(0)
-        return batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now)
+        return batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now, host)
 
     def lease(self, run: Run, worker: str = "w") -> ChunkLease:
         chunk = claim(run.pk, worker, self.now)
@@ -174,6 +174,22 @@ def test_no_more_than_the_wanted_workers_get_a_chunk(bench: Bench) -> None:
     bench.manage()
     assert claim(run.pk, "a", bench.now) and claim(run.pk, "b", bench.now)
     assert claim(run.pk, "c", bench.now) is None
+
+
+def test_a_worker_whose_host_is_drained_leaves_the_next_chunk_to_another(bench: Bench, monkeypatch) -> None:
+    bench.define(parallel=1)
+    bench.begin()
+    bench.manage()
+    commit = ChunkLease.commit
+
+    def drained_meanwhile(*arguments: object) -> None:
+        bench.control.set(keys.DRAIN.of("jobs@one"), "1")
+        commit(*arguments)
+
+    monkeypatch.setattr(ChunkLease, "commit", drained_meanwhile)
+    assert bench.work("jobs@one") == 1, "what it worked at is finished"
+    bench.manage()
+    assert bench.work("jobs@two") == 2
 
 
 def test_a_single_instance_task_has_one_open_run_and_one_worker(bench: Bench) -> None:
