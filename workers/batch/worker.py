@@ -20,11 +20,10 @@ from workers.batch import catalog, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, claim
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Job, Surroundings, Work
-from workers.batch.task_managers import PRESENT_SECONDS
+from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, note_worker
 from workers.models import Chunk, Run, Task
 
 logger = logging.getLogger(__name__)
-LIVE_SECONDS = 86_400
 
 
 class BatchWorker:
@@ -97,7 +96,7 @@ class BatchWorker:
 
     def _be_present(self) -> None:
         until = self._clock().timestamp() + PRESENT_SECONDS
-        self._where.control.zadd(keys.JOB_WORKERS.of(self._run.pk), {self._worker: until})
+        note_worker(self._where.control, self._run.pk, self._worker, until)
 
     def _sweep(self, lease: ChunkLease) -> None:
         """What this chunk's workers of before left hidden, this one's included. What can't be swept is hidden

@@ -378,6 +378,16 @@ def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_
     assert refusal(runs.cancel, run, bench.now) == "run"
 
 
+def test_nothing_of_a_cancelled_run_stays_on_the_control_server_for_good(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    runs.cancel(run, NOW)
+    assert bench.work() == 0
+    left = list(bench.control.scan_iter(f"weir:job:{run.pk}*"))
+    assert left and all(0 < bench.control.ttl(key) <= 86_400 for key in left)
+
+
 def test_a_manager_that_another_holds_the_lease_of_does_nothing(bench: Bench) -> None:
     bench.define()
     bench.begin()
