@@ -57,6 +57,14 @@ def decoded(kind: type[Read], text: bytes | str, name: str) -> Read:
     return found
 
 
+def readable(kind: type[Read], text: bytes | str | None) -> Read | None:
+    """The same; None where nothing stands, or nothing that can be read."""
+    try:
+        return None if text is None else decoded(kind, text, kind.__name__)
+    except BadDocument:
+        return None
+
+
 def typed(kind: type[Read], value: Any, name: str = "document") -> Read:
     """The document of plain values. Raises BadDocument naming the place below `name`."""
     try:

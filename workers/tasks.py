@@ -220,4 +220,5 @@ def send_for_worker(run: int, worker: str, role: str) -> None:
 @shared_task(name="workers.tasks.work_at", ignore_result=True)
 def work_at(run: int, worker: str) -> None:
     """One worker at a run of a batch task; see `workers.batch.worker`."""
-    batch_worker.work_at(run, worker, control_server(), settings.WEIR_DATA, lambda: datetime.now(UTC))
+    host, data = current_task.request.hostname or "", settings.WEIR_DATA
+    batch_worker.work_at(run, worker, control_server(), data, lambda: datetime.now(UTC), host)

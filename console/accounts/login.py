@@ -37,9 +37,12 @@ class LoginRequired(LoginRequiredMiddleware):
 
 def page_of(request: HttpRequest) -> str:
     """The page of ours that a form was sent from; "/" when that is not known."""
-    page = urlsplit(request.headers.get("Referer", ""))
+    referer = request.headers.get("Referer", "")
+    if not is_ours(request, referer):  # nor is what can't be split
+        return "/"
+    page = urlsplit(referer)
     where = f"{page.path}?{page.query}" if page.query else page.path
-    return where if is_ours(request, request.headers.get("Referer", "")) and where.startswith("/") else "/"
+    return where if where.startswith("/") else "/"
 
 
 def next_of(request: HttpRequest, default: str) -> str:

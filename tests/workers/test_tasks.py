@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 from celery import current_app
-from django_celery_beat.models import PeriodicTask
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from queues import keys, pausing
 from queues.control.acknowledged import NotReplicated
@@ -21,6 +21,7 @@ from tests.servers import Server
 from tests.waiting import until
 from tests.workers.samples import fill
 from workers import tasks
+from workers.batch import task_definitions
 from workers.consumer.work_report import WorkReporter
 from workers.control.schedule import ensure_schedule
 from workers.coordination.connections import connection
@@ -188,6 +189,16 @@ def test_the_schedule_is_made_once_and_an_operators_change_stays() -> None:
     assert PeriodicTask.objects.get(name="weir: tick loops").enabled is False
     named = set(PeriodicTask.objects.filter(name__startswith="weir: ").values_list("task", flat=True))
     assert named <= set(current_app.tasks)
+
+
+def test_an_interval_or_a_crontab_that_two_processes_made_at_once_stops_nobody() -> None:
+    for _ in range(2):
+        IntervalSchedule.objects.create(every=1, period=IntervalSchedule.SECONDS)
+        CrontabSchedule.objects.create(minute="5", hour="3", timezone="UTC")
+    ensure_schedule()
+    task_definitions.define("often", "metric_spill", every_seconds=1)
+    task_definitions.define("nightly", "metric_spill", crontab_line="5 3 * * *")
+    assert (IntervalSchedule.objects.filter(every=1).count(), CrontabSchedule.objects.count()) == (2, 2)
 
 
 def test_the_ticks_of_each_law_which_an_older_weir_had_go() -> None:

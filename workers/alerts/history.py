@@ -106,12 +106,13 @@ def outcome(alert: Alert) -> AlertOutcome:
 def response(alert: Alert) -> Response:
     """What loops and plans did about it."""
     done = actions(alert)
+    counted = outcome(alert)  # first: what is done meanwhile is among the entries, and not left out
     return Response(
         since=list(done.filter(at__gte=alert.began_at)[:MOST_ACTIONS]),
         before=list(done.filter(at__lt=alert.began_at)[:MOST_ACTIONS]),
         advice=list(decisions(alert).exclude(mode__in=Loop.ACTING)[:MOST_ACTIONS]),
         plans=plans(alert),
-        outcome=outcome(alert),
+        outcome=counted,
     )
 
 

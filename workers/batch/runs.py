@@ -1,18 +1,20 @@
 """Runs of batch tasks: begun, cancelled, resumed; what is refused is refused before anything changed."""
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import redis
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError, transaction
 
 from queues import checks, keys
-from queues.errors import BadInput
+from queues.errors import BadInput, WeirError
 from workers.batch import catalog, deadline
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import Job, Piece, Surroundings, Values
 from workers.models import Chunk, Run, Task
 
+logger = logging.getLogger(__name__)
 OPEN = (Run.State.QUEUED, Run.State.RUNNING)
 RESUMABLE = (Run.State.FAILED, Run.State.CANCELLED)
 
@@ -44,7 +46,7 @@ def begin(
     deadline_at: datetime | None = None,
 ) -> Run:
     """A queued run with its chunks, the task's parameters under the given ones; done at once when there is
-    nothing to do. The manager takes it from here.
+    nothing to do, failed where nobody can say what. The manager takes it from here.
 
     Raises BadInput: an unknown task or parameter, a deadline in the past, a single-instance task that has an
     open run.
@@ -54,7 +56,7 @@ def begin(
     values = job.read({**task.parameters, **(parameters or {})})
     if deadline_at is not None and deadline_at <= where.now:
         raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
-    planned = None if job.pieces is None else list(job.pieces(values, where))
+    planned, error = _planned(job, values, where)
     try:
         with transaction.atomic():
             run = Run.objects.create(
@@ -73,8 +75,23 @@ def begin(
     except IntegrityError:
         raise _open_already(task) from None
     if planned == []:
-        end(run, Run.State.DONE, where.now)
+        end(run, Run.State.FAILED if error else Run.State.DONE, where.now, error)
     return run_of(run.pk)
+
+
+def _planned(job: Job, values: Values, where: Surroundings) -> tuple[list[Piece] | None, str]:
+    """The chunks, None where how many there are isn't known beforehand; and why nobody can say, such as for a
+    folder that may not be read, "" else. Such a run fails: a schedule that begins none would fail unseen.
+    """
+    if job.pieces is None:
+        return None, ""
+    try:
+        return list(job.pieces(values, where)), ""
+    except (WeirError, redis.RedisError, DatabaseError):
+        raise
+    except Exception as error:
+        logger.exception("A run of %s can't be planned", job.name)
+        return [], f"{type(error).__name__}: {error}"
 
 
 def cancel(run: Run, now: datetime) -> Run:
@@ -91,8 +108,12 @@ def cancel(run: Run, now: datetime) -> Run:
 
 def resume(run: Run, now: datetime) -> Run:
     """Go on with a failed or cancelled run: what is done isn't done again. Raises BadInput otherwise,
-    and for a job that is gone.
+    for a job that is gone, and for a run whose chunks could not be planned.
     """
+    if run.state in RESUMABLE and run.chunks_total == 0:
+        raise BadInput(
+            "run", f"{run.pk} has nothing to go on with, as it could not be planned; begin another."
+        )
     try:
         with transaction.atomic():
             if not Run.objects.filter(pk=run.pk, state__in=RESUMABLE).update(

@@ -16,6 +16,7 @@ from queues import checks
 from queues.errors import BadInput
 from workers.batch import catalog
 from workers.batch.jobs.job import REQUIREMENTS
+from workers.control.schedule import schedule_row
 from workers.models import Task
 
 START = "workers.tasks.start_task"
@@ -123,8 +124,7 @@ def _interval(every_seconds: Any) -> IntervalSchedule:
     if not checks.is_whole(every_seconds, 1, MOST_INTERVAL_SECONDS):
         said = checks.shown(every_seconds)
         raise BadInput("interval_seconds", f"takes whole seconds from 1 to a year, not {said}.")
-    row, _ = IntervalSchedule.objects.get_or_create(every=every_seconds, period=IntervalSchedule.SECONDS)
-    return row
+    return schedule_row(IntervalSchedule, every=every_seconds, period=IntervalSchedule.SECONDS)
 
 
 def _crontab(line: str) -> CrontabSchedule:
@@ -136,8 +136,7 @@ def _crontab(line: str) -> CrontabSchedule:
         crontab(**fields)
     except (ParseException, ValueError) as error:
         raise BadInput("crontab", f"{line!r} is none: {error}.") from None
-    row, _ = CrontabSchedule.objects.get_or_create(**fields, timezone="UTC")
-    return row
+    return schedule_row(CrontabSchedule, **fields, timezone="UTC")
 
 
 def _requirements(wanted: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ LEASE_SECONDS = 10.0
 # of before has expired.
 SUBMISSION_SECONDS = 60.0
 PRESENT_SECONDS = 15.0
+LIVE_SECONDS = 86_400
 MEASURED_CHUNKS = 20
 # Requirement → the role of workers that meet it; "memory": Spark's hosts have most of it.
 ROLE_OF = {"spark": "spark", "memory": "spark"}
@@ -136,8 +137,17 @@ def _close(run: Run, control: redis.Redis, now: datetime) -> None:
 
 def _send_for_worker(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> None:
     worker = f"{run.pk}-{secrets.token_hex(6)}"
-    control.zadd(keys.JOB_WORKERS.of(run.pk), {worker: now.timestamp() + SUBMISSION_SECONDS})
+    note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
     submit(run.pk, worker, role_of(run.task.requirements))
+
+
+def note_worker(control: redis.Redis, number: int, worker: str, until: float) -> None:
+    """That it is at the run, or was sent for, until then. The key ends by itself: of a run that is cancelled
+    nobody takes away who never began.
+    """
+    key = keys.JOB_WORKERS.of(number)
+    control.zadd(key, {worker: until})
+    control.expire(key, LIVE_SECONDS)
 
 
 def role_of(requirements: list[str]) -> str:

@@ -1,4 +1,6 @@
-"""A worker of a batch task: it takes chunk after chunk until there are none, or fewer workers are wanted."""
+"""A worker of a batch task: it takes chunk after chunk until there are none, fewer workers are wanted, or its
+host is drained.
+"""
 
 import logging
 import time
@@ -18,18 +20,19 @@ from workers.batch import catalog, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, claim
 from workers.batch.jobs import files
 from workers.batch.jobs.job import Job, Surroundings, Work
-from workers.batch.task_managers import PRESENT_SECONDS
+from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, note_worker
 from workers.models import Chunk, Run, Task
 
 logger = logging.getLogger(__name__)
-LIVE_SECONDS = 86_400
 
 
 class BatchWorker:
-    """At one run. `clock` gives the time."""
+    """At one run. `clock` gives the time; host: whose drain ends it after its chunk, "" for none."""
 
-    def __init__(self, run: Run, worker: str, where: Surroundings, clock: Callable[[], datetime]) -> None:
-        self._run, self._worker, self._where, self._clock = run, worker, where, clock
+    def __init__(
+        self, run: Run, worker: str, where: Surroundings, clock: Callable[[], datetime], host: str = ""
+    ) -> None:
+        self._run, self._worker, self._where, self._clock, self._host = run, worker, where, clock, host
         self._job = catalog.job(run.task.job)
 
     def run(self) -> int:
@@ -46,6 +49,9 @@ class BatchWorker:
 
     def _next(self) -> Chunk | None:
         self._be_present()
+        # The next chunk is new work, which another host takes.
+        if self._host and self._where.control.exists(keys.DRAIN.of(self._host)):
+            return None
         chunk = claim(self._run.pk, self._worker, self._clock())
         if (
             chunk is None
@@ -90,7 +96,7 @@ class BatchWorker:
 
     def _be_present(self) -> None:
         until = self._clock().timestamp() + PRESENT_SECONDS
-        self._where.control.zadd(keys.JOB_WORKERS.of(self._run.pk), {self._worker: until})
+        note_worker(self._where.control, self._run.pk, self._worker, until)
 
     def _sweep(self, lease: ChunkLease) -> None:
         """What this chunk's workers of before left hidden, this one's included. What can't be swept is hidden
@@ -129,7 +135,14 @@ def extend(number: int, job: Job, where: Surroundings) -> bool:
     return True
 
 
-def work_at(number: int, worker: str, control: redis.Redis, data: Any, clock: Callable[[], datetime]) -> int:
+def work_at(
+    number: int,
+    worker: str,
+    control: redis.Redis,
+    data: Any,
+    clock: Callable[[], datetime],
+    host: str = "",
+) -> int:
     """One worker's whole life at a run that may have ended meanwhile. Where it fails outside of a chunk, such
     as by its job's code, no other worker would do better: the run ends, and says why. Raises what a server or
     a database that is away raises.
@@ -138,7 +151,7 @@ def work_at(number: int, worker: str, control: redis.Redis, data: Any, clock: Ca
     if run is None:
         return 0
     try:
-        return BatchWorker(run, worker, Surroundings(data, control, clock()), clock).run()
+        return BatchWorker(run, worker, Surroundings(data, control, clock()), clock, host).run()
     except (redis.RedisError, DatabaseError):
         raise
     except BadInput as error:

@@ -21,24 +21,28 @@ class TimeLimitExceeded(BaseException):
     """Not an Exception, so that a callee's `except Exception` doesn't swallow it."""
 
 
-def _raise(signum: int, frame: FrameType | None) -> None:
-    raise TimeLimitExceeded
-
-
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raises TimeLimitExceeded inside after `seconds`, and again each second should the block go on."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    is_over = False
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        if not is_over:
+            raise TimeLimitExceeded
+
     began_seconds = time.monotonic()
-    previous = signal.signal(signal.SIGALRM, _raise)
+    previous = signal.signal(signal.SIGALRM, end)
     left_seconds, interval_seconds = signal.setitimer(
         signal.ITIMER_REAL, min(seconds, MOST_SECONDS), REPEAT_SECONDS
     )
     try:
         yield
     finally:
+        # First: an alarm that comes now would leave the timer set, and end whatever this process does next.
+        is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
         if left_seconds:  # somebody else's alarm was set: it goes on as if we had not been here

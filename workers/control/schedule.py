@@ -1,7 +1,9 @@
 """The clock of the loops: rows of django-celery-beat, made so that calling twice changes nothing."""
 
+from typing import Any, TypeVar
+
 from django.db import transaction
-from django_celery_beat.models import IntervalSchedule, PeriodicTask
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from workers.plants.foreign.interventions import TRY_SECONDS
 from workers.plants.foreign.repeated_orders import REPEAT_SECONDS
@@ -17,6 +19,16 @@ ROWS: tuple[tuple[str, str, int], ...] = (  # name, task, seconds
 )
 
 
+Schedule = TypeVar("Schedule", IntervalSchedule, CrontabSchedule)
+
+
+def schedule_row(kind: type[Schedule], **fields: Any) -> Schedule:
+    """The interval or the crontab of these fields. There may be two: nothing in the database forbids it, and
+    two processes may have made it at once.
+    """
+    return kind.objects.filter(**fields).order_by("pk").first() or kind.objects.create(**fields)
+
+
 @transaction.atomic
 def ensure_schedule() -> int:
     """Every periodic task is there; answers how many were missing. A row that an operator has edited or
@@ -25,7 +37,7 @@ def ensure_schedule() -> int:
     made = 0
     PeriodicTask.objects.filter(task=TICK).exclude(name__in=[name for name, _, _ in ROWS]).delete()
     for name, task, seconds in ROWS:
-        interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
+        interval = schedule_row(IntervalSchedule, every=seconds, period=IntervalSchedule.SECONDS)
         defaults = {
             "task": task,
             "interval": interval,

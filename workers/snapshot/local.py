@@ -10,7 +10,7 @@ import redis
 
 from queues import keys
 from queues.nodes.membership import Membership
-from queues.stored_document import BadDocument, changed
+from queues.stored_document import changed, readable
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
@@ -130,11 +130,7 @@ class LocalPlant(SteeredPlant):
 
     def _before(self) -> Snapshot:
         """What was published last: a watcher that has just begun knows no other past."""
-        stored = self._control.get(keys.SNAPSHOT)
-        try:
-            return Snapshot.from_json(stored) if stored else NOTHING_SEEN
-        except BadDocument:
-            return NOTHING_SEEN
+        return readable(Snapshot, self._control.get(keys.SNAPSHOT)) or NOTHING_SEEN
 
     def _watched(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
         """What only who watches knows: the trends of what waits, of each queue and of all together, and
@@ -160,7 +156,7 @@ class LocalPlant(SteeredPlant):
         """Goes on from what another watcher has left, if it was there just now."""
         if self._parts is None:
             stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
-            self._parts = PartsRecord(_readable(stored))
+            self._parts = PartsRecord(readable(Snapshot, stored))
         return self._parts
 
     def _plants(self, now: float, at_seconds: float) -> dict[str, PlantStatus]:
@@ -249,10 +245,3 @@ class LocalPlant(SteeredPlant):
             self._histograms.popleft()
         earlier = self._histograms[0][1]
         return {queue: now.since(earlier.get(queue, Latencies())) for queue, now in now_by_queue.items()}
-
-
-def _readable(stored: bytes | None) -> Snapshot | None:
-    try:
-        return Snapshot.from_json(stored) if stored else None
-    except BadDocument:
-        return None

@@ -8,7 +8,7 @@ import redis
 from queues import keys
 from queues.errors import BadTopology
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import decoded
+from queues.stored_document import decoded, readable
 from queues.topology import KnownTopology, Topology
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
@@ -59,8 +59,9 @@ def read(control: redis.Redis, now: float, known: KnownTopology) -> Readings:
         topology=topology,
         heartbeats={name.decode(): Heartbeat.from_json(text) for name, text in heartbeats.items()},
         producers={
-            _pair(name.decode()): decoded(ReportedProducer, text, "producer")
+            _pair(name.decode()): report
             for name, text in producers.items()
+            if (report := readable(ReportedProducer, text)) is not None
         },
         hosts={name.decode(): decoded(ReportedHost, text, "host") for name, text in hosts.items()},
         pipeline=decoded(PipelineReport, pipeline, "pipeline") if pipeline else None,

@@ -52,7 +52,7 @@ def run_page(
     page = RunPage(
         run=described_run(found),
         is_open=found.state in runs.OPEN,
-        resumable=found.state in runs.RESUMABLE,
+        resumable=found.state in runs.RESUMABLE and found.chunks_total != 0,
         chunks=[described_chunk(chunk) for chunk in page_obj.object_list],
         skipped=[each for chunk in ordered for each in chunk.skipped],
         page_obj=page_obj,

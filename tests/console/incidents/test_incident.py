@@ -12,7 +12,7 @@ from console.incidents.incident_timeline import timeline_of
 from console.incidents.review_draft import draft
 from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
-from workers.alerts import actions, incidents
+from workers.alerts import actions, history, incidents
 from workers.alerts.lifecycle.models import Alert, AlertEvent, FollowUp, Incident
 from workers.batch.jobs import retention
 from workers.models import Keep, LedgerEntry, Loop
@@ -60,6 +60,18 @@ def test_its_timeline_has_what_changed_what_loops_did_and_what_people_did_in_ord
     assert [row.kind for row in rows] == ["change", "alert", "loop", "alert", "person"]
     assert [row.at for row in rows] == sorted(row.at for row in rows)
     assert "(effective)" in rows[2].words and rows[4].by == "operator"
+
+
+def test_a_loop_that_acts_first_while_the_timeline_is_read_spoils_no_page(loop, tmp_path, monkeypatch):  # noqa: F811
+    counted = history.outcome
+
+    def acts_first(alert: Alert) -> history.AlertOutcome:
+        acted(loop, MINUTE, "Start 2 workers")
+        return counted(alert)
+
+    monkeypatch.setattr(history, "outcome", acts_first)
+    words = [row.words for row in timeline_of(an_alert(9 * MINUTE), tmp_path)]
+    assert len(words) == 2 and words[1].startswith("Start 2 workers"), "nothing is left out"
 
 
 def test_its_times_are_those_of_its_events(night):

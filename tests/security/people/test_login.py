@@ -175,6 +175,12 @@ def test_an_old_login_does_nothing_of_consequence_before_a_new_proof(address, br
     assert browser.post(address, posted).status_code in (200, 302, 422)  # 422: that plant does not answer
 
 
+@pytest.mark.parametrize("referer", ["http://[", "http://[::1", "http://testserver@[", "//[/", ""])
+def test_a_form_from_a_page_that_is_no_address_leads_to_the_login_and_the_overview(referer, stored_snapshot):
+    answer = Client().post("/settings/users/create", CREATE, headers={"referer": referer})
+    assert answer.url == "/login/?next=/"
+
+
 def test_a_proof_of_before_the_clock_was_set_back_does_nothing_of_consequence(browsers, stored_snapshot):
     browser = aged(browsers["administrator"], -3_600)
     assert browser.post("/settings/users/create", CREATE).url.startswith("/confirm/")

@@ -55,6 +55,20 @@ def test_an_alerter_that_was_paused_writes_nothing_when_it_goes_on(control):
     assert not Alert.objects.exists()
 
 
+def test_what_can_not_be_read_is_an_observer_that_is_silent_and_ends_no_check(control):
+    silent = {"condition": "observer_silent", "title": "Nobody observes", "threshold": 10}
+    rule("observer-silent", **silent, keep_seconds=0)
+    alerter, now = Alerter(control), time.time()
+    publish(control, plant(), 1)
+    alerter.step(now, 100.0)
+    control.hset(keys.PRODUCERS, mapping={"shop|orders": "[", "till|orders": '{"at": 9}'})
+    control.set(keys.AUDIT_VERDICT, '{"newer": 1}')
+    for seconds, stored in ((2, '{"seq": "one"}'), (20, '{"seq": "two"}')):
+        control.set(keys.SNAPSHOT, stored)
+        assert alerter.step(now + seconds, 100.0 + seconds) is not None
+    assert the_alert().state == "firing"
+
+
 def test_a_control_server_that_came_back_empty_stops_nobody(control):
     rule()
     publish(control, lost(), 1)

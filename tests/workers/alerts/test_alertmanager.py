@@ -17,7 +17,7 @@ from tests.waiting import until
 from tests.workers.alerts.checks import Looks, lost, plant, rule, the_alert
 from workers.alerts import history
 from workers.alerts.delivery import dispatcher, outbox, receivers
-from workers.alerts.delivery.channels import alertmanager
+from workers.alerts.delivery.channels import alertmanager, webhook
 from workers.alerts.delivery.channels.channel import Failed
 from workers.alerts.lifecycle import reported
 from workers.alerts.lifecycle.models import Message, ReportedAlert
@@ -136,6 +136,21 @@ def test_what_it_refuses_is_said_and_tried_again_where_that_may_help(looks, stat
     assert failed.value.for_good is for_good
 
 
+@pytest.mark.parametrize("answers", [503, None])
+def test_what_fails_names_the_server_and_nothing_else_of_its_address(answers, looks):
+    def answer(_: httpx.Request) -> httpx.Response:
+        if answers is None:
+            raise httpx.ConnectError("refused")
+        return httpx.Response(answers)
+
+    fire(looks)
+    for channel, send in (("webhook", webhook.send), ("alertmanager", alertmanager.send)):
+        made = receivers.define(channel, channel, {"url": "https://x.example:9093/hunter2?key=hunter2"})
+        with pytest.raises(Failed, match=r"x\.example:9093 ") as failed:
+            send(outbox.test_message(made, "chief", looks.at), looks.now, httpx.MockTransport(answer))
+        assert "hunter2" not in str(failed.value)
+
+
 def test_an_answer_with_a_nul_is_a_failed_try_like_any_other(looks):
     to("http://alerts.example:9093")
     fire(looks)
@@ -143,7 +158,7 @@ def test_an_answer_with_a_nul_is_a_failed_try_like_any_other(looks):
     channels = {"alertmanager": partial(alertmanager.send, transport=answer)}
     assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
     message = Message.objects.get()
-    assert message.error == "http://alerts.example:9093/api/v2/alerts answered 503: not now"
+    assert message.error == "alerts.example:9093 answered 503: not now"
     assert message.tries == 1 and message.due_at > looks.at
 
 

@@ -94,6 +94,20 @@ def test_what_a_service_refuses_is_noted_without_the_address_and_tried_again(loo
     assert "Node n1 is lost" in orjson.loads(posts.posts[0][1])["text"]
 
 
+def test_of_several_that_an_address_names_those_that_took_a_message_do_not_get_it_again(
+    looks, posts, monkeypatch
+):
+    chat(monkeypatch, f"mmost://127.0.0.1:{posts.port}/3ccdd113474722377935511fc85d3dd4?to=gone,desk")
+    posts.answers = [404]
+    fire(looks)
+    assert deliver(looks) == 1, Message.objects.get().error
+    assert len(posts.paths) == 2 and len(posts.posts) == 1
+    message = Message.objects.get()
+    assert message.state == "sent" and "404" in message.error and "did not reach all" in message.error
+    said = message.deliveries.get().alert.events.get(kind="told").text
+    assert said.endswith(message.error), "the alert says who was left out"
+
+
 def test_a_service_that_hangs_keeps_no_other_receiver_waiting(looks, posts, monkeypatch):
     """What becomes due while it hangs goes out at once."""
     silent, release = threading.Event(), threading.Event()

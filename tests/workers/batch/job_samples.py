@@ -59,3 +59,16 @@ UNKNOWN = Job(
     lambda where: nullcontext(_write),
     next_piece=_after,
 )
+
+
+def _unreadable(values: Any, where: Any):
+    raise PermissionError("may not be read")
+
+
+UNPLANNED = Job(
+    "unplanned",
+    "What is to be done can't be found out.",
+    (),
+    lambda where: nullcontext(_write),
+    pieces=_unreadable,
+)

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -480,7 +480,27 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
 def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
     handler = Sql(Place("alert", tmp_path), Options("sql", {}))
     handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
-    assert list(handled_rows.deleted(tmp_path, handled_rows.us(NOW))) == [1]
+    assert list(handled_rows.deleted(tmp_path, handled_rows.us(NOW), nullcontext)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("file", "days"),
+    [("archive/index.sqlite3", {"archive_days": 30}), (handled_rows.FILE, {"handled_days": 30})],
+)
+def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_database(
+    keeper: Keeper, file: str, days: dict[str, int], monkeypatch
+) -> None:
+    archived(keeper)
+    handled(keeper, 100)
+    guarded, held = ChunkLease.guarded, []
+    monkeypatch.setattr(ChunkLease, "guarded", lambda lease: held.append(lease) or guarded(lease))
+    for waiting in (retention, handled_rows):
+        monkeypatch.setattr(waiting, "LOCK_SECONDS", 0.0)
+    with closing(sqlite3.connect(keeper.where.data / file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        run = keeper.run(**days)
+        assert (run.state, held) == ("failed", []) and "locked" in run.error
+    assert keeper.run(**days).state == "done" and held
 
 
 def test_handled_events_that_take_too_much_room_go_by_the_hour_the_oldest_first(

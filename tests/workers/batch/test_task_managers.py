@@ -49,10 +49,10 @@ class Bench:
     def manage(self) -> None:
         task_managers.tick(self.control, self.now, lambda *worker: self.sent.append(worker))
 
-    def work(self) -> int:
+    def work(self, host: str = "") -> int:
         """The worker that was sent for first lives its life."""
         number, worker, _ = self.sent.pop(0)
-        return batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now)
+        return batch_worker.work_at(number, worker, self.control, self.data, lambda: self.now, host)
 
     def lease(self, run: Run, worker: str = "w") -> ChunkLease:
         chunk = claim(run.pk, worker, self.now)
@@ -87,6 +87,16 @@ def test_a_run_that_fails_outside_of_its_chunks_ends_and_says_why(bench: Bench, 
     assert bench.work() == 0
     run.refresh_from_db()
     assert (run.state, run.error) == (Run.State.FAILED, "IndexError: list index out of range")
+
+
+def test_a_run_that_can_not_be_planned_fails_says_why_and_is_not_resumed(bench: Bench) -> None:
+    """One that its schedule begins is asked for by nobody who would see the error."""
+    bench.define("python:tests.workers.batch.job_samples.UNPLANNED")
+    run = bench.begin()
+    assert (run.state, run.error) == (Run.State.FAILED, "PermissionError: may not be read")
+    assert refusal(runs.resume, run, NOW) == "run"
+    bench.manage()
+    assert (Run.objects.get().state, bench.sent) == (Run.State.FAILED, [])
 
 
 def test_a_clock_that_is_set_back_takes_no_chunk_away_from_who_works_at_it(bench: Bench) -> None:
@@ -164,6 +174,22 @@ def test_no_more_than_the_wanted_workers_get_a_chunk(bench: Bench) -> None:
     bench.manage()
     assert claim(run.pk, "a", bench.now) and claim(run.pk, "b", bench.now)
     assert claim(run.pk, "c", bench.now) is None
+
+
+def test_a_worker_whose_host_is_drained_leaves_the_next_chunk_to_another(bench: Bench, monkeypatch) -> None:
+    bench.define(parallel=1)
+    bench.begin()
+    bench.manage()
+    commit = ChunkLease.commit
+
+    def drained_meanwhile(*arguments: object) -> None:
+        bench.control.set(keys.DRAIN.of("jobs@one"), "1")
+        commit(*arguments)
+
+    monkeypatch.setattr(ChunkLease, "commit", drained_meanwhile)
+    assert bench.work("jobs@one") == 1, "what it worked at is finished"
+    bench.manage()
+    assert bench.work("jobs@two") == 2
 
 
 def test_a_single_instance_task_has_one_open_run_and_one_worker(bench: Bench) -> None:
@@ -350,6 +376,16 @@ def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_
     assert (run.state, run.progress["rows"]) == ("done", 27)
     assert refusal(runs.resume, run, bench.now) == "run"
     assert refusal(runs.cancel, run, bench.now) == "run"
+
+
+def test_nothing_of_a_cancelled_run_stays_on_the_control_server_for_good(bench: Bench) -> None:
+    bench.define()
+    run = bench.begin()
+    bench.manage()
+    runs.cancel(run, NOW)
+    assert bench.work() == 0
+    left = list(bench.control.scan_iter(f"weir:job:{run.pk}*"))
+    assert left and all(0 < bench.control.ttl(key) <= 86_400 for key in left)
 
 
 def test_a_manager_that_another_holds_the_lease_of_does_nothing(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """The short-lived worker on a real segment: what succeeds, what fails, what is poison."""
 
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Handler, Place
 from workers.consumer.handlers.registry import build
+from workers.consumer.time_limit import time_limit
 from workers.consumer.work_report import Report
 from workers.consumer.worker import Consumer
 
@@ -241,6 +243,28 @@ def test_a_time_limit_beyond_what_a_timer_takes_makes_no_dead_letters(
     fill(segment, 1)
     assert work(segment, Recorder(), replace(SPEC, handler_timeout_seconds=seconds)).effects == 8
     assert segment.measure()["dead_letters"] == segment.measure()["length_blocks"] == 0
+
+
+def test_an_alarm_in_the_instant_in_which_a_call_ends_leaves_no_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timer, before = signal.setitimer, signal.getsignal(signal.SIGALRM)
+
+    def struck(which: int, seconds: float, *more: float) -> tuple[float, float]:
+        if not seconds:
+            signal.raise_signal(signal.SIGALRM)
+        return timer(which, seconds, *more)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(signal, "setitimer", struck)
+            with time_limit(60.0):
+                pass
+        assert signal.getsignal(signal.SIGALRM) == before
+        assert signal.getitimer(signal.ITIMER_REAL)[1] == 0.0, "what is set is not ours, which repeats"
+    finally:
+        timer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_an_unreadable_block_becomes_a_dead_letter_with_its_bytes(segment: Segment) -> None:

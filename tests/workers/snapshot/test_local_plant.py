@@ -282,6 +282,14 @@ def test_a_topology_that_can_not_be_read_makes_no_plant_empty(
     assert set(plant.observe().nodes) == set(before.nodes) != set()
 
 
+def test_a_producer_that_reports_what_can_not_be_read_hides_no_other(
+    control: redis.Redis, plant: LocalPlant
+) -> None:
+    row = json.dumps({"at": NOW, "events": 1})
+    control.hset(keys.PRODUCERS, mapping={"shop|alert": "[", "till|alert": row, "desk|alert": "3"})
+    assert list(plant.observe().producers) == ["till"]
+
+
 def test_a_server_that_came_back_empty_makes_no_jump(
     control: redis.Redis, plant: LocalPlant, times: Times
 ) -> None:

@@ -19,7 +19,7 @@ from controllers.framework import guard
 from queues import keys
 from queues.errors import BadInput
 from queues.redis_types import Fields
-from queues.stored_document import decoded
+from queues.stored_document import readable
 from workers.alerts.conditions.crowding import Crowd, Crowding
 from workers.alerts.lifecycle.models import Message
 from workers.coordination.freshness import Freshness
@@ -156,8 +156,8 @@ class Gatherer:
 
     def gather(self, now: float, monotonic_seconds: float) -> Evidence:
         """The evidence of this instant. Raises what the database and the control server raise."""
-        stored = self._control.get(keys.SNAPSHOT)
-        snapshot = Snapshot.from_json(stored) if stored else None
+        # One that can't be read is none: then the observer is silent, and somebody has to hear of it.
+        snapshot = readable(Snapshot, self._control.get(keys.SNAPSHOT))
         if self._began_seconds is None:
             observed = snapshot is not None and abs(now - (snapshot.at or 0.0)) <= SAME_RUN_SECONDS
             self._began_seconds = -math.inf if observed else monotonic_seconds
@@ -189,10 +189,9 @@ class Gatherer:
         )
 
     def _audit(self, now: float, monotonic_seconds: float) -> AuditFacts:
-        stored = self._control.get(keys.AUDIT_VERDICT)
-        if stored is None:
+        verdict = readable(AuditVerdict, self._control.get(keys.AUDIT_VERDICT))
+        if verdict is None:
             return AuditFacts(self._freshness.age_seconds("audit", "none yet", monotonic_seconds))
-        verdict = decoded(AuditVerdict, stored, "verdict")
         age = self._freshness.age_seconds("audit", verdict.at, monotonic_seconds, now - verdict.at)
         return AuditFacts(age, verdict.findings_count, [each.text for each in verdict.findings])
 
@@ -241,8 +240,11 @@ class Gatherer:
         found: dict[str, dict[str, float]] = {}
         for name, stored in cast(Fields, self._control.hgetall(keys.PRODUCERS)).items():
             key = name.decode()
-            at = decoded(ReportedProducer, stored, key).at
-            age = self._freshness.age_seconds(f"producer/{key}", at, monotonic_seconds, now - at)
+            report = readable(ReportedProducer, stored)
+            if report is None:
+                continue
+            lag = now - report.at
+            age = self._freshness.age_seconds(f"producer/{key}", report.at, monotonic_seconds, lag)
             producer, _, queue = key.rpartition("|")
             if age < LEFT_SECONDS:
                 found.setdefault(producer, {})[queue] = age
@@ -361,7 +363,8 @@ def failing_receivers(since: datetime) -> list[Failing]:
         Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),
         receiver__enabled=True,
     ).exclude(error__in=Message.NO_FAULT)
-    found = list(trouble.select_related("receiver").order_by("pk"))
+    # What they bring is not read: each check does this, and thousands may wait.
+    found = list(trouble.select_related("receiver").defer("content").order_by("pk"))
     reached = _reached_at({each.receiver_id for each in found if each.state == Message.State.FAILED})
     grouped: dict[str, list[Message]] = {}
     for message in found:

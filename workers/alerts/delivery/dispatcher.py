@@ -50,10 +50,9 @@ def deliver(
             while alive():
                 outbox.bundle(clock())
                 busy = {message.receiver_id for message in on_way.values()}
-                for message in _next_of_each(outbox.due(clock())):
-                    if message.receiver_id not in busy:
-                        send = channels[message.receiver.channel]
-                        on_way[pool.submit(send, message, clock().timestamp())] = message
+                for message in outbox.due(clock(), busy):
+                    send = channels[message.receiver.channel]
+                    on_way[pool.submit(send, message, clock().timestamp())] = message
                 if not on_way:
                     break
                 ended, _ = wait(on_way, ROUND_SECONDS, FIRST_COMPLETED)
@@ -63,14 +62,6 @@ def deliver(
         # Also of a round that failed: what was sent and is not noted is sent again.
         arrived += _noted_each(on_way, clock())
     return arrived
-
-
-def _next_of_each(messages: list[Message]) -> list[Message]:
-    """The oldest message of each receiver: a receiver gets them in their order, while it answers."""
-    oldest: dict[int, Message] = {}
-    for message in messages:
-        oldest.setdefault(message.receiver_id, message)
-    return list(oldest.values())
 
 
 def _noted_each(calls: Mapping[Future[str | None], Message], now: datetime) -> int:

@@ -7,12 +7,12 @@ so a process that dies between sending and noting sends the same message again, 
 
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, Min, Q, QuerySet
 
 from workers.alerts.delivery.channels.plain_text import one_line
 from workers.alerts.delivery.schedule_feed import notified_by
@@ -260,14 +260,16 @@ def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
     )
 
 
-def due(now: datetime) -> list[Message]:
-    """Messages that wait to be sent now, the oldest first; none to a receiver that is switched off. One that
-    is due later than any try is put off was put off before the clock was set back.
+def due(now: datetime, busy: Collection[int] = ()) -> list[Message]:
+    """What is to be sent now: of each receiver the oldest message, as it gets them in their order while it
+    answers; none to one that is busy or switched off. One that is due later than any try is put off was put
+    off before the clock was set back.
     """
     latest = now + timedelta(seconds=MOST_DELAYS * BACKOFF.cap_seconds)
-    rows = Message.objects.filter(state=Waiting, receiver__enabled=True)
+    rows = Message.objects.filter(state=Waiting, receiver__enabled=True).exclude(receiver__in=busy)
     rows = rows.filter(Q(due_at__lte=now) | Q(due_at__gt=latest))
-    return list(rows.select_related("receiver").order_by("pk"))
+    oldest = dict(rows.order_by().values_list("receiver").annotate(Min("pk"))).values()
+    return list(Message.objects.filter(pk__in=list(oldest)).select_related("receiver").order_by("pk"))
 
 
 @transaction.atomic

@@ -4,8 +4,8 @@ time of the events. An application's own database, named by a URL, is its own to
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -69,15 +69,16 @@ def measured(data: Path, sizes: RowSizes) -> Iterator[int]:
                 yield len(rows)
 
 
-def deleted(data: Path, before_us: int) -> Iterator[int]:
-    """Delete older events but those in a kept range: how many, after each of many short transactions. The
-    next step is made when the next number is asked for.
+def deleted(data: Path, before_us: int, guarded: Callable[[], AbstractContextManager[None]]) -> Iterator[int]:
+    """Delete older events but those in a kept range: how many, after each of many short transactions, each
+    under the guard. The file's lock is waited for before: under the guard nobody should have to wait.
     """
     with closing(_opened(data)) as database:
         for table in _tables(database):
             after: Place | None = BEGINNING
             while after is not None:
-                with database:
+                database.execute("BEGIN IMMEDIATE")
+                with guarded(), database:
                     count, after = _step(database, table, after, before_us)
                 yield count
 

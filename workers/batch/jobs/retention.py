@@ -11,7 +11,7 @@ small steps, so a revived process deletes nothing and nobody waits long.
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -314,11 +314,11 @@ def _delete_archive(lease: Any) -> Made:
     oldest = cutoff(lease.content["days"], now).timestamp()
     due = [path for path in event_archive.parquet_files(folder) if path.stat().st_mtime < oldest]
     for batch in _batches(due, FILE_BATCH):
-        with lease.guarded():
+        with _indexed(data / event_archive.ROOT) as index, lease.guarded():
             # Asked again: somebody may have had a reason since the run was planned.
             if is_retained(day, queue):
                 break
-            _forget(data / event_archive.ROOT, batch)
+            _forget(index, data / event_archive.ROOT, batch)
             for path in batch:
                 path.unlink(missing_ok=True)
         lease.check({"rows": len(due), "share": None, "chunk": lease.chunk.identifier})
@@ -326,16 +326,28 @@ def _delete_archive(lease: Any) -> Made:
     return Made(len(due))
 
 
-def _forget(root: Path, paths: list[Path]) -> None:
+@contextmanager
+def _indexed(root: Path) -> Iterator[sqlite3.Connection | None]:
+    """The archive's index, its write lock held; None where there is none. Workers hold it while they write a
+    file: who waits for it under the lease's guard has all loops wait, where the database is SQLite's.
+    """
+    path = root / "index.sqlite3"
+    if not path.exists():
+        yield None
+        return
+    with closing(sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)) as index:
+        index.execute("BEGIN IMMEDIATE")
+        yield index
+
+
+def _forget(index: sqlite3.Connection | None, root: Path, paths: list[Path]) -> None:
     """Take files out of the archive's index first: it must not name a file that is gone, or a block that
     came again would be taken for archived. A crash in between leaves files that the next run deletes.
     """
-    index = root / "index.sqlite3"
-    if not index.exists():
-        return
-    with closing(sqlite3.connect(index, timeout=LOCK_SECONDS)) as connection, connection:
+    if index is not None:
         rows = [(str(path.relative_to(root)),) for path in paths]
-        connection.executemany("DELETE FROM blocks WHERE file = ?", rows)
+        index.executemany("DELETE FROM blocks WHERE file = ?", rows)
+        index.execute("COMMIT")
 
 
 def _delete_metrics(lease: Any) -> Made:
@@ -450,13 +462,10 @@ def _delete_handled(lease: Any) -> Made:
     before = lease.content["before"]
     old_us = handled_rows.us(datetime.fromisoformat(before)) if before else handled_rows.LONG_AGO_US
     before_us = max(old_us, _excess_handled_us(lease))
-    steps = handled_rows.deleted(lease.surroundings.data, before_us)
+    if before_us <= handled_rows.LONG_AGO_US:
+        return Made(0)
     rows = 0
-    while before_us > handled_rows.LONG_AGO_US:
-        with lease.guarded():
-            count = next(steps, None)
-        if count is None:
-            break
+    for count in handled_rows.deleted(lease.surroundings.data, before_us, lease.guarded):
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
     return Made(rows)

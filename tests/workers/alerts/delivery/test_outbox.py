@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, rule, the_alert
 from workers.alerts.conditions.evidence import Failing, failing_receivers
@@ -260,6 +262,21 @@ def test_messages_to_a_receiver_fail_no_more_once_one_arrives(looks):
     looks.now += 60
     given_up(looks, desk, "answered 410")
     assert failing_receivers(since) == [Failing("desk", 0, 1, "answered 410")]
+
+
+def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):
+    desk, other = (
+        receivers.define(name, "email", {"addresses": [f"{name}@b.example"]}) for name in ("desk", "other")
+    )
+    first, second, *_ = [outbox.test_message(desk, "chief", looks.at) for _ in range(3)]
+    third = outbox.test_message(other, "chief", looks.at)
+    assert outbox.due(looks.at) == [first, third]
+    assert outbox.due(looks.at, {desk.pk}) == [third]
+    outbox.failed(first, "no route", looks.at)
+    assert outbox.due(looks.at) == [second, third], "the next goes out while one waits for its next try"
+    with CaptureQueriesContext(connection) as asked:
+        assert [each.receiver for each in failing_receivers(looks.at)] == ["desk"]
+    assert not any("content" in each["sql"] for each in asked.captured_queries)
 
 
 def test_what_is_given_up_after_hours_is_said_from_then_on(looks):

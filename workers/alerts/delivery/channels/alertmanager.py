@@ -15,7 +15,7 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, server_of
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
 from workers.plants.registry import LOCAL
@@ -40,10 +40,10 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         ):
             status, said = response.status_code, egress.read(response, LONGEST_ANSWER)
     except httpx.HTTPError as error:
-        raise Failed(f"{url} did not answer: {error!r}") from None
+        raise Failed(f"{server_of(url)} did not answer: {error!r}") from None
     if status != 200:
         why = said.decode(errors="replace").strip()
-        raise Failed(f"{url} answered {status}: {why}", for_good=status in FOR_GOOD)
+        raise Failed(f"{server_of(url)} answered {status}: {why}", for_good=status in FOR_GOOD)
 
 
 def posted(content: Mapping[str, Any], now_seconds: float) -> list[dict[str, Any]]:

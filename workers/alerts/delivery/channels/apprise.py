@@ -30,8 +30,10 @@ LONGEST_BODY = 20_000
 KINDS = {"critical": "failure", "warning": "warning", "notice": "info"}
 
 
-def send(message: Message, now_seconds: float) -> None:
-    """See `workers.alerts.delivery.channels.channel`."""
+def send(message: Message, now_seconds: float) -> str:
+    """Gives why some of several that the address names were left out, "" where none was. These are not tried
+    again: the others would have it once more each time.
+    """
     order = {
         "address": address_of(message.receiver),
         "kind": _kind(message.content),
@@ -45,6 +47,7 @@ def send(message: Message, now_seconds: float) -> None:
         raise Failed(f"The process that sends to the chat service {error}.") from None
     if not answer["sent"]:
         raise Failed(answer["error"])
+    return str(answer["error"])
 
 
 def _lines(message: Message) -> Iterator[str]:

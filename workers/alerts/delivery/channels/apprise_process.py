@@ -45,6 +45,8 @@ READABLE_FILES = frozenset(
 MOST_MEMORY_BYTES = 1 << 30  # a service that answers without end must not take the host with it
 MOST_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
+# What services say once one of several has it; of what counts ("Sent 3/3", "to 0 of 3") it may be none.
+SENT = re.compile(r"Sent (?!.*\d(/| of )\d)")
 LEAST_SECRET = 4  # characters: shorter parts of an address are words, not secrets
 LONGEST_ERROR = 400
 
@@ -98,16 +100,20 @@ class EgressGuard:
 
 
 def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
-    error = _sent(order, EgressGuard(order["allowed"]))
-    return {"sent": not error, "error": error}
+    sent, error = _sent(order, EgressGuard(order["allowed"]))
+    return {"sent": sent, "error": error}
 
 
-def _sent(order: Mapping[str, Any], guard: EgressGuard) -> str:
-    """Send it; why it was not sent, in words without the address, "" when it was."""
+def _sent(order: Mapping[str, Any], guard: EgressGuard) -> tuple[bool, str]:
+    """Send it; whether it was, and why not, or not to all that the address names, in words without the
+    address; "" when it was.
+    """
     import apprise  # here: the guard's own tests need not wait for its 190 services
 
     said = _Said()
-    logging.getLogger("apprise").addHandler(said)
+    logger = logging.getLogger("apprise")
+    logger.addHandler(said)
+    logger.setLevel(logging.INFO)
     asset = apprise.AppriseAsset(
         http_redirects=False,
         secure_logging=True,
@@ -118,10 +124,10 @@ def _sent(order: Mapping[str, Any], guard: EgressGuard) -> str:
     )
     address = order["address"].strip()
     if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
-        return "The address is of a service of this host; it takes one that is reached over the network."
+        return False, "The address is of a service of this host; it takes one reached over the network."
     service = apprise.Apprise.instantiate(address, asset=asset)
     if service is None:
-        return "The address is none that apprise knows, such as slack://… or pagerduty://…; correct it."
+        return False, "The address is none that apprise knows, as slack://… or pagerduty://… are; correct it."
     service.redirects = False  # whatever the address says of it
     service.overflow_mode = apprise.OverflowMode.TRUNCATE
     sys.addaudithook(guard)
@@ -139,20 +145,27 @@ def _sent(order: Mapping[str, Any], guard: EgressGuard) -> str:
         said.lines.append(repr(error))
         taken = False
     if taken and not guard.refusals:
-        return ""
+        return True, ""
     why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "it did not say why"
-    return without_secrets(f"{service.service_name}: {why}", address)[:LONGEST_ERROR]
+    some = " did not reach all that the address names" if said.sent else ""
+    return said.sent, without_secrets(f"{service.service_name}{some}: {why}", address)[:LONGEST_ERROR]
 
 
 class _Said(logging.Handler):
-    """What apprise warns of."""
+    """What apprise warns of; sent: whether any of those that an address names took the message. Of several
+    apprise answers no more than that not all did; which did, its services say as they go on.
+    """
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self.lines: list[str] = []
+        self.sent = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            self.lines.append(record.getMessage())
+        elif SENT.match(record.getMessage()):
+            self.sent = True
 
 
 def without_secrets(text: str, address: str) -> str:

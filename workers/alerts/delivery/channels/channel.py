@@ -2,6 +2,8 @@
 database; whether a message that failed was taken may be unknown, and the same key is sent again.
 """
 
+import httpx
+
 TIMEOUT_SECONDS = 10.0
 
 
@@ -11,3 +13,8 @@ class Failed(Exception):  # noqa: N818
     def __init__(self, why: str, for_good: bool = False) -> None:
         super().__init__(why)
         self.for_good = for_good
+
+
+def server_of(url: str) -> str:
+    """What an error says of an address: the rest of it may be a secret, and alerts quote the error."""
+    return httpx.URL(url).netloc.decode()

@@ -18,7 +18,7 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed
+from workers.alerts.delivery.channels.channel import TIMEOUT_SECONDS, Failed, server_of
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
 
@@ -81,6 +81,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         ):
             status = response.status_code  # what else it says is of no interest, and not read
     except httpx.HTTPError as error:
-        raise Failed(f"{url} did not answer: {error!r}") from None
+        raise Failed(f"{server_of(url)} did not answer: {error!r}") from None
     if not 200 <= status < 300:
-        raise Failed(f"{url} answered {status}.", for_good=400 <= status < 500 and status not in TRY_AGAIN)
+        for_good = 400 <= status < 500 and status not in TRY_AGAIN
+        raise Failed(f"{server_of(url)} answered {status}.", for_good)

@@ -213,9 +213,12 @@ def _http(document: Any, where: str) -> HttpCall:
     fields.mapping(document, where, keys, required=("url",))
     method = checks.choice(METHODS).of(document.get("method", "POST"), f"{where}.method")
     url = fields.text(document["url"], f"{where}.url", 1_000)
-    parts = urlsplit(PLACE.sub("1", url))
+    try:
+        parts, server = urlsplit(PLACE.sub("1", url)), urlsplit(url).netloc
+    except ValueError:  # brackets around what is no address of IPv6
+        raise BadInput(f"{where}.url", "takes an address that begins with http:// or https://.") from None
     egress.check_url(parts.geturl(), f"{where}.url")
-    if PLACE.search(urlsplit(url).netloc):
+    if PLACE.search(server):
         raise BadInput(f"{where}.url", "takes $tasks behind the host alone: an address is one server's")
     body = document.get("body")
     if body is not None and len(orjson.dumps(body)) > LONGEST_BODY:

@@ -411,3 +411,12 @@ def test_an_address_with_a_password_is_refused(address):
     ):
         with pytest.raises(BadInput, match="without user and password"):
             declaration_of_text(text)
+
+
+@pytest.mark.parametrize("address", ["http://[x/$tasks", "http://[$tasks]/x", "http://[2001:db8::$tasks]/x"])
+def test_a_call_of_what_is_no_address_is_refused_by_its_name(address):
+    operator = f"{{name: work, tasks: n, maximum: 9, set: {{http: {{url: '{address}'}}}}}}"
+    text = f"name: one\nsensors: {{n: {{url: 'http://x/n', json: n}}}}\noperators: [{operator}]\n"
+    with pytest.raises(BadInput, match="begins with http:// or https://") as refused:
+        declaration_of_text(text)
+    assert refused.value.field.endswith("http.url")
