@@ -112,7 +112,7 @@ def test_4_a_host_loop_explores_under_load_and_shows_its_curve(stack: Stack, pag
 
 def test_5_what_if_says_what_other_values_would_have_decided(console: Console):
     loop = loops_of(console, "worker_rate", queue="alert", node="n1")[0]
-    found = console.ask("GET", f"/loops/{loop['id']}/what-if?set=maximum_rate=0.01&hours=1")
+    found = console.ask("GET", f"/loops/{loop['id']}/what-if?set=upper_limit=1&hours=1")
     assert found["decisions"] > 0 and found["differing"] > 0 and not found["first_error"]
 
 
