@@ -1,7 +1,7 @@
 """The console as people and programs reach it: through the proxy, over TLS, by a token of the API."""
 
 import json
-import os
+import secrets
 import ssl
 from collections import Counter
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Console:
     def over_tls(cls, stack: Stack, host: str, port: int) -> Self:
         trust = ssl.create_default_context(cadata=stack.inside("proxy", "cat", AUTHORITY))
         made = json.loads(
-            stack.manage("token", f"walk-{os.getpid()}", "--role", "administrator", "--days", "1", "--json")
+            stack.manage("token", f"walk-{secrets.token_hex(4)}", "--role", "administrator", "--days", "1", "--json")
         )
         headers = {"Host": host, "Authorization": f"Bearer {made['token']}"}
         client = httpx.Client(base_url=f"https://127.0.0.1:{port}", headers=headers, verify=trust, timeout=30)
@@ -78,13 +78,13 @@ class Console:
 def first_administrator(stack: Stack, host: str, port: int) -> Iterator[Page]:
     """A browser in which the first administrator has signed in, at a live overview."""
     lines = (stack.folder / ".env").read_text().splitlines()
-    secrets = dict(line.split("=", 1) for line in lines if "=" in line)
+    settings = dict(line.split("=", 1) for line in lines if "=" in line)
     with chromium(f"--host-resolver-rules=MAP {host} 127.0.0.1") as browser:
         context = browser.new_context(ignore_https_errors=True, base_url=f"https://{host}:{port}")
         page = context.new_page()
         page.goto("/login/")
         page.fill("input[name=username]", "admin")
-        page.fill("input[name=password]", secrets["WEIR_ADMIN_PASSWORD"])
+        page.fill("input[name=password]", settings["WEIR_ADMIN_PASSWORD"])
         page.press("input[name=password]", "Enter")
         page.wait_for_selector("[data-bind]", timeout=60_000)
         page.locator("#connection[data-connection=live]").wait_for(timeout=60_000)
