@@ -5,6 +5,8 @@ from typing import Any
 
 import orjson
 
+from tests.asgi import scope_of
+
 TURNS = 100  # of the loop of events, in which everybody there hears of it
 
 
@@ -17,18 +19,7 @@ class HangingUp:
     def __init__(self, path: str, document: Any = None, method: str = "POST", **headers: str) -> None:
         self._body = b"" if document is None else orjson.dumps(document)
         named = {"host": "testserver", "content-type": "application/json", **headers}
-        self.scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()],
-            "client": ("127.0.0.1", 1),
-            "server": ("testserver", 80),
-        }
+        self.scope = scope_of(method, path, named)
 
     async def to(self, application: Any) -> None:
         self._loop, self._left = asyncio.get_running_loop(), asyncio.Event()

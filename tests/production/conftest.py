@@ -24,6 +24,13 @@ SETTINGS = {
     "JOB_SLOTS": "2",
 }
 PATIENCE_SECONDS = 420.0
+ON_CONTAINERS = [
+    pytest.mark.slow,
+    pytest.mark.faults,
+    pytest.mark.spark,
+    pytest.mark.containers,
+    pytest.mark.timeout(3600),
+]
 
 
 def until(condition, seconds: float, what: str):

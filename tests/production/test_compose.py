@@ -7,20 +7,12 @@ import logging
 import time
 from typing import Any
 
-import pytest
-
-from tests.production.conftest import HOST, HTTPS_PORT, PATIENCE_SECONDS, until, whole
+from tests.production.conftest import HOST, HTTPS_PORT, ON_CONTAINERS, PATIENCE_SECONDS, until, whole
 from tests.production.console import Console, effects_of
 from tests.production.engine import PROJECT, Stack
 
 logger = logging.getLogger(__name__)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.faults,
-    pytest.mark.spark,
-    pytest.mark.containers,
-    pytest.mark.timeout(3600),
-]
+pytestmark = ON_CONTAINERS
 
 
 def publish(console: Console, first: int, count: int) -> set[str]:

@@ -10,18 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.production.conftest import HOST, HTTPS_PORT, PATIENCE_SECONDS, until
+from tests.production.conftest import HOST, HTTPS_PORT, ON_CONTAINERS, PATIENCE_SECONDS, until
 from tests.production.console import Console, first_administrator
 from tests.production.engine import PROJECT, Stack
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.faults,
-    pytest.mark.spark,
-    pytest.mark.containers,
-    pytest.mark.browser,
-    pytest.mark.timeout(3600),
-]
+pytestmark = [*ON_CONTAINERS, pytest.mark.browser]
 ONE_EVENT = json.dumps({"type": "login", "key": "ann"})
 
 

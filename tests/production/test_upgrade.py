@@ -10,20 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
-import pytest
 
-from tests.production.conftest import HOST, HTTPS_PORT, PATIENCE_SECONDS, started, until, whole
+from tests.production.conftest import HOST, HTTPS_PORT, ON_CONTAINERS, PATIENCE_SECONDS, started, until, whole
 from tests.production.console import Console, effects_of
 from tests.production.engine import Stack, checkout, version_before
 
 logger = logging.getLogger(__name__)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.faults,
-    pytest.mark.spark,
-    pytest.mark.containers,
-    pytest.mark.timeout(3600),
-]
+pytestmark = ON_CONTAINERS
 BLOCK_EVENTS, BLOCKS_A_SECOND = 20, 5
 
 

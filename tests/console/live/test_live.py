@@ -260,6 +260,13 @@ async def test_an_open_socket_is_closed_when_its_token_is_revoked(control, secre
         assert await socket.closing_code() == 4401
 
 
+async def until_seq(listener, seq: int) -> None:
+    """Until it is sent that snapshot."""
+    async with asyncio.timeout(15):
+        while (await next_of(listener)).get("seq") != seq:
+            pass
+
+
 async def next_of(listener: Listener) -> dict[str, Any]:
     return orjson.loads(await asyncio.wait_for(listener.next(), 5))
 
@@ -315,9 +322,7 @@ async def test_the_fanout_follows_again_after_the_control_server_was_killed(
     await asyncio.to_thread(control_server.start)
     newer = {**snapshot, "seq": 9}
     control.set(keys.SNAPSHOT, orjson.dumps(newer))
-    async with asyncio.timeout(15):
-        while (await next_of(listener)).get("seq") != 9:
-            pass
+    await until_seq(listener, 9)
     await fanout.leave(listener)
 
 
@@ -330,9 +335,7 @@ async def test_what_no_socket_can_be_sent_ends_the_fanout_for_nobody(said, contr
     control.publish(keys.LIVE, said)
     newer = {**snapshot, "seq": 9}
     control.set(keys.SNAPSHOT, orjson.dumps(newer))
-    async with asyncio.timeout(15):
-        while (await next_of(listener)).get("seq") != 9:
-            pass
+    await until_seq(listener, 9)
     await fanout.leave(listener)
 
 

@@ -18,6 +18,7 @@ from console.api.ingestion import body_allowance, publisher
 from console.api.ingestion.body_allowance import allowance_of
 from console.api.ingestion.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allowance, BodyLimit
 from console.models import ApiToken
+from tests.asgi import scope_of
 from tests.security.requests.producing import ADDRESS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,18 +39,7 @@ class Sent:
         named = {"host": "testserver", "content-type": "application/x-www-form-urlencoded", **headers}
         if announced:
             named["content-length"] = str(size_bytes)
-        self.scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()],
-            "client": ("127.0.0.1", 1),
-            "server": ("testserver", 80),
-        }
+        self.scope = scope_of(method, path, named)
 
     async def receive(self) -> dict[str, Any]:
         chunk = CHUNK[: self.left_bytes]
