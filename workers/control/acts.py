@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 Mode = Loop.Mode
 KEEPING = (Mode.AUTO, Mode.HOLD)  # what the loop has set stays
 # An open action older than this many intervals is not repeated: it was decided on a plant long gone.
-REPEAT_INTERVALS = 3.0
+# A tick that died keeps its lease for 4 s; whoever comes then may still do what it had recorded.
+REPEAT_INTERVALS, REPEAT_SECONDS = 3.0, 6.0
 # For so long what was asked of the ledger holds, and what was done may be unconfirmed: who is frozen for
 # longer asks again before it acts.
 CHECK_SECONDS = 0.25
@@ -95,7 +96,7 @@ def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, n
         _give_up(entry, loop, f"{ended}: {modes}.")
     elif entry.parameters.get("manual") != setting.manual:
         _give_up(entry, loop, f"{ended}: another value is set by hand now.")
-    elif age_seconds > REPEAT_INTERVALS * loop.interval_seconds:
+    elif age_seconds > max(REPEAT_INTERVALS * loop.interval_seconds, REPEAT_SECONDS):
         _give_up(entry, loop, f"{ended} after {age_seconds:.0f} s.")
     elif _is_applied(entry, loop, plant):
         ledger.confirm(entry)

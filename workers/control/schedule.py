@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 from django.db import transaction
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
+from workers.coordination.beat import TICK
 from workers.plants.foreign.interventions import TRY_SECONDS
 from workers.plants.foreign.repeated_orders import REPEAT_SECONDS
 
-TICK = "workers.tasks.tick"
 ROWS: tuple[tuple[str, str, int], ...] = (  # name, task, seconds
     ("weir: tick loops", TICK, 1),
     ("weir: advance plans, restore lost points", "workers.tasks.advance", 1),

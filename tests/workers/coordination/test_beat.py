@@ -4,17 +4,19 @@ import gc
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from celery.signals import worker_before_create_process
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask, PeriodicTasks
+from django_celery_beat.schedulers import ModelEntry
 
 from console import beat
 from console.celery import app
 from tests.console.served import ROOT
-from workers.coordination.beat import BeatSchedule
+from workers.coordination.beat import TICK, TICK_AT_SECONDS, BeatSchedule
 
 pytestmark = pytest.mark.django_db
 
@@ -30,6 +32,9 @@ class Noted(BeatSchedule):
 
     def sync(self):
         """At the end of the process, too: the database of the tests is gone then."""
+
+    def install_default_entries(self, data):
+        """Celery's own goes by a clock of its own."""
 
     def apply_async(self, entry, *arguments, **named):
         self.sent.append(entry.name)
@@ -67,6 +72,58 @@ def test_a_clock_that_is_set_back_while_it_beats_keeps_nothing_from_its_turn(mon
             entry.last_run_at = now() + timedelta(minutes=10)
     beat.sent.clear()
     assert_goes_on(beat)
+
+
+class Hand:
+    """Where the clock of a beat stands, and with `move` later."""
+
+    def __init__(self, monkeypatch):
+        self.now = datetime(2026, 11, 28, 12, tzinfo=UTC)
+        monkeypatch.setattr("django_celery_beat.models.now", lambda: self.now)
+        monkeypatch.setattr(ModelEntry, "_default_now", lambda entry: self.now)
+        monkeypatch.setattr("workers.coordination.beat.time", self)
+
+    def time(self):
+        return self.now.timestamp()
+
+    def monotonic(self):
+        return self.now.timestamp()
+
+    def move(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def hand(monkeypatch):
+    return Hand(monkeypatch)
+
+
+def ticks(hand, every, period, seconds):
+    """When the loops are to tick, in seconds since 1970."""
+    interval, _ = IntervalSchedule.objects.get_or_create(every=every, period=period)
+    PeriodicTask.objects.all().delete()
+    began = hand.now - timedelta(minutes=1)
+    PeriodicTask.objects.create(name="tick", task=TICK, interval=interval, last_run_at=began)
+    beat, found, until = Noted(app=app), [], hand.time() + seconds
+    while hand.time() < until:
+        wait = beat.tick()
+        found += [hand.time()] * len(beat.sent)
+        beat.sent.clear()
+        hand.move(max(wait, 0.002))  # what a tick takes
+    return found
+
+
+@pytest.mark.parametrize("off_seconds", [0.0, 0.15, 0.39, 0.41, 0.8])
+def test_loops_tick_when_a_snapshot_has_just_been_made(hand, off_seconds):
+    hand.move(off_seconds)
+    first, *found = ticks(hand, 1, IntervalSchedule.SECONDS, 20)
+    assert [at % 1.0 for at in found] == pytest.approx([TICK_AT_SECONDS] * len(found), abs=0.02)
+    assert 18 <= len(found) <= 20 and first < found[0]
+    assert [after - at for at, after in pairwise(found)] == pytest.approx([1.0] * (len(found) - 1), abs=0.02)
+
+
+def test_ticks_that_somebody_has_set_to_come_more_often_come_as_they_are_set(hand):
+    assert 19 <= len(ticks(hand, 500_000, IntervalSchedule.MICROSECONDS, 10)) <= 21
 
 
 def test_the_beat_sends_tasks_by_name_and_imports_none_of_them():
