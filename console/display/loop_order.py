@@ -1,9 +1,9 @@
 """Loops worst first: what did harm, what is late, what had no effect, what a person holds, what acted."""
 
-from workers.control.ledger.runs import LATE_INTERVALS
 from workers.documents.loops import LoopStatus
 from workers.models import LedgerEntry, Loop
 
+LATE_INTERVALS = 2.0
 GRACE_SECONDS = 2.0  # a snapshot's loops are as old as that
 VERDICTS = {
     LedgerEntry.Verdict.HARMFUL: 5.0,

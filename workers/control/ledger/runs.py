@@ -19,11 +19,11 @@ from typing import NamedTuple
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from workers.control.kinds.registry import display_of
+from workers.control.parts import quality
 from workers.models import LedgerEntry, Loop
 
 MOST_READ, MOST_OF_A_LOOP = 10_000, 500
 MOST_SEARCHED = 200_000  # entries among which acts are sought
-LATE_INTERVALS = 2.0  # a tick that comes later than so many intervals after the one before is late
 COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at")
 
 
@@ -157,8 +157,7 @@ def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
 
 def late_by(interval_seconds: float, at: datetime, before: datetime | None) -> float:
     """By how many seconds a tick came late after the one before; 0: it did not, or nobody knows."""
-    gap = 0.0 if before is None else (at - before).total_seconds()
-    return gap - interval_seconds if gap > LATE_INTERVALS * interval_seconds else 0.0
+    return quality.late_seconds(None if before is None else (at - before).total_seconds(), interval_seconds)
 
 
 def with_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
