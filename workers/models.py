@@ -37,6 +37,9 @@ class Loop(models.Model):
     # Fencing: the lease number of the tick that wrote the state; a paused and revived tick writes nothing.
     fence = models.PositiveBigIntegerField(default=0)
     ticked_at = models.DateTimeField(null=True, default=None)
+    # `at` of its last entry: earlier than its last tick while it is at rest, and ticks without an entry.
+    decided_at = models.DateTimeField(null=True, default=None)
+    at_rest = models.BooleanField(default=False)
 
     def __str__(self) -> str:
         return self.name

@@ -32,7 +32,7 @@ def seed() -> None:
     loops = ensure_loops(present, ("worker_rate",))
     now = timezone.now()
     LedgerEntry.objects.bulk_create(LedgerEntry(loop=loop, at=now, **_decision()) for loop in loops)
-    Loop.objects.filter(pk__in=[loop.pk for loop in loops]).update(ticked_at=now)
+    Loop.objects.filter(pk__in=[loop.pk for loop in loops]).update(ticked_at=now, decided_at=now)
 
 
 def _seed_queue(number: int) -> None:

@@ -36,6 +36,7 @@ from controllers.simulation.manager import (
 from controllers.simulation.model.scenario import Floats
 
 PRICE = 10.0
+AFTER_REST_SECONDS = 2.0  # what came to an empty queue is seen no later
 OURS, RIVALS = "worker_rate", ("thesis", "static")
 Seconds = npt.NDArray[np.bool_]
 # What a worker's start and its evaluation are worth is judged; what people want of it is not.
@@ -110,13 +111,23 @@ class _Interrupted:
         return self._manager.start(length, removed, ran)
 
 
+def _with(at: Floats, more_at: Floats, total: Floats, more: Floats) -> tuple[Floats, Floats]:
+    """Times and totals with some more, in order of time."""
+    order = np.argsort(at_all := np.concatenate([at, more_at]), kind="stable")
+    return at_all[order], np.concatenate([total, more])[order]
+
+
 def arrivals(at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]) -> Floats:
     """Events that came in each second, from what was observed at some times: what waits, and what was removed
-    since the time before. Between two times they came evenly. Empty for fewer than two times.
+    since the time before. Between two times they came evenly, but after an empty queue in the last
+    AFTER_REST_SECONDS: a manager that has nothing to do is not recorded until something waits. Empty for
+    fewer than two times.
     """
     if len(at_seconds) < 2:
         return np.zeros(0)
     came = np.maximum(0.0, np.diff(lengths) + np.asarray(removed[1:], dtype=float))
     at, total = np.asarray(at_seconds, dtype=float), np.concatenate([[0.0], np.cumsum(came)])
+    rested = (np.asarray(lengths[:-1]) == 0) & (np.diff(at) > AFTER_REST_SECONDS)
+    at, total = _with(at, at[1:][rested] - AFTER_REST_SECONDS, total, total[:-1][rested])
     seconds = np.arange(math.floor(at[0]), math.floor(at[-1]) + 1, dtype=float)
     return np.diff(np.interp(seconds, at, total))

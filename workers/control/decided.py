@@ -24,7 +24,8 @@ Mode = Loop.Mode
 @dataclass(frozen=True)
 class Decided:
     """loop: as it was read under the lease of this number; before: the number that it had then. state: what
-    it remembers from now on. entry: for the ledger, not stored yet.
+    it remembers from now on. entry: for the ledger, not stored yet. at_rest: whether the next ticks may write
+    nothing while there is nothing to do.
     """
 
     loop: Loop
@@ -32,6 +33,7 @@ class Decided:
     before: int
     state: dict[str, Any]
     entry: LedgerEntry
+    at_rest: bool = False
 
 
 def decided(
@@ -60,7 +62,19 @@ def decided(
         baseline=kind.readings(loop.target, snapshot),
     )
     state = loop_memory.after(setting.mode, before, guarded, sensed)
-    return Decided(loop, fence, loop.fence, state, entry)
+    return Decided(loop, fence, loop.fence, state, entry, _at_rest(entry, loop, in_force, snapshot))
+
+
+def _at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapshot: Snapshot) -> bool:
+    """Whether it decided by itself that nothing is to be done, with nothing in its way."""
+    by_itself = entry.mode in (Mode.AUTO, Mode.ADVISE) and not in_force
+    return by_itself and entry.action is None and entry.limited_by is None and rests(loop, snapshot)
+
+
+def rests(loop: Loop, snapshot: Snapshot) -> bool:
+    """Whether its kind has nothing to decide in this snapshot."""
+    kind = kind_of(loop.law)
+    return kind.at_rest is not None and kind.at_rest(loop.target, snapshot)
 
 
 def _sensed(

@@ -49,7 +49,7 @@ def desired(loop: Loop, now: datetime) -> Desired:
         raise NothingDesired(f"{loop.name} is retired: its target is gone.")
     if entry is None or entry.observation is None:
         raise NothingDesired(f"{loop.name} has not decided yet.")
-    age_seconds = abs((now - entry.at).total_seconds())
+    age_seconds = abs((now - (loop.ticked_at or entry.at)).total_seconds())
     if age_seconds > max(LATE_SECONDS, LATE_INTERVALS * loop.interval_seconds):
         raise NothingDesired(
             f"{loop.name} decided {age_seconds:.0f} s ago, due each {loop.interval_seconds} s."

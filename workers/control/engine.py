@@ -18,6 +18,10 @@ Then:
 A loop whose queue is paused or whose worker host is drained is on hold meanwhile, whatever its mode. What law
 and guard remember is in `workers.control.loop_memory`.
 
+A loop that has decided by itself that nothing is to be done is at rest while there is nothing to decide at
+its target (`LoopKind.at_rest`): its ticks are noted, and neither decided nor recorded, but for one in
+REST_SECONDS. Whatever comes, or a person sets, ends the rest at the next tick.
+
 Loops of this plant go together, `TOGETHER` at a time: their leases are one round trip, their records one
 transaction, and each has a lease, a number and an entry of its own as if it had ticked alone. Those of an
 attached plant go one by one: its server may be slow.
@@ -33,14 +37,15 @@ from typing import NamedTuple
 
 import redis
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KT
 
 from controllers.framework import guard
 from workers.control import acts, loop_memory
 from workers.control.acts import Acts
-from workers.control.decided import Decided, decided
+from workers.control.decided import Decided, decided, rests
 from workers.control.ledger import ledger
+from workers.control.parts.kind import REST_SECONDS
 from workers.control.setting import setting_of
 from workers.coordination.leases import LeaseGroup
 from workers.documents.snapshot import Snapshot
@@ -102,13 +107,17 @@ def tick_due(
     _judge(seen.snapshot, now)
     several = _Several(plant, control, now, clock)
     entries: list[LedgerEntry] = []
-    for name, due in _due(seen, laws).items():
+    found, resting = _due(seen, laws)
+    for name, due in found.items():
         if name == HERE:
             entries += several.tick(due, TOGETHER, seen)
         elif elsewhere is None:
             entries += several.tick(due, 1, seen)
         else:
             elsewhere(name, partial(several.tick, due, 1))
+    if resting:
+        # No lease: nothing is decided, and two that note it do no harm.
+        Loop.objects.filter(pk__in=resting, at_rest=True).update(ticked_at=now)
     return entries
 
 
@@ -135,20 +144,46 @@ def _log(loop: Loop, error: Exception) -> None:
     logger.error("The tick of %s failed; it is tried again at its next interval.", loop.name, exc_info=why)
 
 
-def _due(seen: Circumstances, laws: Collection[str] | None) -> dict[str, list[DueLoop]]:
-    """{`HERE` or an attached plant: the loops that are to be ticked}, `HERE` first. Of those that are not,
-    nothing wide is read.
+def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
+    """{`HERE` or an attached plant: the loops that are to be ticked}, `HERE` first, and those that are due,
+    and at rest. Of those that are not to be ticked, nothing wide is read.
     """
     resumed = {loop.pk for loop in _resumed(seen)}
     found: dict[str, list[DueLoop]] = {HERE: []}
     loops = active_loops() if laws is None else active_loops().filter(law__in=laws)
+    resting = _resting(seen, loops)
     rows = loops.annotate(plant=KT("target__plant")).order_by("name")
+    at_rest = []
     for pk, fence, ticked_at, seconds, plant in rows.values_list(
         "pk", "fence", "ticked_at", "interval_seconds", "plant"
     ):
         if pk in resumed or _is_due(ticked_at, seconds, seen.now):
-            found.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at))
-    return found
+            if pk in resting:
+                at_rest.append(pk)
+            else:
+                found.setdefault(plant or HERE, []).append(DueLoop(pk, fence, ticked_at))
+    return found, at_rest
+
+
+def _resting(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
+    """Loops that have written that there is nothing to do, not too long ago, and would write it again."""
+    snapshot, now = seen.snapshot, seen.now
+    if snapshot.at is None or abs(now.timestamp() - snapshot.at) > guard.STALE_SECONDS:
+        return set()
+    since = (now - timedelta(seconds=REST_SECONDS), now)
+    fields = ("pk", "law", "target", "mode", "state__mode")
+    rows = loops.filter(at_rest=True, decided_at__range=since).values_list(*fields)
+    found = [
+        Loop(pk=pk, law=law, target=target)
+        for pk, law, target, mode, decided_in in rows
+        if mode == decided_in
+    ]
+    in_force = overrides.spread(found, seen.overrides)
+    return {
+        loop.pk
+        for loop in found
+        if not in_force[loop.pk] and not _is_stopped(loop, snapshot) and rests(loop, snapshot)
+    }
 
 
 def _is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) -> bool:
@@ -313,12 +348,13 @@ def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
         passed = dict(rows.order_by("pk").values_list("pk", "fence"))
         ours = [each for each in found if _is_next(each, passed.get(each.loop.pk))]
         for each in ours:
-            each.loop.fence, each.loop.state, each.loop.ticked_at = each.fence, each.state, now
+            each.loop.fence, each.loop.state, each.loop.at_rest = each.fence, each.state, each.at_rest
+            each.loop.ticked_at = each.loop.decided_at = now
         Loop.objects.bulk_create(
             [each.loop for each in ours],
             update_conflicts=True,
             unique_fields=["pk"],
-            update_fields=["fence", "state", "ticked_at"],
+            update_fields=["fence", "state", "ticked_at", "decided_at", "at_rest"],
         )
         LedgerEntry.objects.bulk_create([each.entry for each in ours])
     for each in found:

@@ -12,6 +12,7 @@ Else nothing is proposed, and the answer says why.
 """
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from controllers.design.tuning import EVALUATIONS, Improvement, SearchRange
 from controllers.framework import code
 from controllers.framework.law import Law
 from queues.errors import BadInput
-from workers.control.kinds.registry import KINDS
+from workers.control.kinds.registry import KINDS, rest_seconds
 from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
 from workers.models import Loop, Tuning
 from workers.steering import overrides
@@ -34,6 +35,7 @@ from workers.steering import overrides
 STRETCH_SECONDS, STRETCHES_A_DAY = 1_200, 3
 # Of a stretch, what has to be recorded; of each half, the days that have one.
 LEAST_RECORDED, LEAST_DAYS = 0.8, 3
+LONGEST_INTERVALS = 2.0  # between two entries; what lies in a longer gap is not recorded
 LEAST_IMPROVEMENT, LEAST_CONFIDENCE = 0.02, 0.95
 Checked = Callable[[], None]
 
@@ -176,13 +178,14 @@ def _day(loop: Loop, rehearsal: Rehearsal, day: date) -> RecordedDay:
 
 def _observed(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
     """What was observed in some stretches of a day, drawn anew for each day of each loop."""
-    least = LEAST_RECORDED * STRETCH_SECONDS / loop.interval_seconds
+    longest_seconds = LONGEST_INTERVALS * loop.interval_seconds + rest_seconds(loop.law)
     for place in _drawn(f"{loop.name} {midnight:%F}"):
         begin = midnight + timedelta(seconds=place * STRETCH_SECONDS)
         entries = loop.entries.filter(at__gte=begin, at__lt=begin + timedelta(seconds=STRETCH_SECONDS))
         rows = [(entry.at, entry.observation) for entry in entries.only("at", "observation").order_by("at")]
         found = [(at.timestamp(), seen) for at, seen in rows if seen and not seen.get("unfit")]
-        if len(found) >= least:
+        gaps = [after - at for (at, _), (after, _) in itertools.pairwise(found)]
+        if sum(gap for gap in gaps if gap <= longest_seconds) >= LEAST_RECORDED * STRETCH_SECONDS:
             yield found
 
 

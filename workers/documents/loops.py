@@ -24,12 +24,12 @@ class FirstReportFigures(StoredDocument, frozen=True, kw_only=True):
 
 class LoopStatus(StoredDocument, frozen=True, kw_only=True):
     """target: what it steers ({"queue", "node"}, {"application"}, …). mode: with an override of it
-    in place. measured, setpoint, actuator: of its last decision, in the law's units; so are
-    `terms`, those that pages follow. at: of that decision; entry: its number in the ledger; last_mode:
-    the mode in which it was taken, None where that is not known.
-    overrides: how many are in force. interval_seconds: between decisions. limited_by: what limited the
-    last; blind_since: since when each was for want of a valid measurement, and cause: why, where that is
-    known. late_seconds: how much later than due the last tick came, if so.
+    in place. measured, setpoint, actuator: of its last decision, in the law's units; so are `terms`, those
+    that pages follow. at: of its last tick, at which it decided so, or found that nothing has come since;
+    entry: the number of the decision in the ledger; last_mode: the mode in which it was taken, None where
+    that is not known. overrides: how many are in force. interval_seconds: between ticks. limited_by: what
+    limited the last; blind_since: since when each was for want of a valid measurement, and cause: why, where
+    that is known. late_seconds: how much later than due the last tick came, if so.
     """
 
     id: int = 0

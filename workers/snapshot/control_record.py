@@ -152,7 +152,7 @@ def _loop(
         measured=_measured(display, entry),
         setpoint=next((parameters[name] for name in display.setpoints if name in parameters), None),
         actuator=_actuator(display, loop.law, entry),
-        at=entry.at.timestamp() if entry else None,
+        at=(loop.ticked_at or entry.at).timestamp() if entry else None,
         reason=entry.reason if entry else None,
         verdict=entry.verdict if entry else None,
         entry=entry.pk if entry else None,

@@ -369,6 +369,7 @@ def test_loops_behind_a_slow_one_see_the_plant_and_what_people_set_as_they_are_t
 
 def test_a_beat_delivered_twice_ticks_once(plant, clock, control):
     ensured(control, JOBS, jobs_topology(alert={"n1": 1000}))
+    plant.put("alert", "n1", 10)
     assert len(engine.tick_due(plant, clock.now, control)) == 1
     assert engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS / 2), control) == []
     assert len(engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS / 2), control)) == 1

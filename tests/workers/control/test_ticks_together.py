@@ -183,6 +183,7 @@ def test_an_action_given_up_meanwhile_says_so_and_those_confirmed_with_it_do_not
 
 def test_loops_of_several_laws_are_due_at_their_own_intervals(control):
     plant, _ = made(control, 1)
+    plant.put("queue0", "n1", 10)
     slow = Loop.objects.create(name="slow", law="worker_rate", target=Loop.objects.get().target)
     Loop.objects.exclude(pk=slow.pk).update(interval_seconds=2.0)
     Loop.objects.filter(pk=slow.pk).update(interval_seconds=5.0)

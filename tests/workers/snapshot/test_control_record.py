@@ -29,7 +29,7 @@ def loop() -> Loop:
     Container.objects.create(queue=queue, node=node, points=1000)
     target = {"queue": "alert", "node": "n1"}
     name = "worker_rate/alert/n1"
-    return Loop.objects.create(name=name, law="worker_rate", target=target, ticked_at=NOW)
+    return Loop.objects.create(name=name, law="worker_rate", target=target, ticked_at=NOW, decided_at=NOW)
 
 
 def terms_of(loop: Loop) -> dict:
@@ -61,7 +61,7 @@ def test_what_was_done_before_a_clock_was_set_back_hides_nothing_that_was_done_s
 def test_the_last_decisions_are_found_by_an_index_however_long_the_ledger_is(loop):
     with CaptureQueriesContext(connection) as asked:
         control_record(NOW)
-    (last,) = [each["sql"] for each in asked.captured_queries if '"ticked_at")' in each["sql"]]
+    (last,) = [each["sql"] for each in asked.captured_queries if '"decided_at")' in each["sql"]]
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN QUERY PLAN {last}")
         steps = [step for *_, step in cursor.fetchall()]

@@ -152,7 +152,7 @@ def test_the_snapshot_has_every_documented_key(
 ) -> None:
     ensured(control, (*JOBS, *PLANT), plant_topology)
     now = datetime.fromtimestamp(NOW, UTC)
-    Loop.objects.filter(name="worker_rate/alert/n1").update(ticked_at=now)
+    Loop.objects.filter(name="worker_rate/alert/n1").update(ticked_at=now, decided_at=now)
     loop = Loop.objects.get(name="worker_rate/alert/n1")
     LedgerEntry.objects.create(
         loop=loop,
@@ -579,7 +579,7 @@ def test_since_when_a_loop_is_without_a_valid_measurement_is_not_sought_anew_eac
         at = datetime.fromtimestamp(NOW + seconds, UTC)
         given = {"mode": "auto", "parameters": {}, "reason": "a test", "limited_by": "stale measurement"}
         LedgerEntry.objects.create(loop=loop, at=at, **given)
-        Loop.objects.filter(pk=loop.pk).update(ticked_at=at)
+        Loop.objects.filter(pk=loop.pk).update(ticked_at=at, decided_at=at)
 
     ticked(-20)
     ticked(-10)

@@ -123,7 +123,8 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         if not loop.ticks:
             continue
-        ticks = evidence.now - loop.ticks[-1].at <= 3 * loop.interval_seconds + 5
+        last = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
+        ticks = evidence.now - last <= 3 * loop.interval_seconds + 5
         blind = _blind_seconds(loop.ticks)
         said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
         yield _reading(evidence, loop, blind if ticks else None, said)

@@ -36,6 +36,11 @@ def seeded() -> list[str]:
     return [name for name, kind in KINDS.items() if kind.seeded]
 
 
+def rest_seconds(law: str) -> float:
+    """How long a loop of a law may write no entry, beyond its interval."""
+    return KINDS[law].rest_seconds if law in KINDS else 0.0
+
+
 def display_of(law: str) -> Display:
     """How a law's loops are shown. Those of a law that is gone have plain words: their ledger stays."""
     return KINDS[law].display if law in KINDS else UNKNOWN

@@ -7,7 +7,7 @@ from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
-from queues.nodes.node_state import OFFLINE
+from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.present import Present
 from workers.control.parts.rehearsal import Floats, LoadReplay, Observed, Rehearsal
@@ -120,6 +120,17 @@ def targets(present: Present) -> Targets:
     return Targets(found, f"revision {topology.revision}")
 
 
+def at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
+    """Whether nothing waits and nobody works at the container, on a node that is well."""
+    row, node = _container(target, snapshot), snapshot.nodes.get(target.get("node", ""))
+    is_well = node is not None and not node.stale and node.state not in (OFFLINE, TOOBUSY)
+    return is_well and row is not None and _is_empty(row)
+
+
+def _is_empty(row: ContainerStatus) -> bool:
+    return row.waiting_events == 0 and not row.waiting_to_run and not row.workers_busy
+
+
 def load(observed: Sequence[Observed]) -> Floats:
     """Events that came to the container in each second."""
     return recorded_container.arrivals(
@@ -208,6 +219,7 @@ KIND = LoopKind(
     ),
     scenario="manager",
     unit_hours=hours_of_a_run,
+    at_rest=at_rest,
     rehearsal=Rehearsal(recorded_container.TUNED, load, recorded_container.cost),
     replay=LoadReplay(
         frozenset({"queue_length", "removed"}),

@@ -107,13 +107,13 @@ def fail(entry: LedgerEntry, error: str) -> None:
 
 
 def last_entry(loop: Loop) -> LedgerEntry | None:
-    """What it decided last: of its last tick, since once a clock was set back the latest is an older one."""
-    return _of_last_tick(loop).first()
+    """What it decided last: of when it did, since once a clock was set back the latest is an older one."""
+    return _of_last_decision(loop).first()
 
 
 def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
     """The id of `last_entry`, to be a subquery of loops; an index finds it, however long the ledger is."""
-    of_loop = LedgerEntry.objects.filter(loop=OuterRef("pk"), at=OuterRef("ticked_at"))
+    of_loop = LedgerEntry.objects.filter(loop=OuterRef("pk"), at=OuterRef("decided_at"))
     return of_loop.order_by("-pk").values("pk")[:1]
 
 
@@ -124,10 +124,10 @@ def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
     return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
 
 
-def _of_last_tick(loop: Loop) -> QuerySet[LedgerEntry]:
-    if loop.ticked_at is None:
+def _of_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
+    if loop.decided_at is None:
         return loop.entries.none()
-    return loop.entries.filter(at=loop.ticked_at).order_by("-pk")
+    return loop.entries.filter(at=loop.decided_at).order_by("-pk")
 
 
 def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import display_of, rest_seconds
 from workers.control.parts import quality
 from workers.models import LedgerEntry, Loop
 
@@ -94,9 +94,11 @@ class TickRunPage:
 
 @dataclass(frozen=True)
 class _Loops:
-    """Of all loops: how often each ticks (s), and which act at every tick."""
+    """Of all loops: how often each ticks (s), how long it may write nothing beyond that, and which act at
+    every tick.
+    """
 
-    intervals: Mapping[int, float]
+    intervals: Mapping[int, tuple[float, float]]
     routine: frozenset[int]
 
 
@@ -155,9 +157,10 @@ def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
     return entries_of([run, *acts])
 
 
-def late_by(interval_seconds: float, at: datetime, before: datetime | None) -> float:
+def late_by(interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None) -> float:
     """By how many seconds a tick came late after the one before; 0: it did not, or nobody knows."""
-    return quality.late_seconds(None if before is None else (at - before).total_seconds(), interval_seconds)
+    since = None if before is None else (at - before).total_seconds()
+    return quality.late_seconds(since, interval_seconds, rest_seconds)
 
 
 def with_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
@@ -168,7 +171,8 @@ def with_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
 
 def lateness_of(entry: LedgerEntry) -> float:
     """`late_by` of an entry that was read `with_lateness`; 0 for others."""
-    return late_by(entry.loop.interval_seconds, entry.at, getattr(entry, "before_at", None))
+    loop = entry.loop
+    return late_by(loop.interval_seconds, rest_seconds(loop.law), entry.at, getattr(entry, "before_at", None))
 
 
 def _folded(
@@ -191,7 +195,7 @@ def _folded(
             if run is None:
                 run = TickRun(tick.pk, tick.pk, tick.at, tick.at)
                 rows.append(run)
-            run.add(tick, late_by(loops.intervals[tick.loop], tick.at, before and before.at))
+            run.add(tick, late_by(*loops.intervals[tick.loop], tick.at, before and before.at))
         last = tick.pk
     return rows, last
 
@@ -219,7 +223,7 @@ def _ticks_before(ticks: Sequence[Tick]) -> list[Tick | None]:
 def _loops() -> _Loops:
     rows = list(Loop.objects.values_list("pk", "law", "interval_seconds"))
     routine = frozenset(pk for pk, law, _ in rows if not display_of(law).is_news)
-    return _Loops({pk: interval for pk, _, interval in rows}, routine)
+    return _Loops({pk: (interval, rest_seconds(law)) for pk, law, interval in rows}, routine)
 
 
 def entries_of(rows: Sequence[int | TickRun]) -> list[LedgerEntry | TickRun]:

@@ -20,6 +20,9 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 
+# A loop with nothing to decide writes one entry in so long.
+REST_SECONDS = 20.0
+
 MEBIBYTES = 2.0**-20  # scale of a lane whose measured values are bytes
 Document = Mapping[str, Any]
 # target, snapshot, what the sensor counted at the observation before, now (1970, s)
@@ -153,6 +156,7 @@ class LoopKind:
     replay: how its recorded load is worked by its rivals (`workers.control.costs`); None: none is replayed.
     unit_hours: worker-hours of one unit of the actuator (in an hour, where it stays); None while that is not
     known, or for an actuator that has no price.
+    at_rest: whether there is nothing to decide at a target; None: there always may be.
     """
 
     law: Law
@@ -178,11 +182,17 @@ class LoopKind:
     rehearsal: Rehearsal | None = None
     replay: LoadReplay | None = None
     unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
+    at_rest: Callable[[Mapping[str, Any], Snapshot], bool] | None = None
 
     @property
     def name(self) -> str:
         """The law's."""
         return self.law.name
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long a loop may go without an entry, beyond its interval."""
+        return 0.0 if self.at_rest is None else REST_SECONDS
 
     def begin(self, start: LoopStart) -> dict[str, Any]:
         """The fields of a new loop."""

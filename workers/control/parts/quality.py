@@ -51,11 +51,13 @@ def excused(measured: Measured, target: Target, snapshot: Snapshot, now: float) 
     return replace(measured, age_seconds=age, invalid=None, idle=f"{name} is starting")
 
 
-def late_seconds(since_last: float | None, interval_seconds: float) -> float:
-    """How much later a tick comes than it should; 0 for what is usual, and for the first."""
+def late_seconds(since_last: float | None, interval_seconds: float, rest_seconds: float = 0.0) -> float:
+    """How much later a tick comes than it should; 0 for what is usual, and for the first. rest_seconds: how
+    long it may have been at rest since the last that is known.
+    """
     if since_last is None:
         return 0.0
-    late = since_last - interval_seconds
+    late = since_last - interval_seconds - rest_seconds
     return round(late, 1) if late > max(LATE_SECONDS, LATE_SHARE * interval_seconds) else 0.0
 
 

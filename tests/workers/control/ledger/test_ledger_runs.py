@@ -82,13 +82,21 @@ def test_a_run_goes_over_all_loops_and_knows_how_many(loop):
     assert (row.count, len(row.loops)) == (3, 2)
 
 
-def test_late_ticks_are_counted_with_the_longest_delay_and_marked_on_their_own_line(loop):
+def test_late_ticks_are_counted_with_the_longest_delay_and_marked_on_their_own_line():
+    loop = loop_of("rebalancing")
     for second in (0, 2, 4, 18, 20, 25):
         tick(loop, second)
     act = tick(loop, 35, action={"start": 1})
     page = runs.page(LedgerEntry.objects.all(), 50)
     assert page.rows[0] == act and runs.lateness_of(page.rows[0]) == 8.0
     assert (page.rows[1].late, page.rows[1].late_seconds) == (2, 12.0)
+
+
+def test_a_loop_that_was_at_rest_is_not_late(loop):
+    for second in (0, 20, 42, 70):
+        tick(loop, second)
+    (row,) = runs.page(LedgerEntry.objects.all(), 50).rows
+    assert (row.late, row.late_seconds) == (1, 6.0)
 
 
 def test_pages_go_on_where_the_last_one_ended_and_lose_nothing(loop):
