@@ -21,7 +21,8 @@ LEAST_ROUNDS = 4
 
 def measure(queues: int, nodes: int, seconds: float) -> None:
     """Prints, as JSON, the seconds that all loops take for a tick: where each has nothing to do, and where
-    each sends workers (medians of the rounds); and how many loops there are.
+    each sends workers (medians of the rounds; most of those with nothing to do are at rest); and how many
+    loops there are.
     """
     containers = _seed(queues, nodes)
     loops = ensure_loops(Present(project(control()), control()), ("worker_rate",))
@@ -42,7 +43,7 @@ def _median(containers: list[tuple[str, str]], seconds: float, events: int) -> f
         started = time.perf_counter()
         ticked = tick_due(plant, clock, control())
         took.append(time.perf_counter() - started)
-        assert len(ticked) == len(containers), "a loop was not ticked"
+        assert len(ticked) == len(containers) or not events, "a loop was not ticked"
         for queue, node in containers if events else ():
             plant.run(queue, node, 1_000)
     return sorted(took[1:])[len(took[1:]) // 2]

@@ -171,12 +171,12 @@ def _resting(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
     if snapshot.at is None or abs(now.timestamp() - snapshot.at) > guard.STALE_SECONDS:
         return set()
     since = (now - timedelta(seconds=REST_SECONDS), now)
-    fields = ("pk", "law", "target", "mode", "state__mode")
+    fields = ("pk", "law", "target", "decided_at", "mode", "state__mode")
     rows = loops.filter(at_rest=True, decided_at__range=since).values_list(*fields)
     found = [
         Loop(pk=pk, law=law, target=target)
-        for pk, law, target, mode, decided_in in rows
-        if mode == decided_in
+        for pk, law, target, decided_at, mode, decided_in in rows
+        if mode == decided_in and _rest_of(pk, decided_at) == _rest_of(pk, now)
     ]
     in_force = overrides.spread(found, seen.overrides)
     return {
@@ -184,6 +184,11 @@ def _resting(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
         for loop in found
         if not in_force[loop.pk] and not _is_stopped(loop, snapshot) and rests(loop, snapshot)
     }
+
+
+def _rest_of(pk: int, at: datetime) -> float:
+    """Rests are counted: each loop begins another at a second of its own, so that many do not at once."""
+    return (at.timestamp() + pk) // REST_SECONDS
 
 
 def _is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) -> bool:

@@ -45,7 +45,7 @@ def calm(control):
 
 
 def test_it_writes_one_entry_in_so_long_and_says_that_it_ticked(calm):
-    assert len(calm.ticks(61)) == 3
+    assert 3 <= len(calm.ticks(61)) <= 4
     assert calm.loop.ticked_at == calm.now - timedelta(seconds=1)
     assert calm.loop.decided_at == calm.loop.entries.latest("at").at < calm.loop.ticked_at
     assert ledger.last_entry(calm.loop).at == calm.loop.decided_at
@@ -110,9 +110,10 @@ def test_a_clock_set_back_by_an_hour_ends_the_rest(calm):
     assert len(calm.ticks()) == 1
 
 
-def test_a_pass_over_many_that_rest_asks_the_database_no_more_often(calm, django_assert_max_num_queries):
-    ensured(calm.control, JOBS, jobs_topology(**{f"q{number}": {"n1": 1_000} for number in range(40)}))
+def test_many_that_rest_do_not_decide_at_once(calm, django_assert_max_num_queries):
     calm.plant = MemoryPlant(lambda: calm.now.timestamp(), [(f"q{number}", "n1") for number in range(40)])
+    ensured(calm.control, JOBS, jobs_topology(**{f"q{number}": {"n1": 1_000} for number in range(40)}))
     calm.ticks(2)
-    with django_assert_max_num_queries(8):
-        assert calm.ticks() == []
+    assert [len(calm.ticks()) for _ in range(40)] == [2] * 40
+    with django_assert_max_num_queries(30):
+        calm.ticks()
