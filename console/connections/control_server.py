@@ -8,6 +8,7 @@ from django.conf import settings
 
 from queues import keys
 from queues.control.connection import connect
+from queues.stored_document import BadDocument
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 
 TIMEOUT_SECONDS = 2.0
@@ -31,9 +32,7 @@ def stored_snapshot() -> Snapshot | None:
 
 
 def live_snapshot() -> Snapshot:
-    """The newest snapshot where it is of now, for who is not given its time: else nothing is seen. Raises
-    BadDocument.
-    """
+    """The newest snapshot where it is of now, for who is not given its time: else nothing is seen."""
     found = latest_snapshot()
     if found is None or found.at is None or abs(time.time() - found.at) > LIVE_SECONDS:
         return NOTHING_SEEN
@@ -41,10 +40,10 @@ def live_snapshot() -> Snapshot:
 
 
 def latest_snapshot() -> Snapshot | None:
-    """The newest snapshot; None when there is none, or the control server does not answer: what can be said
-    without it is. Raises BadDocument.
+    """The newest snapshot; None when there is none, it is of another version, or the control server does not
+    answer: what can be said without it is.
     """
     try:
         return stored_snapshot()
-    except redis.RedisError:
+    except (redis.RedisError, BadDocument):
         return None

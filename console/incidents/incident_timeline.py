@@ -77,12 +77,14 @@ def _events(alert: Alert) -> Iterator[IncidentEvent]:
 
 def _explained(alert: Alert) -> Iterator[IncidentEvent]:
     """Of what it explains: when it began and ended."""
-    found = alert.explained.filter(fired_at__isnull=False).order_by("-fired_at")
-    if (more := found.count() - MOST_MEANWHILE) > 0:
-        last = found[MOST_MEANWHILE].fired_at
+    fired = alert.explained.filter(fired_at__isnull=False).order_by("-fired_at")
+    found = list(fired[: MOST_MEANWHILE + 1])
+    if len(found) > MOST_MEANWHILE:
+        last = found.pop().fired_at
         assert last is not None
-        yield _left_out(last, "alert", more, "explained alert")
-    for each in found[:MOST_MEANWHILE]:
+        # Counted after they were read: some may have come to another incident since.
+        yield _left_out(last, "alert", max(1, fired.count() - MOST_MEANWHILE), "explained alert")
+    for each in found:
         url = reverse("alert", args=[each.pk])
         assert each.fired_at is not None
         yield IncidentEvent(each.fired_at, "alert", f"Explained by it, fired: {each.title}", "", url)

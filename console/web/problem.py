@@ -6,18 +6,21 @@ log is searched), `field` where one is named, `errors` ({field: [what it takes]}
 besides.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
 import orjson
+from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 
+logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 PROGRAM_PATHS = ("/api/", "/control/", "/mcp")
 PROGRAM_PAGES = ("/healthz", "/readyz", "/metrics")
@@ -32,10 +35,20 @@ DETAILS = {
     400: "The request can't be read.",
     403: "This is not allowed.",
     404: "There is nothing at this address.",
+    409: "Somebody else changed the same at this very time, and this was refused. Load the page, see what is"
+    " there now, and send it again if it is still wanted.",
     413: "The body is too large.",
     429: "Too many tries; wait and send again.",
     500: "The console failed. Nothing is said about the cause here: the log of the web process has it, under"
     " this request_id.",
+}
+# Of the database: what there may be once is there, what it refers to is not. (Others are faults of Weir.)
+MET_ANOTHER = {
+    "23505",
+    "23503",
+    "SQLITE_CONSTRAINT_UNIQUE",
+    "SQLITE_CONSTRAINT_PRIMARYKEY",
+    "SQLITE_CONSTRAINT_FOREIGNKEY",
 }
 FORGED = "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token."
 SCHEMA = {
@@ -114,6 +127,15 @@ def is_for_a_program(request: HttpRequest) -> bool:
 class Problems(MiddlewareMixin):
     """Every error that a program gets is a problem document, with the headers that the refusal set."""
 
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Two made what there may be once only (a name, an open run), or one removed what the other needs.
+        The database let one of them.
+        """
+        if not isinstance(exception, IntegrityError) or _code(exception) not in MET_ANOTHER:
+            return None
+        logger.warning("%s met another change of the same: %s", request.path, exception)
+        return HttpResponse(DETAILS[409], status=409, content_type="text/plain; charset=utf-8")
+
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         if response.status_code < 400 or response.streaming or not is_for_a_program(request):
             return response
@@ -124,6 +146,12 @@ class Problems(MiddlewareMixin):
         response["Content-Type"] = CONTENT_TYPE
         response["Content-Length"] = str(len(response.content))  # CommonMiddleware has counted the one before
         return response
+
+
+def _code(error: IntegrityError) -> str:
+    """PostgreSQL's SQLSTATE, or SQLite's name of the error."""
+    cause = error.__cause__
+    return str(getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", ""))
 
 
 def _said(response: HttpResponse) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     view = view_named(of)
     snapshot = latest_snapshot()
     if snapshot is None:
-        message = "There is no snapshot yet, or the control server does not answer."
+        message = "There is no snapshot yet, it is of another version, or the control server does not answer."
         raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
     whole = {"seq": snapshot.seq, "at": snapshot.at, "topic": "plant"}
     return declared(SnapshotMessage, {**whole, "snapshot": view.narrowed(plain(snapshot))})

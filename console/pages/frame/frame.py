@@ -16,6 +16,7 @@ from console.pages.frame.declared_page import SECTIONS, declared_pages
 from console.pages.frame.past import PastInstant
 from console.web.web_request import WebRequest
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE
+from queues.stored_document import BadDocument
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import OverrideStatus
 from workers.documents.plants import PlantStatus
@@ -55,6 +56,7 @@ class Absence(StrEnum):
 
     STARTING = "The plant is starting. Numbers appear with the first snapshot."
     UNANSWERED = "The control server does not answer: the state of the plant is not known."
+    UNREAD = "The snapshot is of another version of Weir: the state of the plant is not known."
     UNKEPT = "No snapshot of that time is there: the state of the plant is not known."
     NO_ROLE = "To see the plant you need a role."
 
@@ -141,6 +143,8 @@ def _read(request: HttpRequest) -> tuple[Snapshot | None, Absence]:
         return stored_snapshot(), Absence.STARTING
     except redis.RedisError:
         return None, Absence.UNANSWERED
+    except BadDocument:  # a part of the plant is of another version: in the middle of an upgrade, say
+        return None, Absence.UNREAD
 
 
 def absence_of(request: HttpRequest) -> Absence | None:

@@ -4,11 +4,13 @@ import { keep } from "./drafts.js";
 /** Fields of each form that the server fills in for itself. */
 export const NOT_TYPED = ["csrfmiddlewaretoken", "submission"];
 
+const PATIENCE_MILLISECONDS = 60_000; // of a console that is frozen nobody knows what it will do
+
 /** Posts a form's values; gives {ok, …} or {ok: false, errors}. The key names one submission, however often it is sent. */
 export async function send(url, body, key = newKey()) {
   try {
     const headers = { Accept: "application/json", "Idempotency-Key": key, "X-CSRFToken": csrfToken() };
-    const response = await fetch(url, { method: "POST", body, headers });
+    const response = await fetch(url, { method: "POST", body, headers, signal: AbortSignal.timeout(PATIENCE_MILLISECONDS) });
     if (isLogin(response)) return logIn();
     if (!(response.headers.get("Content-Type") ?? "").includes("json")) {
       // The console answers in JSON: of a proxy's own page nobody knows what the console did before it.
