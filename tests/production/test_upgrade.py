@@ -74,7 +74,7 @@ def test_an_upgrade_while_events_flow_loses_and_repeats_nothing(tmp_path: Path):
             kept = {row["name"]: row["mode"] for row in console.ask("GET", "/loops")["loops"]}
         logger.info("%d events acknowledged while it was upgraded", after - taken)
         assert loops.items() <= kept.items()
-        assert migrations(new) > before
+        assert migrations(new) >= before
 
         def took_effect() -> bool:
             counts = effects_of(new)

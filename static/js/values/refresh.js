@@ -1,11 +1,12 @@
 // Parts whose rows come and go are written by the server alone: when what they list has changed, the page is fetched
 // again and only those parts are put in place. So there is one template for every row, and values stay live between.
-import { isLogin, logIn } from "../forms/sending.js";
+import { NOT_TYPED, isLogin, logIn } from "../forms/sending.js";
 import { localise, update } from "./bind.js";
 import { isPointed, isTypedIn, isWorkedOn } from "./hand.js";
 import { resolve, store, subscribe } from "./store.js";
 
 const PAUSE_SECONDS = 4, LONGEST_PAUSE_SECONDS = 32;
+const PATIENCE_MILLISECONDS = 30_000; // a fetch that hangs would be the last
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5;
 
 const FIELDS = "input[name]:not([type=file], [type=hidden]), textarea[name], select[name]";
@@ -96,7 +97,9 @@ async function run() {
   try {
     // A page that chose what it shows stays with it, whatever its address would choose by now.
     const address = document.body.dataset.parts ? document.body.dataset.parts + location.search : location.href;
-    const response = await fetch(address, { headers: { Accept: "text/html", "X-Weir-Parts": "1" } });
+    const response = await fetch(address, {
+      headers: { Accept: "text/html", "X-Weir-Parts": "1" }, signal: AbortSignal.timeout(PATIENCE_MILLISECONDS),
+    });
     if (isLogin(response)) return logIn();
     if (response.status >= 500 || response.status === 429) throw new Error(String(response.status));
     refusals = 0;
@@ -163,17 +166,30 @@ function focusIn(old, part) {
 const actionOf = (field) => field.form?.getAttribute("action") ?? "";
 
 /** What somebody has typed or chosen stays, where the new part has the same field: only its own form's action empties it. */
-function keepTyped(old, part, emptied) {
-  const fields = [...part.querySelectorAll(FIELDS)];
-  for (const field of old.querySelectorAll(FIELDS)) {
+export function keepTyped(old, part, emptied) {
+  const before = [...old.querySelectorAll(FIELDS)], fields = [...part.querySelectorAll(FIELDS)];
+  for (const field of before) {
     if (emptied?.has(actionOf(field))) continue;
-    const same = fields.find((each) => each.name === field.name && each.type === field.type && actionOf(each) === actionOf(field)
-      && (!CHECKED.has(field.type) || each.value === field.value));
+    const same = sameField(field, before, fields);
     if (!same) continue;
     if (CHECKED.has(field.type)) {
       if (field.checked !== field.defaultChecked) same.checked = field.checked;
     } else if (isChanged(field)) same.value = field.value;
   }
+}
+
+/** The field again: in the form of the same row, or where it is the only one of its kind, then and now. */
+function sameField(field, before, fields) {
+  const isAlike = (each) => each.name === field.name && each.type === field.type && actionOf(each) === actionOf(field)
+    && (!CHECKED.has(field.type) || each.value === field.value);
+  const alike = fields.filter(isAlike), only = alike.length === 1 && before.filter(isAlike).length === 1;
+  return alike.find((each) => rowOf(each) === rowOf(field)) ?? (only ? alike[0] : null);
+}
+
+/** What a form says of itself: several rows may have one action, and what they send unseen differs. */
+function rowOf(field) {
+  const unseen = [...(field.form?.querySelectorAll("input[type=hidden]") ?? [])].filter(({ name }) => !NOT_TYPED.includes(name));
+  return [field.form?.id, ...unseen.map(({ name, value }) => `${name}=${value}`)].join();
 }
 
 function isChanged(field) {

@@ -81,3 +81,37 @@ def test_what_a_map_does_not_draw_again_is_gone_also_where_one_snapshot_is_drawn
       });
     }"""
     assert open_page("/").evaluate(script) == [1, 0]
+
+
+def row(number, typed=""):
+    return (
+        f'<form action="/same/"><input type="hidden" name="id" value="{number}">'
+        f'<input name="reason" data-typed="{typed}"></form>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param([(1, ""), (2, "two")], [1, 2], ["", "two"], id="in its row"),
+        pytest.param([(1, ""), (2, "two")], [3, 2], ["", "two"], id="where another row came"),
+        pytest.param([(1, "one"), (2, "")], [2], [""], id="with its row it goes"),
+        pytest.param([(1, "one")], [1, 2], ["one", ""], id="where a row more came"),
+        pytest.param([(1, "one")], [2], ["one"], id="in the only form there is, made anew"),
+    ],
+)
+def test_what_is_typed_in_a_row_stays_in_that_row(open_page, observer, before, after, expected):
+    page = open_page("/")
+    script = """async ([before, after]) => {
+      const { keepTyped } = await import("/static/js/values/refresh.js");
+      const [old, part] = [before, after].map((text) => {
+        const made = document.createElement("div");
+        made.innerHTML = text;
+        return made;
+      });
+      for (const field of old.querySelectorAll("[data-typed]")) field.value = field.dataset.typed;
+      keepTyped(old, part, null);
+      return [...part.querySelectorAll("[name=reason]")].map((field) => field.value);
+    }"""
+    old, new = "".join(row(*each) for each in before), "".join(map(row, after))
+    assert page.evaluate(script, [old, new]) == expected
