@@ -4,12 +4,17 @@ import sys
 from importlib import import_module
 
 from django.core.management import execute_from_command_line
+from django.db import InterfaceError, OperationalError
 
 from console import release
 from queues import environment as variables
 
 # They answer from what they are given alone, so they wait for none of Django's applications to load.
 PLAIN = ("decide", "design", "lab", "match", "split")
+DATABASE_REMEDY = (
+    "Start it, check DATABASE_URL, and run `manage.py migrate` where a table is missing; `manage.py doctor` says what"
+    " else is wrong, and --traceback where it failed."
+)
 RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; weir run --help says more.\n"
 
 
@@ -31,9 +36,21 @@ def main() -> int:
 
 
 def manage() -> None:
-    """manage.py; CONTRACT: one JSON document out, exit 2 for bad input."""
+    """manage.py; CONTRACT: one JSON document out, exit 2 for bad input. Exit 1 where no database answers."""
     variables.PROCESS.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     if sys.argv[1:2] and sys.argv[1] in PLAIN:
         import_module(f"console.management.commands.{sys.argv[1]}").Command().run_from_argv(sys.argv)
     else:
+        _with_a_database()
+
+
+def _with_a_database() -> None:
+    try:
         execute_from_command_line(sys.argv)
+    except (OperationalError, InterfaceError) as error:
+        if "--traceback" in sys.argv:
+            raise
+        why = str(error).strip().partition("\n")[0]
+        sys.exit(
+            f"{' '.join(sys.argv[1:2])}: the database refused, or did not answer ({why}). {DATABASE_REMEDY}"
+        )

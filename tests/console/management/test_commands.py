@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import os
 import pkgutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from console.management import commands
 from console.management.commands import bench
 from console.management.document import JsonCommand
 from console.upkeep.management import commands as upkeep_commands
+from tests.console.served import ROOT
 
 
 def ask(monkeypatch, command: str, document: str, *arguments: str) -> dict:
@@ -52,6 +54,19 @@ assert not apps.ready
     done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr.count("\n") == len(command_line.PLAIN)
+
+
+@pytest.mark.parametrize("command", [("audit", "verify"), ("migrate",), ("job", "list")])
+def test_while_no_database_answers_a_command_says_so_in_one_line(command):
+    nowhere = {**os.environ, "DATABASE_URL": "postgres://weir:a-secret@127.0.0.1:1/weir"}
+    asked = [sys.executable, "manage.py", *command]
+    done = subprocess.run(
+        asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=ROOT, env=nowhere
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(f"{command[0]}: the database refused, or did not answer (connection failed")
+    assert "check DATABASE_URL" in said and "a-secret" not in said
 
 
 def test_split_gives_the_smooth_sequence(monkeypatch):
