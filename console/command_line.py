@@ -12,8 +12,8 @@ from queues import environment as variables
 # They answer from what they are given alone, so they wait for none of Django's applications to load.
 PLAIN = ("decide", "design", "lab", "match", "split")
 DATABASE_REMEDY = (
-    "Start it, check DATABASE_URL, and run `manage.py migrate` where a table is missing; `manage.py doctor` says"
-    " what else is wrong, and --traceback where it failed."
+    "Start it, check DATABASE_URL, and run `manage.py migrate` where a table is missing; `manage.py doctor`"
+    " says what else is wrong, and --traceback where it failed."
 )
 RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; weir run --help says more.\n"
 
@@ -51,6 +51,4 @@ def _with_a_database() -> None:
         if "--traceback" in sys.argv:
             raise
         why = str(error).strip().partition("\n")[0]
-        sys.exit(
-            f"{' '.join(sys.argv[1:2])}: the database refused, or did not answer ({why}). {DATABASE_REMEDY}"
-        )
+        sys.exit(f"{sys.argv[1]}: the database refused, or did not answer ({why}). {DATABASE_REMEDY}")
