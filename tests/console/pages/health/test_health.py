@@ -176,8 +176,8 @@ def metrics() -> dict[str, float]:
 
 def test_metrics_count_decisions_and_actions_that_are_open_or_failed():
     now = timezone.now()
-    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=now)
-    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate", ticked_at=now)
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=now, decided_at=now)
+    other = Loop.objects.create(name="worker_rate/alert/n2", law="worker_rate", ticked_at=now, decided_at=now)
 
     def decided(minutes: float, of: Loop = loop, **entry: Any) -> None:
         entry = {"mode": "auto", "parameters": {}, "reason": "a test", "action": {"start": 1}, **entry}
@@ -200,7 +200,7 @@ def test_metrics_count_decisions_and_actions_that_are_open_or_failed():
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it reads SQLite's plans")
 def test_metrics_never_read_the_whole_ledger():
     now = timezone.now()
-    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=now)
+    loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", ticked_at=now, decided_at=now)
     LedgerEntry.objects.create(loop=loop, at=now, mode="auto", parameters={}, reason="a test")
     with CaptureQueriesContext(connection) as asked:
         record_figures(now)
