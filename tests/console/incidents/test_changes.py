@@ -275,7 +275,7 @@ def test_on_a_plant_of_this_hour_its_own_start_and_what_its_loops_do_come_after_
         reason="Start 1 worker",
     )  # fmt: skip
     (tmp_path / "logs").mkdir()
-    started = f"{(NOW - 9 * MINUTE).astimezone():%Y-%m-%d %H:%M:%S},000 INFO supervisord started with pid 7"
+    started = f"{NOW - 9 * MINUTE:%Y-%m-%d %H:%M:%S},000 INFO supervisord started with pid 7"
     (tmp_path / "logs" / "supervisor.log").write_text(f"{started}\n", encoding="utf-8")
     rows = changes.search_changes(an_alert(), tmp_path)
     assert {row.kind for row in rows} == {"queue.change", "queue.create", "restart", "loop worker_rate"}
