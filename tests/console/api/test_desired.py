@@ -113,7 +113,7 @@ def test_without_a_sound_decision_keda_gets_an_error_and_never_0(secrets, loop, 
     assert polled(secrets["viewer"], url, "desired") > 0
     ago = datetime.now(UTC) - timedelta(seconds=60)
     LedgerEntry.objects.filter(loop=loop).update(at=ago)
-    Loop.objects.filter(pk=loop.pk).update(ticked_at=ago)
+    Loop.objects.filter(pk=loop.pk).update(ticked_at=ago, decided_at=ago)
     with pytest.raises(NoMetricError, match=r"503.*decided 60 s ago"):
         polled(secrets["viewer"], url, "desired")
     Loop.objects.filter(pk=loop.pk).update(target={"plant": "shop", "retired_at": "2026-01-01"})

@@ -108,6 +108,6 @@ def test_a_loop_that_stops_without_a_measurement_has_none_still():
     looks.pass_seconds(60)
     assert the_alert().state == "firing"
     seeing = LedgerTick(10, looks.now, False, 1.0, None, "no action")
-    looks.more = {"loops": [replace(loop, ticks=[*ticks, seeing])]}
+    looks.more = {"loops": [replace(loop, ticked_at=looks.now, ticks=[*ticks, seeing])]}
     looks.pass_seconds(14)
     assert the_alert().state == "resolved"
