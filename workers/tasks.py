@@ -28,6 +28,7 @@ from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.coordination.connections import connection, control_server
 from workers.coordination.plant_clock import plant_clock
+from workers.coordination.tick import TICK
 from workers.documents.snapshot import Snapshot
 from workers.observability.spans import note
 from workers.pipeline.declaration import versions
@@ -111,7 +112,7 @@ def _is_paused(control: redis.Redis, queue: str) -> bool:
         return False
 
 
-@shared_task(name="workers.tasks.tick", ignore_result=True)
+@shared_task(name=TICK, ignore_result=True)
 def tick(law: str = "") -> None:
     """Every loop that is due, on one snapshot; none while a plant starts and has no snapshot yet. law: an
     older Weir's beat, which may go on for a while, names one.

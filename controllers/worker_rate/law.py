@@ -23,6 +23,7 @@ from controllers.worker_rate.shared import Manager, Start, bounded
 from queues.errors import BadInput
 from queues.nodes.node_state import STATES
 
+LEAST_SETTLING_SECONDS = 4.0
 PARAMETERS = (
     Parameter(
         "method",
@@ -325,11 +326,13 @@ def _expected(parameters: Values, start: Start, length: float) -> Expected | Non
     """Workers remove events: as many as wait, or as many as they take.
 
     An interval after the pool took them all: it is trusted to take what it took lately, and no fewer than
-    `pool_allowance` workers an interval.
+    `pool_allowance` workers an interval. However short that is, a worker's start, its work and the next
+    measurement take LEAST_SETTLING_SECONDS.
     """
     amount = min(float(length), float(start.count * parameters["events_per_worker"]))
     if amount <= 0:
         return None
     pace = max(parameters["pool_allowance"], start.terms.get("executed", 0.0))
     intervals = 1 + math.ceil(start.count / pace)
-    return Expected("removed_events", "up", amount, intervals * parameters["interval_seconds"])
+    within_seconds = max(LEAST_SETTLING_SECONDS, intervals * parameters["interval_seconds"])
+    return Expected("removed_events", "up", amount, within_seconds)

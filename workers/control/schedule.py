@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from django.db import transaction
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from workers.coordination.beat import TICK
+from workers.coordination.tick import TICK
 from workers.plants.foreign.interventions import TRY_SECONDS
 from workers.plants.foreign.repeated_orders import REPEAT_SECONDS
 

@@ -35,7 +35,7 @@ from workers.steering import overrides
 STRETCH_SECONDS, STRETCHES_A_DAY = 1_200, 3
 # Of a stretch, what has to be recorded; of each half, the days that have one.
 LEAST_RECORDED, LEAST_DAYS = 0.8, 3
-LONGEST_INTERVALS = 2.0  # between two entries; what lies in a longer gap is not recorded
+LONGEST_INTERVALS = 3.0  # between two entries; what lies in a longer gap is not recorded
 LEAST_IMPROVEMENT, LEAST_CONFIDENCE = 0.02, 0.95
 Checked = Callable[[], None]
 

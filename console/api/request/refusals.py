@@ -47,6 +47,12 @@ def _of_request(request: HttpRequest, error: HttpError) -> RefusedError:
     return RefusedError(error.status_code, "request", str(error))
 
 
+def no_snapshot() -> RefusedError:
+    """For what says nothing without the newest snapshot."""
+    message = "There is no snapshot yet, it can't be read here, or the control server does not answer."
+    return RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
+
+
 def _of_control(request: HttpRequest, error: redis.RedisError) -> RefusedError:
     message = f"The control server does not answer ({error}); try again shortly."
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest
 from console.api.answer.router import Router
 from console.api.answer.schema import declared
 from console.api.request.authentication import actor_for
-from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
+from console.api.request.refusals import no_snapshot
 from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
 from console.api.schemas.snapshot import SnapshotMessage
 from console.connections.control_server import latest_snapshot, live_snapshot
@@ -30,8 +30,7 @@ def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     view = view_named(of)
     snapshot = latest_snapshot()
     if snapshot is None:
-        message = "There is no snapshot yet, it is of another version, or the control server does not answer."
-        raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
+        raise no_snapshot()
     whole = {"seq": snapshot.seq, "at": snapshot.at, "topic": "plant"}
     return declared(SnapshotMessage, {**whole, "snapshot": view.narrowed(plain(snapshot))})
 

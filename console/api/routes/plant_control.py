@@ -18,7 +18,7 @@ from console.api.answer.named_operations import NamedOperations
 from console.api.answer.router import Router
 from console.api.answer.schema import declared
 from console.api.request.authentication import Caller, actor_for
-from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals
+from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError, add_refusals, no_snapshot
 from console.api.schemas.plants import (
     EventCount,
     LogicalTopology,
@@ -56,8 +56,7 @@ def topology_now(plant: str) -> MeasuredTopology:
     """The plant as it was seen last. Raises RefusedError: 404 unknown, 503 not seen (lately)."""
     snapshot = latest_snapshot()
     if snapshot is None:
-        message = "There is no snapshot yet, or the control server does not answer."
-        raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
+        raise no_snapshot()
     try:
         topology = seen(snapshot, plant)
     except UnknownPlant as error:

@@ -56,7 +56,7 @@ class Absence(StrEnum):
 
     STARTING = "The plant is starting. Numbers appear with the first snapshot."
     UNANSWERED = "The control server does not answer: the state of the plant is not known."
-    UNREAD = "The snapshot is of another version of Weir: the state of the plant is not known."
+    UNREAD = "The snapshot can't be read here: the state of the plant is not known."
     UNKEPT = "No snapshot of that time is there: the state of the plant is not known."
     NO_ROLE = "To see the plant you need a role."
 
@@ -143,7 +143,7 @@ def _read(request: HttpRequest) -> tuple[Snapshot | None, Absence]:
         return stored_snapshot(), Absence.STARTING
     except redis.RedisError:
         return None, Absence.UNANSWERED
-    except BadDocument:  # a part of the plant is of another version: in the middle of an upgrade, say
+    except BadDocument:  # its observer is of another version: in the middle of an upgrade, say
         return None, Absence.UNREAD
 
 

@@ -26,7 +26,8 @@ OBSERVER_SECONDS = 5.0
 HOST_SECONDS = 10.0
 PIPELINE_SECONDS = 15.0
 ALERTER_SECONDS = 30.0
-BEAT_INTERVALS = 6  # ticks that may be missing before the clock counts as stopped
+BEAT_INTERVALS, BEAT_SECONDS = 6, 12.0  # that ticks may be missing for before the clock counts as stopped
+NO_SNAPSHOT = "has made no snapshot that can be read here; start manage.py observe, of this version"
 ROLES = ("control", "jobs")  # and those that scheduled tasks need
 RETAINED_SECONDS = 1.0  # anybody may ask, and each answer takes queries
 
@@ -106,7 +107,7 @@ def _control() -> ReadinessPart:
 
 def _observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
     if snapshot is None or snapshot.at is None:
-        return ReadinessPart(False, None, "has made no snapshot yet; start manage.py observe")
+        return ReadinessPart(False, None, NO_SNAPSHOT)
     age_seconds = max(0.0, now_seconds - snapshot.at)
     return _aged(age_seconds, OBSERVER_SECONDS, "observes")
 
@@ -141,7 +142,7 @@ def _beat(now: datetime) -> dict[str, ReadinessPart]:
         return {"beat": ReadinessPart(False, None, "no loop has ticked yet")}
     # The distance: after a clock was set back a tick of before it is no sign of life.
     age_seconds = abs((now - found["newest"]).total_seconds())
-    return {"beat": _aged(age_seconds, BEAT_INTERVALS * found["interval"], "ticks")}
+    return {"beat": _aged(age_seconds, max(BEAT_INTERVALS * found["interval"], BEAT_SECONDS), "ticks")}
 
 
 def _alerter(now: datetime) -> dict[str, ReadinessPart]:

@@ -30,6 +30,14 @@ def test_all_that_was_removed_or_waits_has_come(ticks, begin):
     assert found.sum() == pytest.approx(sum(came for came, _ in ticks))
 
 
+def test_what_comes_to_an_empty_queue_came_just_before_it_was_seen():
+    """A manager at rest is not recorded until something waits."""
+    found = arrivals([0.0, 20.0, 21.0], [0, 600, 900], [0, 0, 100])
+    assert found.size == 21
+    assert found[:18].sum() == 0.0
+    assert found[18:].tolist() == [300.0, 300.0, 400.0]
+
+
 def test_one_observation_says_nothing():
     assert arrivals([1.0], [5.0], [0.0]).size == 0
 

@@ -396,7 +396,7 @@ def test_a_tick_judges_what_the_ones_before_did(plant, clock, control):
     plant.run("alert", "n1", 300)
     engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS), control)
     assert LedgerEntry.objects.get(pk=first.pk).verdict == "checking"
-    engine.tick_due(plant, clock.pass_seconds(INTERVAL_SECONDS), control)
+    engine.tick_due(plant, clock.pass_seconds(first.expected["within_seconds"]), control)
     judged = LedgerEntry.objects.get(pk=first.pk)
     assert judged.verdict == "effective"
     assert ledger.replay(judged).same

@@ -16,7 +16,8 @@ from django_celery_beat.schedulers import ModelEntry
 from console import beat
 from console.celery import app
 from tests.console.served import ROOT
-from workers.coordination.beat import TICK, TICK_AT_SECONDS, BeatSchedule
+from workers.coordination.beat import BeatSchedule
+from workers.coordination.tick import TICK, TICK_AT_SECONDS
 
 pytestmark = pytest.mark.django_db
 

@@ -98,6 +98,14 @@ def test_a_clock_that_stopped_is_seen_by_its_ticks(stored_snapshot):
     assert not parts(now + timedelta(seconds=2))["beat"].ok
 
 
+def test_a_host_whose_ticks_come_some_seconds_late_is_ready(stored_snapshot):
+    now = timezone.now()
+    ticked_at = now - timedelta(seconds=11)
+    Loop.objects.create(name="a", law="worker_rate", interval_seconds=1, ticked_at=ticked_at)
+    assert parts(now)["beat"].ok
+    assert not parts(now + timedelta(seconds=2))["beat"].ok
+
+
 def test_a_clock_that_stopped_after_a_seldom_loops_tick_is_seen_as_soon(stored_snapshot):
     now = timezone.now()
     for name, interval, ago in (("flow", 5, 40), ("node_scaling", 60, 31)):
