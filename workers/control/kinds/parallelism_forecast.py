@@ -9,6 +9,7 @@ import numpy as np
 
 from controllers.design.forecast import is_rejected, missed_events
 from controllers.framework.guard import Measured
+from controllers.framework.reason import counted
 from controllers.framework.sensed import Counters, Sensed
 from controllers.parallelism import inputs
 from controllers.parallelism.forecast_law import LAW
@@ -113,6 +114,11 @@ def _operators(name: str, present: Present) -> Iterable[str]:
     return [loop.target["operator"] for loop in loops]
 
 
+def _tasks(action: Mapping[str, Any]) -> str:
+    """Those of the next window; the path that they begin is on the loop's page."""
+    return counted(action["tasks"], "task")
+
+
 KIND = LoopKind(
     law=LAW,
     sensor=sensor,
@@ -134,6 +140,8 @@ KIND = LoopKind(
             "the windows of the forecast"
         ),
         main=("cost_missed", "cost_task", "cost_change", "minimum"),
+        brief=_tasks,
+        past=lambda action: f"set {_tasks(action)}",
         title="forecast parallelism",
         about="cheapest path through the forecast",
     ),

@@ -10,7 +10,7 @@ from tests.console.pipeline_sample import sample_application
 from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.test_topology import snapshot as plain
 from workers.control.kinds import parallelism_forecast
-from workers.control.kinds.registry import KINDS
+from workers.control.kinds.registry import KINDS, display_of
 from workers.control.parts.operators import CORES, OWNERS, readings
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
@@ -223,3 +223,10 @@ def test_the_forecast_law_sets_its_own_operator():
     plant = Steered()
     parallelism_forecast.set_operator(entry, made, plant)
     assert plant.tasks == {"performance/hosts": 3}
+
+
+@pytest.mark.parametrize(("tasks", "words"), [(1, "1 task"), (4, "4 tasks")])
+def test_a_path_through_the_forecast_is_said_by_its_first_step(tasks, words):
+    display = display_of("parallelism_forecast")
+    action = {"tasks": tasks, "path": [tasks, 2, 2], "cost": 900.0}
+    assert (display.brief(action), display.past(action)) == (words, f"set {words}")
