@@ -11,6 +11,7 @@ from console.connections.control_server import control
 from queues.models import Container, Node, Queue
 from queues.projection import project
 from workers.control.engine import tick_due
+from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import Present
 from workers.plants.memory import MemoryPlant
@@ -37,7 +38,7 @@ def _median(containers: list[tuple[str, str]], seconds: float, events: int) -> f
     plant = MemoryPlant(lambda: clock.timestamp(), containers)
     took: list[float] = []
     while sum(took) < seconds or len(took) < LEAST_ROUNDS:
-        clock += timedelta(seconds=2 + sum(took[-1:]))
+        clock += timedelta(seconds=INTERVAL_SECONDS + sum(took[-1:]))
         for number, (queue, node) in enumerate(containers if events else ()):
             plant.put(queue, node, events * (1 + number % 3))
         started = time.perf_counter()
