@@ -8,6 +8,9 @@ once, over all of its processes) and the bytes of each folder of the plant's dat
     growth      bytes an hour, of each folder, likewise; of the rows of handled events, bytes an event
     latency     publish to acknowledge, of all events after the warm-up, by the workers' own histogram
 
+The charts' stream reaches its bound two hours after the start of a plant: it is filled up to it first, with
+copies of its first row, or every shorter run would measure how it fills.
+
 A slope says little in less than an hour: `--seconds 3600`, and `--seconds 28800` at night.
 """
 
@@ -24,6 +27,8 @@ from typing import Any, cast
 import httpx
 import numpy as np
 import psutil
+import redis
+from redis.typing import EncodableT, FieldT
 from scipy.stats import theilslopes
 
 from bench.plant.burst import QUEUE, Watch, events_of
@@ -35,6 +40,7 @@ from queues.publishing.client import Client
 from queues.redis_types import Fields
 from workers.batch.jobs import handled_rows
 from workers.consumer.latency import Latencies
+from workers.history.metrics import RETAINED_ROWS
 
 RATE_PER_SECOND, BLOCK_EVENTS = 20_000, 2_000
 # Rows of handled events grow until retention's size is reached, 10 GB: what counts is what an event takes.
@@ -185,6 +191,26 @@ def people(plant: RunningPlant) -> Iterator[list[float]]:
             thread.join()
 
 
+def fill_charts(control: redis.Redis) -> int:
+    """As many rows as the charts' stream retains, a second each, all before its first; how many are new."""
+    while True:
+        with control.pipeline() as pipe:
+            pipe.watch(keys.METRICS)  # type: ignore[no-untyped-call]
+            rows = cast(list[tuple[bytes, dict[FieldT, EncodableT]]], pipe.xrange(keys.METRICS))
+            first_ms, added = int(rows[0][0].split(b"-")[0]), max(0, RETAINED_ROWS - len(rows))
+            pipe.multi()
+            pipe.delete(keys.METRICS)
+            for back in range(added, 0, -1):
+                pipe.xadd(keys.METRICS, rows[0][1], id=f"{first_ms - 1000 * back}-0")
+            for at, row in rows:
+                pipe.xadd(keys.METRICS, row, id=at)
+            try:
+                pipe.execute()
+                return added
+            except redis.WatchError:
+                continue
+
+
 def latencies(plant: RunningPlant) -> Latencies:
     """Of all events of the queue so far."""
     return Latencies.from_hash(cast(Fields, plant.control.hgetall(keys.LATENCY.of(QUEUE))))
@@ -200,6 +226,7 @@ def run(seconds: float) -> dict[str, Any]:
     samples = Samples()
     with RunningPlant() as plant:
         plant.until(lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started")
+        fill_charts(plant.control)
         watch = Watch(plant)
         with published(plant) as events, people(plant) as took:
             began, before = time.monotonic(), latencies(plant)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from bench.plant.soak import LIMITS, Samples, run
+from bench.plant.soak import LIMITS, Samples, fill_charts, run
+from queues import keys
+from workers.history.metrics import RETAINED_ROWS
 
 SHORT_SECONDS, HOUR_SECONDS = 240.0, 3600.0
 A_PLANT = [pytest.mark.slow, pytest.mark.spark]
@@ -31,6 +33,17 @@ def test_what_is_not_there_in_a_sample_counts_as_nothing_then():
     samples = sampled([20.0])
     samples.add(60.0, {"agents_bytes": 7.0})
     assert dict(samples.values) == {"web_bytes": [20.0, 0.0], "agents_bytes": [0.0, 7.0]}
+
+
+def test_the_charts_are_as_long_as_they_get_and_what_was_in_them_is_their_end(control):
+    for value in (1, 2):
+        control.xadd(keys.METRICS, {"events": value})
+    before = control.xrange(keys.METRICS)
+    assert fill_charts(control) == RETAINED_ROWS - 2
+    rows = control.xrange(keys.METRICS)
+    assert len(rows) == RETAINED_ROWS and rows[-2:] == before
+    assert {row[b"events"] for _, row in rows[:-1]} == {b"1"}
+    assert fill_charts(control) == 0
 
 
 @pytest.mark.parametrize(
