@@ -88,6 +88,11 @@ class LedgerEntry(models.Model):
     acted = Acted(default=False, editable=False)
     # Of the code that decided (controllers.framework.code), so that a replay that differs says why it may.
     code = models.CharField(max_length=12, default="", blank=True)
+    # It stands for ticks before it that did nothing either (`workers.control.ledger.folds`): how many, since
+    # when, and what they were.
+    folded_ticks = models.PositiveIntegerField(default=0)
+    folded_since = models.DateTimeField(null=True, default=None)
+    folded = models.BinaryField(null=True, default=None)
 
     class Meta:
         indexes = [
@@ -96,7 +101,11 @@ class LedgerEntry(models.Model):
             models.Index(fields=["verdict", "at", "loop"], name="ledger_acts"),
             # All that filters ask for, beside the id: a rare one is found without reading the wide rows.
             models.Index(
-                fields=["-id", "loop", "verdict", "mode", "limited_by", "acted", "at"], name="ledger_filters"
+                fields=[
+                    *("-id", "loop", "verdict", "mode", "limited_by", "acted", "at"),
+                    *("folded_ticks", "folded_since"),
+                ],
+                name="ledger_filters",
             ),
         ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet
+from django.db.models import Count, F, Func, IntegerField, Max, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
@@ -138,7 +138,7 @@ def guard_events(window: Window, loop: int) -> list[GuardedStretch]:
         .exclude(limited_by=None)
         .annotate(place=Epoch("at") / width)
         .values("place", "limited_by")
-        .annotate(count=Count("id"), newest_at=Max("at"))
+        .annotate(count=Sum(F("folded_ticks") + 1), newest_at=Max("at"))
         .order_by("place", "limited_by")
     )
     return [_guarded(loop, row, width) for row in counted]

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from queues import checks
 from queues.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
-from workers.batch.jobs import retention, spill
+from workers.batch.jobs import folding, retention, spill
 from workers.batch.jobs import tuning as tuning_job
 from workers.batch.jobs.job import Job, Piece, Surroundings, Values
 from workers.batch.jobs.parameters import JobParameter
@@ -237,6 +237,14 @@ JOBS = {
             retention.opened,
             pieces=retention.pieces,
             crontab="10 3 * * *",
+        ),
+        Job(
+            folding.NAME,
+            "Folds runs of decisions that did nothing into one ledger entry each; none is lost.",
+            folding.PARAMETERS,
+            folding.opened,
+            pieces=folding.pieces,
+            crontab="25 * * * *",
         ),
         Job(
             tuning_job.NAME,

@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import redis
 from controllers import catalog
 from queues.errors import BadInput
 from workers.control.kinds.registry import KINDS
+from workers.control.ledger import folds
 from workers.control.parts.rehearsal import LoadReplay, Observed, Seconds, WorkedLoad
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history, snapshot_archive
@@ -277,8 +279,8 @@ Row = tuple[datetime, str, Mapping[str, Any]]
 
 def recorded(loop: Loop, since: datetime, until: datetime) -> list[Row]:
     """When, in which mode, and what was observed; what was not valid is left out."""
-    entries = loop.entries.filter(at__gte=since, at__lt=until).order_by("at")
-    rows = ((each.at, each.mode, each.observation) for each in entries.only("at", "mode", "observation"))
+    entries = folds.ticks(loop.entries.all(), since, until, only=("at", "mode", "observation"))
+    rows = sorted(((each.at, each.mode, each.observation) for each in entries), key=itemgetter(0))
     return [(at, mode, seen) for at, mode, seen in rows if seen and not seen.get("unfit")]
 
 

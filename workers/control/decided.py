@@ -66,9 +66,12 @@ def decided(
 
 
 def _at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapshot: Snapshot) -> bool:
-    """Whether it decided by itself that nothing is to be done, with nothing in its way."""
+    """Whether it decided by itself that nothing is to be done, with nothing in its way. A law that acts at
+    every tick has done nothing, too, where there was nothing to decide.
+    """
     by_itself = entry.mode in (Mode.AUTO, Mode.ADVISE) and not in_force
-    return by_itself and entry.action is None and entry.limited_by is None and rests(loop, snapshot)
+    does_nothing = entry.action is None or not kind_of(loop.law).display.is_news
+    return by_itself and does_nothing and entry.limited_by is None and rests(loop, snapshot)
 
 
 def rests(loop: Loop, snapshot: Snapshot) -> bool:

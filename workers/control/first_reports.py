@@ -12,6 +12,7 @@ from typing import Any
 
 from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, value_of
 from queues.stored_document import plain
+from workers.control.ledger import folds
 from workers.control.parts.operators import OWNERS
 from workers.documents.loops import FirstReportFigures
 from workers.models import FirstReport, LedgerEntry, Loop
@@ -21,7 +22,6 @@ HOUR = timedelta(hours=1)
 LEAST_SECONDS = 600.0
 # A tick stands until the next, where none was missed.
 LONGEST_INTERVALS = 3.0
-CHUNK = 500
 
 
 def write_due(now: datetime) -> list[FirstReport]:
@@ -55,8 +55,9 @@ def _since(loop: Loop) -> datetime | None:
 
 
 def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
-    entries = loop.entries.filter(at__gte=since, at__lt=until, mode=Loop.Mode.ADVISE).order_by("pk")
-    ticks = [_tick(each) for each in entries.only("at", "observation", "action").iterator(CHUNK)]
+    advised = loop.entries.filter(mode=Loop.Mode.ADVISE)
+    entries = folds.ticks(advised, since, until, only=("at", "observation", "action"))
+    ticks = [_tick(each) for each in entries]
     value = value_of(ticks, LONGEST_INTERVALS * loop.interval_seconds)
     figures = FirstReportFigures(
         **vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0)

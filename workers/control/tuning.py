@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from operator import itemgetter
 from typing import Any
 
 from django.db import transaction
@@ -28,6 +29,7 @@ from controllers.framework import code
 from controllers.framework.law import Law
 from queues.errors import BadInput
 from workers.control.kinds.registry import KINDS, rest_seconds
+from workers.control.ledger import folds
 from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
 from workers.models import Loop, Tuning
 from workers.steering import overrides
@@ -181,8 +183,9 @@ def _observed(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
     longest_seconds = LONGEST_INTERVALS * loop.interval_seconds + rest_seconds(loop.law)
     for place in _drawn(f"{loop.name} {midnight:%F}"):
         begin = midnight + timedelta(seconds=place * STRETCH_SECONDS)
-        entries = loop.entries.filter(at__gte=begin, at__lt=begin + timedelta(seconds=STRETCH_SECONDS))
-        rows = [(entry.at, entry.observation) for entry in entries.only("at", "observation").order_by("at")]
+        end = begin + timedelta(seconds=STRETCH_SECONDS)
+        entries = folds.ticks(loop.entries.all(), begin, end, only=("at", "observation"))
+        rows = sorted(((entry.at, entry.observation) for entry in entries), key=itemgetter(0))
         found = [(at.timestamp(), seen) for at, seen in rows if seen and not seen.get("unfit")]
         gaps = [after - at for (at, _), (after, _) in itertools.pairwise(found)]
         if sum(gap for gap in gaps if gap <= longest_seconds) >= LEAST_RECORDED * STRETCH_SECONDS:

@@ -22,12 +22,11 @@ from controllers.framework.law import Law
 from queues.errors import BadInput
 from workers.control import loop_memory
 from workers.control.kinds.registry import display_of
-from workers.control.ledger import ledger
+from workers.control.ledger import folds, ledger
 from workers.models import LedgerEntry, Loop
 
 MAXIMUM_HOURS = 24.0
 BUDGET_SECONDS = 10.0
-CHUNK = 500
 FIRST_DIFFERENCES = 20
 
 
@@ -107,10 +106,10 @@ def rerun(
     checked = check(loop, law, changed)
     if not since < until:
         raise BadInput("hours", "takes a time that has begun before it ends")
-    entries = loop.entries.filter(at__gte=since, at__lt=until).order_by("pk")
-    count, end = entries.count(), monotonic() + budget_seconds
+    entries, end = loop.entries.all(), monotonic() + budget_seconds
+    count = folds.count(entries, since, until)
     run = _Run(law, checked)
-    for entry in entries.iterator(CHUNK):
+    for entry in folds.ticks(entries, since, until):
         if monotonic() >= end:
             break
         run.take(entry)

@@ -1,6 +1,7 @@
 """The ledger: what every loop decided and why, filtered, exported whole, and decided once more."""
 
 import time
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
@@ -37,7 +38,7 @@ from console.pages.loops import what_if
 from console.pages.records.costs import FIRST_HOURS
 from queues.errors import BadInput
 from workers.control import costs
-from workers.control.ledger import ledger
+from workers.control.ledger import folds, ledger
 from workers.control.ledger.ledger_filter import LedgerFilter
 from workers.coordination import keyset
 from workers.models import LedgerEntry
@@ -62,6 +63,7 @@ ENTRY_FIELDS = (
     "verdict",
     "code",
 )
+FOLD_FIELDS = ("folded_ticks", "folded_since")
 COLUMNS = ("loop", "law", *ENTRY_FIELDS)
 
 
@@ -93,7 +95,9 @@ def list_ledger(
     after: Id | None = None,
     rows: int = 50,
 ) -> LedgerPage:
-    """Filtered entries; `next` is what to give as `before` for older ones, null at the end."""
+    """Filtered entries; `next` is what to give as `before` for older ones, null at the end. Of an old run of
+    ticks that did nothing the last stands for all.
+    """
     actor_for(request, "plant.view")
     check_rows(rows)
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
@@ -105,10 +109,10 @@ def list_ledger(
 def export_ledger(
     request: HttpRequest, wanted: Query[LedgerSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:
-    """As CSV, or as JSON lines; newest first, however many there are."""
+    """As CSV, or as JSON lines; newest first, however many there are, each tick of a run by itself."""
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
-    pages = ([_fields(each) for each in page] for page in newest_first(chosen))
+    pages = (_ticks_of(page) for page in newest_first(chosen))
     return export(request, pages, COLUMNS, "ledger", format)
 
 
@@ -192,14 +196,20 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def entry_numbered(entry_id: int) -> LedgerEntry:
-    found = LedgerEntry.objects.select_related("loop").filter(pk=entry_id).first()
+    found = folds.entry(entry_id)
     if found is None:
         raise Http404(f"ledger entry {entry_id} is not there.")
     return found
 
 
+def _ticks_of(page: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
+    """Newest first, each with those that are folded into it."""
+    return [_fields(tick) for entry in page for tick in reversed([*folds.unfolded(entry)])]
+
+
 def _row(entry: LedgerEntry) -> LedgerRow:
-    return declared(LedgerRow, _fields(entry))
+    folded = {name: getattr(entry, name) for name in FOLD_FIELDS}
+    return declared(LedgerRow, {**_fields(entry), **folded})
 
 
 def _fields(entry: LedgerEntry) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class LedgerRow(ApiAnswer):
     error: str
     verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
     code: Annotated[str, Field(description="The digest of the code that decided.")]
+    folded_ticks: Annotated[int, Field(description="Ticks before it that did nothing either.")]
+    folded_since: Annotated[datetime | None, Field(description="The first of these.")]
 
 
 class LedgerPage(CursorPage):

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
@@ -18,8 +17,8 @@ from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
 from queues.models import Node, Queue
+from workers.control.ledger import folds, runs
 from workers.control.ledger import ledger as ledger_of_loops
-from workers.control.ledger import runs
 from workers.control.ledger.ledger_filter import ANY_LIMIT, LedgerFilter
 from workers.coordination import keyset
 from workers.models import LedgerEntry, Loop
@@ -105,6 +104,8 @@ def every_tick(
 @requires("plant.view")
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """One decision, with its replay."""
-    found = get_object_or_404(LedgerEntry.objects.select_related("loop"), pk=entry_id)
+    found = folds.entry(entry_id)
+    if found is None:
+        raise Http404(f"There is no decision {entry_id}.")
     page = EntryPage(entry=found, export=ledger_of_loops.export(found), replay=ledger_of_loops.replay(found))
     return render_page(request, page, "frame")

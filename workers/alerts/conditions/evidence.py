@@ -4,6 +4,7 @@ record beside it.
 
 import math
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -277,7 +278,9 @@ def ticks_of(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
     rows = entries.order_by("pk").annotate(acts=Q(action__isnull=False))
     columns = ("pk", "loop_id", "at", "acts", "guarded", "limited_by", "verdict")
     for key, loop, at, acts, value, limited_by, verdict in rows.values_list(*columns).iterator():
-        yield loop, LedgerTick(key, at.timestamp(), bool(acts), value, limited_by, verdict)
+        # Thousands are held for hours, and have few different words.
+        limit = limited_by and sys.intern(limited_by)
+        yield loop, LedgerTick(key, at.timestamp(), bool(acts), value, limit, sys.intern(verdict))
 
 
 def facts_of_loops(now: float, ticks: Mapping[int, Sequence[LedgerTick]]) -> list[LoopFacts]:

@@ -25,12 +25,12 @@ from workers.alerts.conditions.evidence import (
     failed_plans,
     failed_runs,
     loop_facts,
-    ticks_of,
 )
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.automaton import Episode
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.rules import matching, rules
+from workers.control.ledger import folds
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.plants import PlantStatus, SensorStatus
@@ -42,6 +42,7 @@ from workers.steering.scope import active_loops
 
 RANGE_SECONDS = 86_400.0
 LEDGER_STEP_SECONDS = 60.0
+TICK_FIELDS = ("at", "acted", "guarded", "limited_by")
 # Rows that are so far apart have a gap between them, in which nothing was stored.
 GAP_SECONDS = 150.0
 
@@ -234,12 +235,17 @@ def _stored_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[
     return {name: PlantStatus(state="seen", sensors=sensors) for name, sensors in found.items()}
 
 
+def _ledger_tick(entry: LedgerEntry) -> LedgerTick:
+    at = entry.at.timestamp()
+    return LedgerTick(entry.pk, at, entry.acted, entry.guarded, entry.limited_by, entry.verdict)
+
+
 def _ledger_checks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
     """The ledger as it stood each minute."""
     found: dict[int, list[LedgerTick]] = {}
-    entries = LedgerEntry.objects.filter(at__gte=_instant(since - window_seconds), at__lt=_instant(until))
-    for number, tick in ticks_of(entries):
-        found.setdefault(number, []).append(tick)
+    span = _instant(since - window_seconds), _instant(until)
+    for entry in folds.ticks(LedgerEntry.objects.all(), *span, only=TICK_FIELDS):
+        found.setdefault(entry.loop_id, []).append(_ledger_tick(entry))
     first = min((ticks[0].at for ticks in found.values()), default=until)
     loops = [(loop, found.get(loop.pk, [])) for loop in active_loops()]
     times = {loop.pk: [tick.at for tick in ticks] for loop, ticks in loops}

@@ -10,7 +10,7 @@ from controllers.framework import guard
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
-from workers.control.parts.applications import application, measured, per_application
+from workers.control.parts.applications import application, is_idle, measured, per_application
 from workers.control.parts.kind import MEBIBYTES, Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import Present
 from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
@@ -20,7 +20,8 @@ from workers.pipeline.declaration.controls import Controls
 from workers.plants.plant import Plant
 
 INTERVAL_SECONDS = 2
-LASTING_INTERVALS = 10.0
+# Longer than REST_SECONDS: while the loop is at rest its last limit lasts on.
+LASTING_INTERVALS = 12.0
 LEAST_INTERVALS = 0.25  # of which what was admitted says something of one; as long as a limit lasts at most
 # The result queue fills by what is admitted and empties by itself: it keeps all of its free space (a = 1) but
 # for about 100 bytes an event, which is felt a sample late: an event is a second on its way, and the status
@@ -118,6 +119,7 @@ KIND = LoopKind(
     actuator=admit,
     keeper=keep_admission,
     targets=targets,
+    at_rest=is_idle,
     interval_seconds=INTERVAL_SECONDS,
     # Half of the result queue is kept free. A block is always admitted: event time goes on with what comes,
     # and what waits for it would never leave the queue.

@@ -24,11 +24,11 @@ from workers.models import LedgerEntry, Loop
 
 MOST_READ, MOST_OF_A_LOOP = 10_000, 500
 MOST_SEARCHED = 200_000  # entries among which acts are sought
-COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at")
+COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at", "folded_ticks", "folded_since")
 
 
 class Tick(NamedTuple):
-    """What the index has of an entry."""
+    """What the index has of an entry; folded_ticks others are folded into it, the first at folded_since."""
 
     pk: int
     loop: int
@@ -37,6 +37,8 @@ class Tick(NamedTuple):
     limited_by: str | None
     acted: bool
     at: datetime
+    folded_ticks: int = 0
+    folded_since: datetime | None = None
 
 
 @dataclass
@@ -72,8 +74,8 @@ class TickRun:
 
     def add(self, tick: Tick, late_seconds: float) -> None:
         """One more, older than all before."""
-        self.oldest, self.since = tick.pk, tick.at
-        self.no_action += not tick.acted
+        self.oldest, self.since = tick.pk, tick.folded_since or tick.at
+        self.no_action += (not tick.acted) * (1 + tick.folded_ticks)
         self.routine += tick.acted
         self.late += late_seconds > 0.0
         self.late_seconds = max(self.late_seconds, late_seconds)
@@ -171,8 +173,8 @@ def with_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
 
 def lateness_of(entry: LedgerEntry) -> float:
     """`late_by` of an entry that was read `with_lateness`; 0 for others."""
-    loop = entry.loop
-    return late_by(loop.interval_seconds, rest_seconds(loop.law), entry.at, getattr(entry, "before_at", None))
+    loop, begin = entry.loop, entry.folded_since or entry.at
+    return late_by(loop.interval_seconds, rest_seconds(loop.law), begin, getattr(entry, "before_at", None))
 
 
 def _folded(
@@ -195,7 +197,8 @@ def _folded(
             if run is None:
                 run = TickRun(tick.pk, tick.pk, tick.at, tick.at)
                 rows.append(run)
-            run.add(tick, late_by(*loops.intervals[tick.loop], tick.at, before and before.at))
+            begin = tick.folded_since or tick.at
+            run.add(tick, late_by(*loops.intervals[tick.loop], begin, before and before.at))
         last = tick.pk
     return rows, last
 

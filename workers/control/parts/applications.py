@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.framework.guard import Measured
+from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.kind import LoopStart, Targets
 from workers.control.parts.present import Present
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 
 PIPELINE_STALE_SECONDS = 5.0
+# Of an idle application's result queue at least so many times as much is free as is in use.
+LEAST_ROOM = 10
 
 
 def application(target: Mapping[str, Any], snapshot: Snapshot) -> ApplicationStatus | None:
@@ -34,6 +37,16 @@ def measured(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) 
     if row.state in ("starting", "stopped"):
         return Measured(age, idle=told)
     return Measured(age, None if row.state == "running" else told)
+
+
+def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
+    """Whether so little comes and waits that no limit could hold it back: a block is always admitted."""
+    row = application(target, snapshot)
+    if row is None or row.state != "running" or row.in_per_second is None or row.waiting_events is None:
+        return False
+    room = row.result_queue
+    has_room = room.free_bytes is not None and room.used_bytes * LEAST_ROOM <= room.free_bytes
+    return has_room and max(row.in_per_second, row.waiting_events) <= BLOCK_EVENTS / 2
 
 
 def per_application(law: str, present: Present) -> Targets:

@@ -103,7 +103,31 @@ def test_the_less_room_there_is_the_less_is_admitted_and_only_for_a_while(plant)
         assert entry.applied
         admitted.append(plant.controls().admitted_per_second(plant.now.timestamp()))
     assert max(admitted[1:]) < admitted[0] / 2
-    assert plant.controls().admitted_per_second(plant.now.timestamp() + 21) is None
+    assert plant.controls().admitted_per_second(plant.now.timestamp() + 25) is None
+
+
+def entries_of_ticks(plant, ticks):
+    """How many of so many ticks of flow wrote an entry."""
+    before = LedgerEntry.objects.count()
+    for _ in range(ticks):
+        plant.now += timedelta(seconds=2)
+        plant.snapshot["at"] = plant.now.timestamp()
+        plant.control.set(keys.SNAPSHOT, orjson.dumps(plant.snapshot))
+        tick_due(PublishedPlant(plant.control, plant.now.timestamp), plant.now, plant.control, laws=("flow",))
+    return LedgerEntry.objects.count() - before
+
+
+def test_where_too_little_comes_to_be_limited_flow_rests_and_its_last_limit_lasts_on(plant):
+    plant.row.update(in_per_second=28.0, waiting_events=30, admitted_events=1_000, controls={})
+    plant.row["result_queue"] = {"capacity_bytes": 134e6, "used_bytes": 10_000, "free_bytes": 133.9e6}
+    assert entries_of_ticks(plant, 60) <= 8
+    assert plant.controls().admitted_per_second(plant.now.timestamp() + 1) is not None
+    for busy in ({"in_per_second": 2_000.0}, {"waiting_events": 20_000}, {"state": "starting"}):
+        held = {name: plant.row[name] for name in busy}
+        plant.row.update(busy)
+        assert entries_of_ticks(plant, 5) == 5
+        plant.row.update(held)
+        entries_of_ticks(plant, 2)
 
 
 def idle_for(plant, ticks):
@@ -120,11 +144,11 @@ def test_on_an_idle_application_the_limit_stays_and_lasts_on(plant):
     entries = idle_for(plant, 12)
     assert len({entry.action["admit"] for entry in entries[2:]}) == 1
     limit, now = entries[-1].action["admit"], plant.now.timestamp()
-    assert plant.controls().admitted_per_second(now + 19) == pytest.approx(limit / 2)
-    assert plant.controls().admitted_per_second(now + 21) is None
+    assert plant.controls().admitted_per_second(now + 23) == pytest.approx(limit / 2)
+    assert plant.controls().admitted_per_second(now + 25) is None
     plant.snapshot["pipeline"]["age_seconds"] = 6.0  # nothing is known any more: it must hold nobody back
     plant.tick("flow")
-    assert plant.controls().admitted_per_second(plant.now.timestamp() + 19) is None
+    assert plant.controls().admitted_per_second(plant.now.timestamp() + 23) is None
 
 
 def in_mode(mode, **fields):

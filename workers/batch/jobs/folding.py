@@ -1,0 +1,45 @@
+"""Runs of ledger entries that did nothing are folded, one loop after the other (`ledger.folds`)."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+from typing import Any
+
+from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.parameters import JobParameter
+from workers.control.ledger import folds
+from workers.models import Loop
+
+NAME = "ledger_folding"
+PARAMETERS = (
+    JobParameter(
+        "hours",
+        "integer",
+        "hours back that are gone through, beside the newest three: more after the job was off",
+        6,
+        least=1,
+        most=87_600,
+    ),
+)
+
+
+def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+    """One: a chunk a loop would be more rows than are folded, where loops are thousands."""
+    before = where.now - folds.AFTER
+    since = before - timedelta(hours=values["hours"])
+    yield Piece("ledger", {"since": since.isoformat(), "before": before.isoformat()})
+
+
+def opened(where: Surroundings) -> nullcontext[Work]:
+    return nullcontext(work)
+
+
+def work(lease: Any) -> Made:
+    """Each run in a transaction: no tick waits for more than one of them."""
+    since, before = (datetime.fromisoformat(lease.content[name]) for name in ("since", "before"))
+    rows = 0
+    for loop in Loop.objects.order_by("pk").iterator():
+        for count in folds.fold(loop, since, before, lease.guarded):
+            rows += count
+            lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
+    return Made(rows)

@@ -1,0 +1,162 @@
+"""Runs of ticks that did nothing, folded: the last of a run stands for all, and has the others packed in it.
+
+A loop with nothing to do writes nearly the same thousands of times a day. A run is what one loop wrote in one
+`SLOT`, entry after entry, without an action, an error or a delay, in one mode and under one limit, if any;
+where these are others than before, the first stays by itself. Once all of it is older than `AFTER`, it
+becomes one entry: `folded_ticks` others, the first of them at `folded_since`. Whatever reads the newest hours
+(alerts' windows, pages, what a tick asks of the ledger) finds each entry by itself.
+
+Nothing is lost: `ticks` and `entry` give each back with its id, time, state and observation, to be shown,
+counted, and decided once more. Entries that follow each other differ in little, so packed together each takes
+a tenth of what it took.
+"""
+
+import itertools
+import json
+import lzma
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, Q, QuerySet, Sum
+
+from workers.models import LedgerEntry, Loop
+
+SLOT, AFTER = timedelta(minutes=15), timedelta(hours=3)
+FEWEST = 4  # ticks of a run: of fewer nothing is gained
+CHUNK = 500
+# What a tick has of its own; SAME is so in a run, and all else is empty.
+FIELDS = (
+    "id",
+    "at",
+    "fence",
+    "raw",
+    "guarded",
+    "reason",
+    "code",
+    "parameters",
+    "state_before",
+    "observation",
+    "terms",
+    "expected",
+)
+SAME = ("mode", "limited_by")
+OF_A_FOLD = ("folded", "folded_ticks", "folded_since")
+# A megabyte holds a run many times over, and a packer of it needs some ten.
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20}]
+Guarded = Callable[[], AbstractContextManager[None]]
+
+
+def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Iterator[int]:
+    """Fold a loop's runs of whole slots in a time; after each, how many entries went into another.
+
+    A run is written in one transaction, inside `guarded`, if all of it is still there.
+    """
+    entries = loop.entries.filter(folded_ticks=0, plan=None, at__lt=_slot(before))
+    at = _slot(since)
+    before_it = loop.entries.filter(at__lt=at).order_by("-at").only(*SAME).first()
+    while (first := entries.filter(at__gte=at).order_by("at").only("at").first()) is not None:
+        begin = _slot(first.at)
+        at = begin + SLOT
+        of_slot = entries.filter(at__gte=begin, at__lt=at).order_by("pk")
+        for does_nothing, several in itertools.groupby(of_slot, _key):
+            run = list(several)
+            is_news = before_it is not None and _same(before_it) != _same(run[0])
+            before_it = run[-1]
+            run = run[is_news:]
+            if does_nothing and len(run) >= FEWEST:
+                yield _write(run, guarded)
+
+
+def ticks(
+    entries: QuerySet[LedgerEntry], since: datetime, until: datetime, only: Sequence[str] = ()
+) -> Iterator[LedgerEntry]:
+    """Each tick of these entries in since ≤ at < until, folded ones unfolded; of each loop in its order.
+
+    entries: not cut by time; only: the fields that are read.
+    """
+    in_time = Q(at__gte=since, at__lt=until)
+    beyond = Q(at__gte=until, at__lt=until + SLOT, folded_ticks__gt=0)
+    found = entries.filter(in_time | beyond).order_by("pk")
+    if only:
+        found = found.only(*dict.fromkeys(("loop", "verdict", *SAME, *only, *OF_A_FOLD)))
+    for each in found.iterator(CHUNK):
+        yield from (tick for tick in unfolded(each) if since <= tick.at < until)
+
+
+def count(entries: QuerySet[LedgerEntry], since: datetime, until: datetime) -> int:
+    """How many `ticks` gives; no more than those at both ends are read for it."""
+    inner = entries.filter(at__gte=since + SLOT, at__lt=until)
+    of_inner = inner.aggregate(ticks=Sum(F("folded_ticks") + 1))["ticks"] or 0
+    at_ends = Q(at__gte=since, at__lt=min(until, since + SLOT)) | Q(at__gte=until, at__lt=until + SLOT)
+    outer = entries.filter(at_ends).only("loop", "verdict", "at", *SAME, *OF_A_FOLD)
+    return of_inner + sum(since <= tick.at < until for each in outer for tick in unfolded(each))
+
+
+def unfolded(entry: LedgerEntry) -> Iterator[LedgerEntry]:
+    """The ticks that an entry stands for, itself the last."""
+    if entry.folded:
+        yield from (_tick(entry, row) for row in json.loads(lzma.decompress(bytes(entry.folded))))
+    yield entry
+
+
+def entry(number: int) -> LedgerEntry | None:
+    """The tick with this id, be it folded into another."""
+    entries = LedgerEntry.objects.select_related("loop")
+    if (found := entries.filter(pk=number).first()) is not None:
+        return found
+    after = entries.filter(pk__gt=number).order_by("pk").values_list("at", flat=True).first()
+    if after is None:
+        return None
+    around = entries.filter(pk__gt=number, folded_ticks__gt=0, at__range=(after - SLOT, after + SLOT))
+    several = (unfolded(each) for each in around.order_by("pk").iterator(CHUNK))
+    return next((tick for tick in itertools.chain.from_iterable(several) if tick.pk == number), None)
+
+
+def _slot(at: datetime) -> datetime:
+    """When the slot began that a time is in."""
+    return at - timedelta(seconds=at.timestamp() % SLOT.total_seconds())
+
+
+def _same(entry: LedgerEntry) -> tuple[str | None, ...]:
+    return tuple(getattr(entry, name) for name in SAME)
+
+
+def _key(entry: LedgerEntry) -> tuple[str | None, ...]:
+    """What a run has in common; nothing for an entry that stays by itself."""
+    is_late = "late_seconds" in (entry.observation or {})
+    does_nothing = entry.verdict == LedgerEntry.Verdict.NO_ACTION and entry.action is None
+    is_plain = does_nothing and not entry.error and not is_late and entry.outcome is None
+    return _same(entry) if is_plain else ()
+
+
+def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:
+    *others, last = run
+    folded = _packed(others)
+    with guarded():
+        present = LedgerEntry.objects.filter(pk__in=[each.pk for each in run]).count()
+        if present < len(run):
+            return 0  # retention was there meanwhile
+        LedgerEntry.objects.filter(pk__in=[each.pk for each in others]).delete()
+        LedgerEntry.objects.filter(pk=last.pk).update(
+            folded=folded, folded_ticks=len(others), folded_since=others[0].at
+        )
+    return len(others)
+
+
+def _packed(run: Sequence[LedgerEntry]) -> bytes:
+    rows = [[each.at.isoformat() if name == "at" else getattr(each, name) for name in FIELDS] for each in run]
+    text = json.dumps(rows, separators=(",", ":")).encode()
+    return lzma.compress(text, check=lzma.CHECK_CRC32, filters=FILTERS)
+
+
+def _tick(of: LedgerEntry, row: Sequence[Any]) -> LedgerEntry:
+    values = dict(zip(FIELDS, row, strict=True))
+    values["at"] = datetime.fromisoformat(values["at"])
+    same = {name: getattr(of, name) for name in SAME}
+    tick = LedgerEntry(loop_id=of.loop_id, verdict=of.verdict, **same, **values)
+    if LedgerEntry.loop.is_cached(of):
+        tick.loop = of.loop
+    tick._state.adding = False
+    return tick
