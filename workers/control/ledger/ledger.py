@@ -11,11 +11,12 @@ manual, `parameters["manual"]`; `state_before` = {"law", "guard", "sensor"}; the
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection, transaction
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from controllers import catalog, request
@@ -39,6 +40,7 @@ MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 # Of the tick, not of what it observed (`workers.control.parts.quality`).
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
 JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
+_NOTE_VERDICT = "UPDATE workers_ledgerentry SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 
@@ -149,9 +151,22 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
             logger.exception("The effect of entry %s can't be judged.", entry.pk)
             why = storable(f"it can't be judged: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
-    # Of two that judge at once the first has the say.
-    checking.bulk_update(due, ["outcome", "verdict"])
+    _note_verdicts(due)
     return due
+
+
+def _note_verdicts(judged: Sequence[LedgerEntry]) -> None:
+    """Of two that judge at once the first has the say. One short statement for each, sent together: Django's
+    `bulk_update` builds a case of each row and field, which took a third of a tick of many loops.
+    """
+    outcome = LedgerEntry._meta.get_field("outcome")
+    rows = [
+        (outcome.get_db_prep_save(entry.outcome, connection), entry.verdict, entry.pk, Verdict.CHECKING)
+        for entry in judged
+    ]
+    if rows:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.executemany(_NOTE_VERDICT, rows)
 
 
 def _settled(entry: LedgerEntry, now: datetime) -> bool:
