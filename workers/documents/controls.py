@@ -20,9 +20,11 @@ class CriterionHold(StoredDocument, frozen=True, kw_only=True):
 
 class ControlValues(StoredDocument, frozen=True, kw_only=True):
     """admit_events_per_second: most events dispatched (null: as many as the result queue has room
-    for). admit_until_seconds: when that ends by itself (1970; null: never). admit_events_per_batch:
-    most events of one dispatch (0 admits none). combine_events_per_batch: about as many rows the
-    combiner takes at once; what is shed changes from batch to batch. shares: replica → share of the
+    for). reserve_bytes: of the result queue, that admission leaves free (`reserve`); where it does, the
+    rate may be exceeded to catch up. admit_until_seconds: when both end by themselves (1970; null:
+    never). admit_events_per_batch: most events of one dispatch (0 admits none).
+    combine_events_per_batch: about as many rows the combiner takes at once; what is shed changes
+    from batch to batch. shares: replica → share of the
     events (a replica that is not named gets an equal one). parallelism: most tasks of a replica's
     batch, and of an operator that `tasks` does not name. result_bytes: what the result queue may
     hold. lateness_seconds: how far behind the newest event an event may still come. ahead_seconds:
@@ -35,6 +37,7 @@ class ControlValues(StoredDocument, frozen=True, kw_only=True):
     """
 
     admit_events_per_second: float | None = None
+    reserve_bytes: float = 0.0
     admit_until_seconds: float | None = None
     admit_events_per_batch: int = 200_000
     combine_events_per_batch: int = 600_000

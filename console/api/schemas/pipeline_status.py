@@ -76,6 +76,9 @@ class ApplicationControls(ApiAnswer):
     admit_events_per_second: Annotated[
         PerSecond | None, Field(description="At most; null: as the result queue allows.")
     ]
+    reserve_bytes: NotRequired[
+        Annotated[Bytes, Field(description="Of the result queue, that admission leaves free.")]
+    ]
     admit_until_seconds: NotRequired[Instant | None]
     admit_events_per_batch: NotRequired[Events]
     combine_events_per_batch: NotRequired[Events]

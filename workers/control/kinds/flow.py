@@ -76,10 +76,11 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 
 
 def admit(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Admit the entry's events per interval, as a rate. It ends by itself: should the loop die, the pipeline
-    is not held back for ever.
+    """Admit the entry's events per interval, as a rate, and leave the setpoint free meanwhile. Both end by
+    themselves: should the loop die, the pipeline is not held back for ever.
     """
-    changes = {"admit_events_per_second": entry.action["admit"] / loop.interval_seconds}
+    rate = entry.action["admit"] / loop.interval_seconds
+    changes = {"admit_events_per_second": rate, "reserve_bytes": float(entry.parameters["setpoint"])}
     plant.steer_pipeline(loop.target["application"], {**changes, **_lasting(entry, loop)})
 
 

@@ -29,9 +29,14 @@ class Controls(ControlValues, frozen=True, kw_only=True):
 
     def admitted_per_second(self, now_seconds: float) -> float | None:
         """The limit that is in force now, or None."""
-        if self.admit_until_seconds is not None and now_seconds >= self.admit_until_seconds:
-            return None
-        return self.admit_events_per_second
+        return self.admit_events_per_second if self._admission_lasts(now_seconds) else None
+
+    def reserved_bytes(self, now_seconds: float) -> float:
+        """Of the result queue, that is to stay free now."""
+        return self.reserve_bytes if self._admission_lasts(now_seconds) else 0.0
+
+    def _admission_lasts(self, now_seconds: float) -> bool:
+        return self.admit_until_seconds is None or now_seconds < self.admit_until_seconds
 
     def held_at(self, now_seconds: float) -> dict[str, CriterionHold]:
         """The criteria that a person holds now."""
@@ -99,6 +104,7 @@ _EVENTS_PER_SECOND = checks.number(0, 1e9)
 _UNTIL = checks.or_null(checks.number(0, 1e12))
 _CHECKS: dict[str, checks.Check] = {
     "admit_events_per_second": checks.or_null(_EVENTS_PER_SECOND),
+    "reserve_bytes": checks.number(0, 2**40),
     "admit_until_seconds": _UNTIL,
     "admit_events_per_batch": checks.whole(0, 100_000_000),
     "combine_events_per_batch": checks.whole(1, 100_000_000),

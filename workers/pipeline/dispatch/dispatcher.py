@@ -2,8 +2,8 @@
 
 It runs in the driver, a few times a second. What is not admitted waits in its container: nothing is dropped.
 Of a queue whose consumption is paused nothing is; event time waits for it, so that none of it is late after.
-Admission is bounded by the room of the result queue, by `admit_events_per_second` (the flow loop's actuator)
-and by `admit_events_per_batch`.
+Admission is bounded by the room of the result queue, by the flow loop's `admit_events_per_second` and
+`reserve_bytes`, and by `admit_events_per_batch`.
 """
 
 import logging
@@ -23,6 +23,7 @@ from workers.pipeline.dispatch.anti_stall import AntiStallAdmission
 from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Scan, admit, advance, close
 from workers.pipeline.dispatch.dispatches import Dispatches
+from workers.pipeline.dispatch.reserve import Reserve
 from workers.pipeline.events.containers import UNREACHABLE, Nodes
 from workers.pipeline.tiers.result_queue import ResultQueue, Room
 
@@ -31,6 +32,8 @@ TRIMMING_SECONDS = 0.5
 # Batches of events that are handed out and not worked yet, at most: controls then act within two batches.
 BATCHES_AHEAD = 2
 BURST_SECONDS = 1.0
+# Of the rate, while more than the reserve is free: the loop sees that later, and the reserve bounds it.
+CATCHING_UP = 1.5
 # A batch costs as much for a few events as for some thousands: on a quiet plant they are gathered, for a time
 # that is short beside the one in which they wait for late ones anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
@@ -74,6 +77,7 @@ class Dispatcher:
         self._dispatched_at = self._busy_until = -math.inf
         self._allowance: float | None = None
         self._anti_stall = AntiStallAdmission()
+        self._reserve = Reserve()
         self._trimmed: dict[str, str] = {}
         self._paused: dict[str, pausing.Pause] = {}
         self._known = KnownTopology()
@@ -104,7 +108,7 @@ class Dispatcher:
         controls = self._controls(stored)
         topology = self._known.read(topology_text)
         room, now = self._results.room(), self._monotonic()
-        limit, self.stall_reason = self._limit(controls, room)
+        limit, self.stall_reason = self._limit(controls, room, now)
         beyond_limit = self._admitted_against_stall(controls, room, now)
         if now - self._trimmed_at >= TRIMMING_SECONDS:
             self._trim(topology)
@@ -184,7 +188,7 @@ class Dispatcher:
             log.warning("%s is not taken: %s", self._controls_key, error)
             return self.cursor.controls
 
-    def _limit(self, controls: Controls, room: Room) -> tuple[int, str]:
+    def _limit(self, controls: Controls, room: Room, now: float) -> tuple[int, str]:
         """(events that may be admitted now, what limits them)."""
         flying = room.in_flight_events
         used = f"{room.used_bytes / 2**20:,.0f} of {controls.result_bytes / 2**20:,.0f} MiB"
@@ -198,21 +202,27 @@ class Dispatcher:
             ),
             (float(ahead - flying), f"{flying:,} events are handed out and have no result yet"),
         ]
-        if (allowed := self._allowed(controls)) is not None:
+        reserve = controls.reserved_bytes(self._clock())
+        within_reserve = self._reserve.events(room, controls.result_bytes, reserve, now)
+        if reserve:
+            limits.append((within_reserve, f"{used} of the result queue are used, as many as may be"))
+        if (allowed := self._allowed(controls, CATCHING_UP if reserve else 1.0)) is not None:
             rate = controls.admit_events_per_second
             limits.append((allowed, f"{rate:g} events/s are admitted at most"))
         least, why = min(limits, key=lambda limit: limit[0])
         return int(least), why
 
-    def _allowed(self, controls: Controls) -> float | None:
-        """Events that the rate in force leaves; what was admitted while there was none is no debt."""
+    def _allowed(self, controls: Controls, times: float) -> float | None:
+        """Events that so many times the rate in force leaves; what was admitted while there was none is no
+        debt.
+        """
         now = self._monotonic()
         rate = controls.admitted_per_second(self._clock())
         if rate is None:
             self._allowance = None
         else:
-            earned = rate * (now - self._checked_at)
-            self._allowance = min(rate * BURST_SECONDS, (self._allowance or 0.0) + earned)
+            earned = times * rate * (now - self._checked_at)
+            self._allowance = min(times * rate * BURST_SECONDS, (self._allowance or 0.0) + earned)
         self._checked_at = now
         return self._allowance
 

@@ -13,8 +13,9 @@ from queues.segments.segment import Segment
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.dispatcher import Dispatcher, gathering_seconds
 from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
+from workers.pipeline.dispatch.reserve import Reserve
 from workers.pipeline.events.containers import Faults, Nodes, Range, read_range
-from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
+from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue, Room
 
 REPLICAS = ("iap1", "iap2")
 CALM = Controls(lateness_seconds=1.0)
@@ -115,6 +116,34 @@ def test_no_more_is_in_flight_than_the_result_queue_has_room_for(dispatcher, pub
     assert dispatcher.step() == 0, "what is in flight is counted"
     work(control, size_bytes=2**20)
     assert dispatcher.step() == 0, "the queue is full"
+
+
+def test_what_is_to_stay_free_of_the_result_queue_does_whatever_the_rate_is(
+    dispatcher, publish, control, times
+):
+    steer(control, result_bytes=2**20, reserve_bytes=2**19, admit_events_per_second=1e6)
+    publish(20_000)
+    times.now += 1.0
+    first = dispatcher.step()
+    assert 2**18 / 120 < first <= 2**19 / 120 + 512
+    work(control, size_bytes=2**19)
+    times.now += 0.1
+    assert dispatcher.step() == 0, "just so much is in use as may be"
+    assert "as many as may be" in dispatcher.stall_reason
+
+
+def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():
+    reserve, free = Reserve(), []
+    for second in range(100):
+        room = Room(0, 2_000 if second % 2 else 0, {}, 100.0, 0)
+        free.append(reserve.events(room, 2**20, 2**19, float(second)))
+    assert sum(free[-20:]) / 20 == pytest.approx(2**19 / 100, rel=0.02)
+
+
+def test_a_reserve_that_has_ended_holds_nobody_back(dispatcher, publish, control):
+    steer(control, result_bytes=2**20, reserve_bytes=2**20, admit_until_seconds=1.0)
+    publish(5_000)
+    assert dispatcher.step() == 5_000
 
 
 def test_two_batches_are_handed_out_ahead_and_no_more(dispatcher, publish, control):
