@@ -61,7 +61,7 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
 
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
-    """The newest of two hours that are kept, which is most of the time but a few."""
+    """The newest of those that are read, which is most of the time but a few."""
     since, until = evidence.now - window_seconds, evidence.now + AHEAD_SECONDS
     newest = takewhile(lambda tick: tick.at > since, reversed(loop.ticks))
     return [tick for tick in newest if tick.at <= until][::-1]
@@ -125,19 +125,18 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
             continue
         last = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
         ticks = evidence.now - last <= 3 * loop.interval_seconds + 5
-        blind = _blind_seconds(loop.ticks)
+        blind = _blind_seconds(loop)
         said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
         yield _reading(evidence, loop, blind if ticks else None, said)
 
 
-def _blind_seconds(ticks: Sequence[LedgerTick]) -> float:
+def _blind_seconds(loop: LoopFacts) -> float:
     """How long, up to the last tick, every tick was held on a stale measurement."""
-    first = None
-    for tick in reversed(ticks):
-        if tick.limited_by != STALE:
-            break
-        first = tick.at
-    return 0.0 if first is None else ticks[-1].at - first
+    newest = list(takewhile(lambda tick: tick.limited_by == STALE, reversed(loop.ticks)))
+    if not newest:
+        return 0.0
+    first = newest[-1].at if loop.blind_since is None else min(newest[-1].at, loop.blind_since)
+    return newest[0].at - first
 
 
 def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:

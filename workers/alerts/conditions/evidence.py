@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, cast
 
 import redis
@@ -22,7 +23,7 @@ from queues.errors import BadInput
 from queues.redis_types import Fields
 from queues.stored_document import readable
 from workers.alerts.conditions.crowding import Crowd, Crowding
-from workers.alerts.lifecycle.models import Message
+from workers.alerts.lifecycle.models import AlertRule, Message
 from workers.coordination.freshness import Freshness
 from workers.documents.alerts import AuditVerdict
 from workers.documents.queues import ReportedProducer
@@ -35,7 +36,9 @@ from workers.steering.scope import active_loops
 FRESH_SECONDS = 5.0
 # A snapshot that is older when the watch begins is of another run of the plant.
 SAME_RUN_SECONDS = 60.0
-LONGEST_WINDOW_SECONDS = 7_200.0
+LONGEST_WINDOW_SECONDS, LEAST_WINDOW_SECONDS = 7_200.0, 600.0
+# Conditions that go through a loop's ticks, as far back as their rules say.
+COUNTING = ("loop_oscillation", "loop_saturated", "loop_ineffective", "loop_harmful")
 # An entry gets its id before its transaction ends, so one with a lower id may be seen later than another, by
 # this much at most.
 LATE_SECONDS = 10.0
@@ -60,7 +63,8 @@ class LedgerTick:
 
 @dataclass(frozen=True, slots=True)
 class LoopFacts:
-    """A loop and its ticks of the last LONGEST_WINDOW_SECONDS, oldest first. cause: of the invalid
+    """A loop and its ticks of as long as a rule goes back, oldest first. blind_since: of the first of those
+    that were held on a stale measurement up to now, if that is further back. cause: of the invalid
     measurement that it has now, if anybody knows (`workers.control.parts.quality`); is_late: so was the
     tick that found none.
     """
@@ -75,6 +79,7 @@ class LoopFacts:
     held_since: float | None = None
     mode: str = "auto"
     ticks: Sequence[LedgerTick] = ()
+    blind_since: float | None = None
     cause: str | None = None
     is_late: bool = False
 
@@ -150,6 +155,8 @@ class Gatherer:
         self._freshness = Freshness()
         self._crowding = Crowding()
         self._ticks: dict[int, deque[LedgerTick]] = {}
+        self._blind_since: dict[int, float] = {}
+        self._window_seconds = 0.0
         self._settled = 0  # no entry with such an id, or a lower one, will still come
         self._made: dict[int, float] = {}  # entries with higher ids that are read: monotonic times
         self._began_seconds: float | None = None
@@ -173,7 +180,7 @@ class Gatherer:
             snapshot=fresh,
             silent_seconds=silent,
             started_seconds=monotonic_seconds - self._began_seconds,
-            loops=facts_of_loops(now, self._ticks),
+            loops=facts_of_loops(now, self._ticks, self._blind_since),
             producers=silent_for,
             published_to={
                 name: sorted(queue for queue, age in ages.items() if age <= silent_for[name] + SAME_SECONDS)
@@ -205,20 +212,29 @@ class Gatherer:
         return self._freshness.age_seconds("snapshot", mark, monotonic_seconds, lag)
 
     def _read_ledger(self, now: float, monotonic_seconds: float) -> None:
-        """What is new, and the verdicts that have come since."""
-        since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
+        """What is new, and the verdicts that have come since. As far back as any rule goes: a busy plant's
+        loops write thousands an hour.
+        """
+        if (window_seconds := _window_seconds()) > self._window_seconds:
+            self._ticks, self._made, self._settled = {}, {}, 0  # what was forgotten is wanted now
+        self._window_seconds = window_seconds
+        since = datetime.fromtimestamp(now - window_seconds, UTC)
         for loop, tick in ticks_of(LedgerEntry.objects.filter(pk__gt=self._settled, at__gte=since)):
             if tick.id in self._made:
                 continue
             self._ticks.setdefault(loop, deque()).append(tick)
             self._made[tick.id] = monotonic_seconds - max(0.0, now - tick.at)
+            if tick.limited_by != STALE:
+                self._blind_since.pop(loop, None)
+            else:
+                self._blind_since.setdefault(loop, tick.at)
             if tick.verdict == LedgerEntry.Verdict.CHECKING:
                 self._checking.add(tick.id)
         self._settle(monotonic_seconds - LATE_SECONDS)
         self._read_verdicts()
         for ticks in self._ticks.values():
             # Later than now: before a clock was set back.
-            while ticks and not now - LONGEST_WINDOW_SECONDS <= ticks[0].at <= now + LATE_SECONDS:
+            while ticks and not now - window_seconds <= ticks[0].at <= now + LATE_SECONDS:
                 self._checking.discard(ticks.popleft().id)
 
     def _settle(self, until_seconds: float) -> None:
@@ -283,13 +299,27 @@ def ticks_of(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
         yield loop, LedgerTick(key, at.timestamp(), bool(acts), value, limit, sys.intern(verdict))
 
 
-def facts_of_loops(now: float, ticks: Mapping[int, Sequence[LedgerTick]]) -> list[LoopFacts]:
+def _window_seconds() -> float:
+    """How far back the rules in force go that count ticks."""
+    counting = AlertRule.objects.filter(enabled=True, condition__in=COUNTING)
+    longest = counting.aggregate(longest=Max("window_seconds"))["longest"] or 0.0
+    return min(max(float(longest), LEAST_WINDOW_SECONDS), LONGEST_WINDOW_SECONDS)
+
+
+def facts_of_loops(
+    now: float,
+    ticks: Mapping[int, Sequence[LedgerTick]],
+    blind_since: Mapping[int, float] = MappingProxyType({}),
+) -> list[LoopFacts]:
     loops = list(active_loops())
     held = overrides.by_loop(loops, datetime.fromtimestamp(now, UTC))
     modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
     causes = _causes(ticks)
     return [
-        loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk), causes.get(loop.pk, {}))
+        replace(
+            loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk), causes.get(loop.pk, {})),
+            blind_since=blind_since.get(loop.pk),
+        )
         for loop in loops
     ]
 

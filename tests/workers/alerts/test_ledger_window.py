@@ -1,0 +1,58 @@
+"""How much of the ledger the alerter holds: as far back as a rule goes, and how long a loop is blind."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.workers.alerts.checks import Looks
+from workers.alerts.conditions.catalog import CONDITIONS
+from workers.alerts.conditions.evidence import STALE, Gatherer
+from workers.alerts.lifecycle.models import AlertRule
+from workers.models import LedgerEntry, Loop
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def looks() -> Looks:
+    return Looks()
+
+
+@pytest.fixture
+def loop() -> Loop:
+    AlertRule.objects.all().delete()
+    return Loop.objects.create(name="a", law="worker_rate", target={}, interval_seconds=60.0)
+
+
+def tick(loop: Loop, at: Any, **values: Any) -> None:
+    LedgerEntry.objects.create(loop=loop, at=at, **{"mode": "auto", "parameters": {}, "reason": "", **values})
+
+
+def test_ticks_are_held_as_far_back_as_a_rule_goes_and_read_again_when_one_goes_further(control, looks, loop):
+    def minutes() -> list[int]:
+        (facts,) = gatherer.gather(looks.now, looks.now).loops
+        return [round((looks.now - each.at) / 60) for each in facts.ticks]
+
+    for age_minutes in (100, 50, 20, 5):
+        tick(loop, looks.at - timedelta(minutes=age_minutes))
+    gatherer = Gatherer(control)
+    assert minutes() == [5]
+    rule = AlertRule(name="swings", condition="loop_oscillation", title="t", threshold=5, clear_threshold=1)
+    rule.window_seconds = 3_600
+    rule.save()
+    assert minutes() == [50, 20, 5]
+    rule.delete()
+    assert minutes() == [5]
+
+
+def test_a_loop_that_is_blind_for_longer_than_any_rule_goes_back_is_so_for_all_of_it(control, looks, loop):
+    gatherer = Gatherer(control)
+    for _ in range(30):
+        tick(loop, looks.at, limited_by=STALE)
+        (facts,) = gatherer.gather(looks.now, looks.now).loops
+        looks.now += 60.0
+    assert len(facts.ticks) <= 11
+    evidence = gatherer.gather(looks.now, looks.now)
+    (reading,) = CONDITIONS["loop_stale"].read(evidence, 600.0)
+    assert reading.value == 29 * 60
