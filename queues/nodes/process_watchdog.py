@@ -1,4 +1,5 @@
-"""Ends a process that waits for a thread that never begins, so that whoever runs it starts it anew.
+"""Ends a process that waits for a thread that never begins, so that whoever runs it starts it anew; and has
+it give back the memory that it has freed.
 
 A thread that finds no memory while it starts keeps whoever started it for ever: `Thread.start` of CPython
 waits for a sign that never comes. The process lives on then, and answers nobody.
@@ -11,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+
+from queues.nodes.freed_memory import FreedMemory
 
 CHECK_SECONDS = 1.0
 # One check after the other, and not seconds: a process that stood still has missed none of them. A thread
@@ -58,9 +61,11 @@ def watch(*more: Finding) -> None:
 
 def _watch(findings: tuple[Finding, ...]) -> None:
     found: str | None = None
+    memory = FreedMemory()
     try:
         while found is None:
             time.sleep(CHECK_SECONDS)
+            memory.give_back()
             found = next(filter(None, [finding() for finding in findings]), None)
         logger.critical("This process %s; it ends, to be started anew.", found)
     finally:  # without memory for a sentence too
