@@ -17,6 +17,7 @@ pages = get_asgi_application()  # sets Django up, so it comes before what import
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.sessions import CookieMiddleware  # noqa: E402
 from django.conf import settings  # noqa: E402
+from django.db import connections  # noqa: E402
 from django.urls import get_resolver, path, re_path  # noqa: E402
 
 from console.api.ingestion.body_allowance import allowance_of  # noqa: E402
@@ -24,12 +25,14 @@ from console.api.ingestion.body_limit import BodyLimit  # noqa: E402
 from console.assistants.endpoint import AssistantEndpoint  # noqa: E402
 from console.live.consumer import LiveConsumer  # noqa: E402
 from console.live.origin import SameOrigin, refuse  # noqa: E402
+from console.storage.database_limits import hold_limits  # noqa: E402
 from console.web.admission import Admission  # noqa: E402
 from console.web.charset import Utf8Only  # noqa: E402
 from console.web.lifespan import lifespan  # noqa: E402
 from console.web.proxies import TrustedProxies  # noqa: E402
 from console.web.to_the_end import ToTheEnd  # noqa: E402
 
+hold_limits(connections["default"].settings_dict, settings.WEIR_DATABASE_LIMITS)
 sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", cast(Any, refuse))])
 
 routed = ProtocolTypeRouter(

@@ -134,6 +134,17 @@ DATA = Folder(
     unset=".weir in the checkout; of an installed wheel, .weir in the home folder",
 )
 DATABASE_URL = Variable("DATABASE_URL", "the console's database", unset="SQLite in WEIR_DATA", secret=True)
+STATEMENT_SECONDS = WholeNumber(
+    "WEIR_STATEMENT_SECONDS", "so long a page's statement at PostgreSQL may take, s (0: without end)", "30"
+)
+LOCK_SECONDS = WholeNumber(
+    "WEIR_LOCK_SECONDS", "so long a page waits for a lock at PostgreSQL, s (0: without end)", "10"
+)
+TRANSACTION_SECONDS = WholeNumber(
+    "WEIR_TRANSACTION_SECONDS",
+    "so long a page's transaction at PostgreSQL may lie idle, s (0: without end)",
+    "60",
+)
 REDIS_URL = Variable(
     "REDIS_URL",
     "the control server: broker, leases, live state; redis://…, or sentinel://user:password@host1,host2/NAME/0",

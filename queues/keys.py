@@ -76,7 +76,7 @@ HEARTBEATS = Key(
 PRODUCERS = Key(
     "weir:producers",
     "hash",
-    "web telemetry pipeline → web telemetry pipeline observer workers",
+    "web telemetry pipeline observer → web telemetry pipeline observer workers",
     "producer|queue → JSON {events, blocks, rejected, rerouted, at, reported}, cumulative, each second",
 )
 INSTALLATION = Key(

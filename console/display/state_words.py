@@ -21,6 +21,11 @@ VERDICT_WORDS: Mapping[str, str] = {
 }
 
 
+def health_word(health: Any) -> str:
+    """What is read before the plant's sentence. An observer of an earlier version gives no word."""
+    return getattr(health, "word", "") or state_word(getattr(health, "state", None))
+
+
 def state_word(state: Any) -> str:
     """A node's or a plant's."""
     return STATE_WORDS.get(str(state), "Unknown")

@@ -23,6 +23,7 @@ from console.embedded.listening import LOOPBACK, PageAddress
 from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
 from console.embedded.processes import Process, plant_processes
+from console.embedded.runtime_folder import remove_of_dead_launchers
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues import environment as variables
 from queues.control.connection import connect
@@ -76,6 +77,7 @@ def can_begin(data: Path, page: PageAddress) -> bool:
     """Whether the page's address is free, once what a killed launcher left has ended."""
     if ended := end_leftovers(data):
         say(f"{ended} processes that an earlier {PROGRAM} left were ended.")
+    remove_of_dead_launchers()
     return page.is_free()
 
 

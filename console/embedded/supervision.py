@@ -5,11 +5,9 @@ import os
 import re
 import resource
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -22,6 +20,7 @@ import msgspec
 from console.connections.supervisor import ProcessEnd, ends_file, supervisor_at
 from console.embedded.leftovers import STOP_SECONDS, end_leftovers
 from console.embedded.processes import Process
+from console.embedded.runtime_folder import RuntimeFolder
 from queues import environment as variables
 from queues.private_files import private_folder, write_private
 
@@ -90,9 +89,8 @@ class Supervisor:
 
     def __init__(self, data: Path, directory: Path) -> None:
         self.data, self.directory = data, directory
-        # A Unix socket's path is short (108 bytes), a data folder's may not be.
-        self.runtime = Path(tempfile.mkdtemp(prefix="weir-"))
-        self.socket = self.runtime / "supervisor.sock"
+        self.runtime = RuntimeFolder()
+        self.socket = self.runtime.socket
         variables.PROCESS[variables.SUPERVISOR.name] = str(self.socket)  # the console asks it, too
         self.ends: dict[str, ProcessEnd] = {}
         self.child: subprocess.Popen[bytes] | None = None
@@ -218,7 +216,7 @@ class Supervisor:
             end_leftovers(self.data)
             self.child.wait()
             self.said.close()
-        shutil.rmtree(self.runtime, ignore_errors=True)
+        self.runtime.remove()
 
     def _stop_plant(self) -> None:
         """At once, and without waiting long for a supervisor that is frozen."""

@@ -34,6 +34,7 @@ for each_format in (
     formats.css_share,
     formats.hundredfold,
     formats.brief,
+    state_words.health_word,
     state_words.state_word,
 ):
     register.filter(each_format)

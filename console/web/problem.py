@@ -7,6 +7,7 @@ besides.
 """
 
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
+from console.storage.database_limits import TOO_LONG, is_over_time
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 
@@ -50,6 +52,7 @@ MET_ANOTHER = {
     "SQLITE_CONSTRAINT_PRIMARYKEY",
     "SQLITE_CONSTRAINT_FOREIGNKEY",
 }
+RETRY_SECONDS = 5  # where the database did not answer in time
 FORGED = "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token."
 SCHEMA = {
     "type": "object",
@@ -129,8 +132,11 @@ class Problems(MiddlewareMixin):
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Two made what there may be once only (a name, an open run), or one removed what the other needs.
-        The database let one of them.
+        The database let one of them. Or it did not answer in time.
         """
+        if is_over_time(exception):
+            logger.warning("%s waited too long for the database: %s", request.path, exception)
+            return _too_long()
         if not isinstance(exception, IntegrityError) or _code(exception) not in MET_ANOTHER:
             return None
         logger.warning("%s met another change of the same: %s", request.path, exception)
@@ -167,10 +173,17 @@ def _said(response: HttpResponse) -> dict[str, Any]:
     return {}
 
 
+def _too_long() -> HttpResponse:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return HttpResponse(TOO_LONG, status=503, content_type="text/plain; charset=utf-8", headers=headers)
+
+
 def failed(request: HttpRequest) -> HttpResponse:
     """handler500. Django has logged the traceback, once; nothing of it is in the answer, and no database is
-    needed for it.
+    needed for it. Middleware, too, may have waited too long for the database.
     """
+    if is_over_time(sys.exception()):
+        return _too_long()
     request_id = getattr(request, "request_id", "")
     return render_context(None, FailedPage(request_id=request_id), 500)
 

@@ -9,7 +9,7 @@ environment holds: WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 charac
 |---|---|---|
 | web | reads and writes what is Weir's | the same |
 | workers (also beat and the alerter) | the same | the same |
-| observer | reads what is Weir's; writes snapshot, metrics, live channel, notes on others | reads gauges |
+| observer | reads what is Weir's; writes snapshot, metrics, live channel, notes, producers | reads gauges |
 | agent | reads the topology, sends heartbeats | reads gauges, forgets consumers that ended |
 | telemetry | reads the topology, counts what it publishes | adds to the queues telemetry and process |
 | pipeline | reads what is Weir's; writes what is the pipeline's, and counts what it publishes | all queues |

@@ -13,6 +13,8 @@ from queues.lua.script import script
 EVERY_SECONDS = 1.0
 # A report that is said again after so long, or after reports of so many others of its name, may count twice.
 KNOWN_SECONDS, KNOWN_PROCESSES = 600, 50
+# A producer that has been silent for a day has left, and its row goes (`workers.snapshot.left_producers`).
+LEFT_SECONDS = 86_400.0
 
 
 class ProducerReport:

@@ -70,6 +70,32 @@ def test_a_plant_that_starts_has_nothing_to_decide_on_yet(control: redis.Redis) 
     assert not LedgerEntry.objects.exists()
 
 
+@pytest.mark.usefixtures("broker", "plant_topology")
+def test_a_snapshot_that_can_not_be_read_ends_no_task_and_is_said_once(
+    control: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    observer = Observer(control, LocalPlant(control))
+    tasks.upkeep()
+    observer.step()
+    stored = control.get(keys.SNAPSHOT) or b""
+    control.set(keys.SNAPSHOT, '{"seq": "of another version"}')
+    for _ in range(3):
+        for task in (tasks.tick, tasks.advance, tasks.upkeep, tasks.repeat_orders):
+            task()
+    assert Loop.objects.exists() and not LedgerEntry.objects.exists()
+    (line,) = said_of_snapshots(caplog)
+    assert "can't be read (snapshot.seq: expected `int`" in line and "from one version" in line
+    control.set(keys.SNAPSHOT, stored)
+    for task in (tasks.tick, tasks.advance, tasks.tick):
+        task()
+    assert said_of_snapshots(caplog) == [line, "The snapshot can be read again."]
+    assert LedgerEntry.objects.exists()
+
+
+def said_of_snapshots(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if line.startswith("The snapshot can")]
+
+
 def test_a_worker_handles_reports_and_leaves(
     control: redis.Redis, nodes: dict[str, Server], plant_topology: Topology
 ) -> None:

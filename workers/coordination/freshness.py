@@ -2,7 +2,7 @@
 nothing old.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 MOST_LAG_SECONDS = 1.0
 
@@ -26,3 +26,9 @@ class Freshness:
             since = now_seconds - (lag if known is None else min(lag, MOST_LAG_SECONDS))
             self._seen[name] = known = (mark, since)
         return now_seconds - known[1]
+
+    def forget_others(self, kind: str, names: Iterable[str]) -> None:
+        """Of the marks whose names begin with the kind and "/", only those of these names stay."""
+        there = {f"{kind}/{name}" for name in names}
+        for name in [each for each in self._seen if each.startswith(f"{kind}/") and each not in there]:
+            del self._seen[name]

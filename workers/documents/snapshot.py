@@ -22,8 +22,9 @@ SILENT_AFTER_SECONDS = 3.0  # a snapshot of such an age is shown as old: by page
 
 
 class PlantHealth(StoredDocument, frozen=True):
-    """state: the sign of what is worst; sentence: what that is. doing: what plans, loops and people do
-    about it. findings: all that is wrong, worst first; the sentence is of the first.
+    """state: the sign of what is worst, and its colour; sentence: what that is. word: what is read before
+    the sentence, which a sign's word need not fit. doing: what plans, loops and people do about it.
+    findings: all that is wrong, worst first; the sentence is of the first.
     """
 
     state: str
@@ -31,6 +32,7 @@ class PlantHealth(StoredDocument, frozen=True):
     doing: str = ""
     severity: Severity = "well"
     findings: list[SubjectFinding] = []
+    word: str = ""
 
 
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):

@@ -4,22 +4,61 @@ One process watches (it must see two heartbeats to know a rate or an age), all o
 snapshot that is too old is the guard's business: `at` says when it was made.
 """
 
+import logging
+import threading
+
 from queues import keys
 from queues.errors import WeirError
+from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.plants.steered import SteeredPlant
 
+logger = logging.getLogger(__name__)
+CANT_READ = (
+    "The snapshot can't be read (%s): its observer is of another version of Weir. Until it is of this one no "
+    "loop ticks and no node is recovered. In an upgrade that passes; else start all parts from one version."
+)
+
 
 class NotObserved(WeirError):  # noqa: N818
-    """No snapshot has been published yet."""
+    """No snapshot has been published yet, or none that can be read here."""
+
+
+class Readability:
+    """Says once that snapshots can't be read, and once that they can be again, for all threads of a process:
+    what needs one asks each second.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._unreadable = False
+
+    def note(self, error: BadDocument | None) -> None:
+        """What the newest snapshot's reading gave: None where it was read."""
+        with self._lock:
+            changed = self._unreadable != (error is not None)
+            self._unreadable = error is not None
+        if changed and error is not None:
+            logger.warning(CANT_READ, error)
+        elif changed:
+            logger.warning("The snapshot can be read again.")
+
+
+READABILITY = Readability()
 
 
 class PublishedPlant(SteeredPlant):
     """Reads `weir:snapshot`, and starts workers like the local plant."""
 
     def observe(self) -> Snapshot:
-        """The newest published snapshot. Raises NotObserved when there is none, and BadDocument."""
+        """The newest published snapshot. Raises NotObserved when there is none, or none that can be read."""
         stored = self._control.get(keys.SNAPSHOT)
         if stored is None:
             raise NotObserved("There is no snapshot yet; start the observer (manage.py observe).")
-        return Snapshot.from_json(stored)
+        try:
+            snapshot = Snapshot.from_json(stored)
+        except BadDocument as error:
+            READABILITY.note(error)
+            raise NotObserved(f"The snapshot can't be read ({error}).") from None
+        READABILITY.note(None)
+        return snapshot

@@ -12,7 +12,7 @@ from workers.documents.alerts import AlertStatus
 from workers.documents.parts import unready
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
-from workers.snapshot.states.judgement import SIGNS
+from workers.snapshot.states.judgement import SIGNS, WORDS
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
 # What the states of the subjects say already, as it is now: their alerts fire later and end later.
@@ -45,14 +45,23 @@ def health(snapshot: Snapshot) -> PlantHealth:
     names = list(unready(snapshot.parts))
     if names and not any(_is_of_no_start(each, names) for each in findings):
         said = f"The plant is starting: {listed(names)} {are(names)} not ready yet."
-        return PlantHealth(BUSY, said, severity="notice", findings=findings)
+        return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
     if not findings:
-        return PlantHealth(NORMAL, _all_well(snapshot))
+        return PlantHealth(NORMAL, _all_well(snapshot), word=WORDS["well"])
     worst = findings[0]
     # A node that was emptied and taken away is offline, and the plant is not.
     emptied = worst.severity == "notice" and worst.sign == OFFLINE
     sign = NORMAL if emptied else worst.sign or NORMAL
-    return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings)
+    word = _word(worst, snapshot.states.get(worst.subject))
+    return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings, word=word)
+
+
+def _word(finding: SubjectFinding, state: SubjectState | None) -> str:
+    """What is true of the finding: the subject's own word where the state is of it, as a node's load and
+    silence are; else how severe it is.
+    """
+    own = state is not None and state.finding == finding.sentence and state.severity == finding.severity
+    return state.word if state is not None and own else WORDS[finding.severity]
 
 
 def _place_in_incidents(alerts: Iterable[AlertStatus]) -> dict[str, int]:

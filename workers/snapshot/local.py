@@ -81,6 +81,7 @@ class LocalPlant(SteeredPlant):
         self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
         self._known = KnownTopology()
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
+        self._producer_rates = Rates()
         self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
         self._group_trends: dict[tuple[str, str], TrendWatch] = {}  # plant, group: of those seen last
@@ -200,6 +201,7 @@ class LocalPlant(SteeredPlant):
         for (producer, queue), report in readings.producers.items():
             name = f"{producer}|{queue}"
             ages["producer", name] = age("producer", name, report.at, report.at)
+        self._freshness.forget_others("producer", (name for kind, name in ages if kind == "producer"))
         if readings.pipeline:
             at = readings.pipeline.at
             ages["pipeline", ""] = age("pipeline", "", at, at)
@@ -224,10 +226,14 @@ class LocalPlant(SteeredPlant):
                 key = f"{queue}@{node}.{name}"
                 counted = workers.counts.get(name, 0)
                 rates[key] = self._rate(key, counted, at_seconds, LEAVING_WINDOW_SECONDS)
-        for (producer, queue), report in readings.producers.items():
-            key = f"{producer}|{queue}.events"
-            rates[key] = self._rate(key, report.events, at_seconds)
-        return rates
+        return {**rates, **self._published(readings, at_seconds)}
+
+    def _published(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
+        """The same of producers, whose names come and go: those that are gone are forgotten."""
+        counts = {f"{name}|{queue}.events": row.events for (name, queue), row in readings.producers.items()}
+        self._producer_rates.forget_others(counts)
+        rates = {key: self._producer_rates.add(key, events, at_seconds) for key, events in counts.items()}
+        return {key: None if rate is None else round(rate, DIGITS) for key, rate in rates.items()}
 
     def _rate(
         self, counter: str, value: float | None, at_seconds: float, window_seconds: float = WINDOW_SECONDS

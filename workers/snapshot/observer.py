@@ -1,6 +1,6 @@
 """Makes one snapshot a second, and publishes it: stored, as a row of history, and to the web processes; and
 keeps it, if it is given a recorder, counts what it says of the objectives, and shows it to `sent`, which must
-not wait for anything.
+not wait for anything. It forgets producers that have left.
 
 It observes .2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
 observers may run; the one that holds the lease publishes, the other takes over within LEASE_SECONDS when it
@@ -26,6 +26,7 @@ from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
 from workers.objectives.book import ObjectiveBook
 from workers.plants.plant import Plant
+from workers.snapshot.left_producers import LeftProducers
 
 TOPIC = "plant"
 OBSERVE_AT_SECONDS = 0.2
@@ -61,7 +62,9 @@ class Observer:
         recorder: Recorder | None = None,
         sent: Callable[[Snapshot], None] | None = None,
         objectives: ObjectiveBook | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._monotonic, self._left_producers = monotonic, LeftProducers(control)
         self._control, self._plant, self._clock, self._recorder = control, plant, clock, recorder
         self._sent, self._objectives = sent, objectives
         self._lease = Lease(control, "observer", LEASE_SECONDS)
@@ -95,6 +98,7 @@ class Observer:
             self._objectives.keep()
         if self._sent is not None:
             self._sent(snapshot)
+        self._left_producers.step(self._clock(), self._monotonic())
         return snapshot
 
     def run(self, stop: threading.Event) -> None:

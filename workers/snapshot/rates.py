@@ -1,6 +1,7 @@
 """Rates from cumulative counters that are checked once a second."""
 
 from collections import deque
+from collections.abc import Container
 
 WINDOW_SECONDS = 3.0
 # Workers start every few seconds and take thousands of events at once: what leaves is judged over longer.
@@ -42,3 +43,8 @@ class Rates:
     def forget(self, name: str) -> None:
         """A counter that is not known now: its next sample is a first one."""
         self._samples.pop(name, None)
+
+    def forget_others(self, names: Container[str]) -> None:
+        """Only the counters of these names stay."""
+        for name in [each for each in self._samples if each not in names]:
+            self.forget(name)

@@ -49,6 +49,7 @@ class PlantHealth(ApiAnswer):
     doing: NotRequired[Annotated[str, Field(description="What plans, loops and people do about it.")]]
     severity: NotRequired[Severity]
     findings: NotRequired[Annotated[list[StateFinding], Field(description="The worst first.")]]
+    word: NotRequired[Annotated[str, Field(description="What is read before the sentence.")]]
 
 
 class EvaluatedState(ApiAnswer):

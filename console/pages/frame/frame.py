@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from console.accounts.access import Actor, actor_of
 from console.connections.control_server import stored_snapshot
+from console.display.state_words import health_word
 from console.pages.frame import past
 from console.pages.frame.declared_page import SECTIONS, declared_pages
 from console.pages.frame.past import PastInstant
@@ -77,9 +78,12 @@ class RailItem:
 
 @dataclass(frozen=True)
 class HealthStrip:
-    """How the plant is, in a line; all but the sentence is None while there is no snapshot."""
+    """How the plant is, in a line; word: what is read before its sentence. While there is no snapshot all but
+    these two is None.
+    """
 
     state: str | None
+    word: str
     sentence: str
     doing: str
     more: int  # findings besides the sentence's
@@ -205,10 +209,12 @@ def _rail(actor: Actor, snapshot: Snapshot | None, at_query: str) -> list[RailIt
 
 def _strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:
     if snapshot is None:
-        return HealthStrip(None, str(absence), "", 0, None, None)
+        return HealthStrip(None, health_word(None), str(absence), "", 0, None, None)
     health = snapshot.health
     more = max(0, len(health.findings) - 1)
-    return HealthStrip(health.state, health.sentence, health.doing, more, snapshot.at, snapshot.seq)
+    return HealthStrip(
+        health.state, health_word(health), health.sentence, health.doing, more, snapshot.at, snapshot.seq
+    )
 
 
 def plants(snapshot: Snapshot | None) -> list[PlantChoice]:

@@ -25,6 +25,7 @@ from console.connections.control_server import control
 from console.display import for_strangers
 from console.display.formats import formatted
 from console.display.plant_picture import PlantCard, png
+from console.display.state_words import health_word
 from console.input.form_values import number_of, time_of
 from console.input.row_id import id_of
 from console.models import SharedLink
@@ -64,6 +65,7 @@ class SharedLinkPage(TemplateContext):
     expires_at: datetime
     plant: str
     state: str
+    word: str
     worst: str
     totals: PlantTotals
     nodes: dict[str, NodeStatus]
@@ -92,6 +94,7 @@ def shared(request: HttpRequest, signed: str) -> HttpResponse:
         expires_at=link.expires_at,
         plant=snapshot.plant,
         state=snapshot.health.state,
+        word=health_word(snapshot.health),
         worst=for_strangers.worst(snapshot),
         totals=snapshot.totals,
         nodes=snapshot.nodes,

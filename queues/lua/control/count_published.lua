@@ -4,11 +4,18 @@
 -- ARGV    producer|queue, instant (s), events, blocks, rejected, rerouted, process, number of its report, s that
 --         a process is known without one, how many processes are known
 -- Answer  nothing
-local old = redis.call('HGET', KEYS[1], ARGV[1])
-local ok, row = pcall(cjson.decode, old or '{}')
-if not ok then row = {} end
+-- What of a row is no count, or no report, is as if it were not there: it would refuse all reports after it.
+local function object(value) return type(value) == 'table' and value or {} end
+local function count(value) return type(value) == 'number' and value or 0 end
+
+local _, stored = pcall(cjson.decode, redis.call('HGET', KEYS[1], ARGV[1]) or '{}')
+local row = object(stored)
+if row[1] ~= nil then row = {} end  -- a list
 local at, number = tonumber(ARGV[2]), tonumber(ARGV[8])
-local reported = row.reported or {}
+local reported = {}
+for process, last in pairs(object(row.reported)) do
+  if type(object(last)[1]) == 'number' and type(last[2]) == 'number' then reported[process] = last end
+end
 local before = reported[ARGV[7]]
 if before and before[1] >= number then return end
 local known, oldest = 0, nil
@@ -24,7 +31,7 @@ if known >= tonumber(ARGV[10]) and not before then reported[oldest] = nil end
 reported[ARGV[7]] = {number, at}
 row.reported = reported
 for i, name in ipairs({'events', 'blocks', 'rejected', 'rerouted'}) do
-  row[name] = (row[name] or 0) + tonumber(ARGV[i + 2])
+  row[name] = count(row[name]) + tonumber(ARGV[i + 2])
 end
 row.at = at
 redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(row))

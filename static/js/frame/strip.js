@@ -1,7 +1,7 @@
 // The strip: connection and data age, overrides with the nearest countdown, alerts. Ticks honestly.
 import { style, write } from "../values/bind.js";
 import { calling } from "../values/derived.js";
-import { SEVERITY_STATES, STATE_WORDS, age, countdown, words } from "../values/format.js";
+import { SEVERITY_STATES, age, countdown, healthWord, words } from "../values/format.js";
 import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
@@ -120,13 +120,11 @@ function plantNow() {
 
 let announced = null;
 
-/** Readers hear of a change of state, not of every number. */
+/** Readers hear of a change of the word, not of every number. */
 function announce(snapshot) {
-  const state = snapshot.health?.state;
-  if (announced !== null && announced !== state) {
-    say(`${STATE_WORDS[state] ?? "Unknown"}: ${snapshot.health.sentence}`);
-  }
-  announced = state;
+  const word = healthWord(snapshot.health);
+  if (announced !== null && announced !== word) say(`${word}: ${snapshot.health.sentence}`);
+  announced = word;
 }
 
 const say = (text) => write(document.getElementById("announcer"), text);

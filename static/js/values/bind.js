@@ -1,5 +1,5 @@
 // Elements that declare data-bind follow the snapshot; only what changed is written.
-import { FORMATS, STATE_WORDS, VERDICT_WORDS, formatted, timestamp, utc } from "./format.js";
+import { FORMATS, VERDICT_WORDS, formatted, healthWord, timestamp, utc } from "./format.js";
 import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
@@ -11,7 +11,7 @@ const LATE_INTERVALS = 2, GRACE_SECONDS = 2;
 const SPECIAL = {
   text: (element, value) => write(element, value ?? "—"),
   state: (element, row) => {
-    const word = (STATE_WORDS[row?.state] ?? "Unknown") + (row?.stale ? ", stale" : "");
+    const word = healthWord(row) + (row?.stale ? ", stale" : "");
     if (element.dataset.state !== (row?.state ?? "")) element.dataset.state = row?.state ?? "";
     element.toggleAttribute("data-stale", Boolean(row?.stale));
     element.closest("tr[data-row]")?.toggleAttribute("data-stale", Boolean(row?.stale));

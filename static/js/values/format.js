@@ -2,6 +2,8 @@
 
 export const UNKNOWN = "—";
 export const STATE_WORDS = { IDLE: "Idle", NORMAL: "Normal", BUSY: "Busy", TOOBUSY: "Too busy", OFFLINE: "Offline" };
+/** What is read before the plant's sentence, or at a node. An observer of an earlier version gives no word. */
+export const healthWord = (row) => row?.word || (STATE_WORDS[row?.state] ?? "Unknown");
 export const SEVERITY_STATES = { critical: "TOOBUSY", warning: "BUSY", notice: "IDLE" };
 export const VERDICT_WORDS = {
   checking: "Checking", effective: "Effective", ineffective: "No effect", harmful: "Harmful", "no action": "No action",

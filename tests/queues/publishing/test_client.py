@@ -150,6 +150,27 @@ def test_a_script_that_is_a_new_process_for_each_event_does_not_let_the_row_grow
     assert row["events"] == 2 * KNOWN_PROCESSES and len(row["reported"]) == KNOWN_PROCESSES
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        "3",
+        '"text"',
+        "null",
+        "[1, [2]]",
+        "[",
+        '{"events": "many", "blocks": null, "rejected": {}, "reported": 7}',
+        '{"events": [1], "reported": {"a": 3, "b": [1], "c": ["x", "y"], "d": null}}',
+    ],
+)
+def test_a_row_that_is_no_count_refuses_no_report(control, left):
+    control.hset(keys.PRODUCERS, "shop|alert", left)
+    report = ProducerReport(control, "shop", lambda: 12.5)
+    report._closing.set()
+    report.add("alert", 600, 2)
+    report.close()
+    assert counted(control) == {"events": 600, "blocks": 2, "rejected": 0, "rerouted": 0, "at": 12.5}
+
+
 def test_a_producers_figures_appear_while_it_is_running(client, control):
     client.publish("alert", batch_of(5))
     until(lambda: control.hexists("weir:producers", "test|alert"), 5)

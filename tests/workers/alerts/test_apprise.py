@@ -18,6 +18,8 @@ from workers.alerts.lifecycle.models import Alert, Message, Receiver
 
 pytestmark = pytest.mark.django_db
 NAME = "WEIR_SECRET_CHAT"
+TOKEN = "3ccdd113474722377935511fc85d3dd4"
+NAMES = ("gone", "desk", "home")
 
 
 @pytest.fixture
@@ -97,15 +99,65 @@ def test_what_a_service_refuses_is_noted_without_the_address_and_tried_again(loo
 def test_of_several_that_an_address_names_those_that_took_a_message_do_not_get_it_again(
     looks, posts, monkeypatch
 ):
-    chat(monkeypatch, f"mmost://127.0.0.1:{posts.port}/3ccdd113474722377935511fc85d3dd4?to=gone,desk")
-    posts.answers = [404]
+    """One refuses it at first: the next try is for that one alone."""
+    chat(monkeypatch, f"mmost://127.0.0.1:{posts.port}/{TOKEN}?to=gone,desk,home")
+    posts.answers = [200, 404]
     fire(looks)
-    assert deliver(looks) == 1, Message.objects.get().error
-    assert len(posts.paths) == 2 and len(posts.posts) == 1
+    assert deliver(looks) == 0
     message = Message.objects.get()
-    assert message.state == "sent" and "404" in message.error and "did not reach all" in message.error
+    assert len(posts.paths) == 3 and len(set(channels(posts))) == 2
+    assert message.state == "waiting" and "404" in message.error
+    assert message.error.startswith("Did not reach all that the address names: Mattermost: ")
+    assert len(message.reached) == 2 and not any(name in str(message.reached) for name in NAMES)
+    looks.now += 10
+    assert deliver(looks) == 1, Message.objects.get().error
+    assert sorted(channels(posts)) == ["desk", "gone", "home"], "each has it once"
+    message.refresh_from_db()
+    assert message.state == "sent" and message.error == ""
+
+
+def test_one_of_several_that_never_takes_a_message_is_left_out_at_last_and_the_alert_says_so(
+    looks, posts, monkeypatch
+):
+    chat(monkeypatch, f"mmost://127.0.0.1:{posts.port}/{TOKEN}?to=gone,desk")
+    posts.answers = [200, *[404] * outbox.TRIES_OF_REST]
+    fire(looks)
+    for _ in range(outbox.TRIES_OF_REST - 1):
+        assert deliver(looks) == 0
+        looks.now += 40
+    assert Message.objects.get().state == "waiting"
+    deliver(looks)
+    message = Message.objects.get()
+    assert len(channels(posts)) == 1 and len(posts.paths) == 1 + outbox.TRIES_OF_REST
+    assert message.state == "sent" and "404" in message.error
     said = message.deliveries.get().alert.events.get(kind="told").text
-    assert said.endswith(message.error), "the alert says who was left out"
+    assert said.endswith(message.error), "the alert says that somebody was left out"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ntfy://127.0.0.1:{port}/a/b?mode=private",
+        f"mmost://127.0.0.1:{{port}}/{TOKEN}?to=a,b",
+        f"rocket://{TOKEN}/{TOKEN}@127.0.0.1:{{port}}/%23general/%23support",
+    ],
+)
+def test_services_that_do_not_say_which_of_several_have_a_message_repeat_none(
+    address, looks, posts, monkeypatch
+):
+    """Whatever apprise's service logs as it goes on."""
+    chat(monkeypatch, address.format(port=posts.port))
+    posts.answers = [200, 500]
+    fire(looks)
+    assert deliver(looks) == 0
+    looks.now += 10
+    assert deliver(looks) == 1, Message.objects.get().error
+    assert len(posts.paths) == 3 and len(posts.posts) == 2
+
+
+def channels(posts) -> list[str]:
+    return [orjson.loads(body)["channel"] for _, body in posts.posts]
 
 
 def test_a_service_that_hangs_keeps_no_other_receiver_waiting(looks, posts, monkeypatch):

@@ -46,7 +46,34 @@ def health(snapshot: Snapshot) -> PlantHealth:
 
 
 def test_a_calm_plant_says_so():
-    assert health(plant()) == PlantHealth("NORMAL", "All 3 nodes normal; every queue keeps up; nothing shed.")
+    said = "All 3 nodes normal; every queue keeps up; nothing shed."
+    assert health(plant()) == PlantHealth("NORMAL", said, word="Normal")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"nodes": {"n1": node(state="TOOBUSY", utilisation=0.95)}}, "Too busy"),
+        ({"nodes": {"n1": node(state="OFFLINE", stale=True, age_seconds=14.0)}}, "Offline"),
+        ({"totals": {"worker_slots": 0}}, "Critical"),
+        ({"queues": {"alert": queue(waiting_events=63_517, wait_seconds=40.0)}}, "Warning"),
+        (
+            {"queues": {"alert": queue(waiting_events=74_412, wait_seconds=3.0, in_per_second=9.0)}},
+            "Notice",
+        ),
+        (
+            {
+                "alerts": [
+                    {"id": 7, "severity": "critical", "condition": "disk_full", "sentence": "It is full."}
+                ]
+            },
+            "Critical",
+        ),
+    ],
+)
+def test_the_word_before_the_sentence_is_true_of_that_sentence(change: dict[str, Any], word: str):
+    """A queue, an alert or a plant without workers is not "too busy": nothing was said of a load."""
+    assert health(plant(**change)).word == word
 
 
 def test_a_queue_whose_oldest_event_waits_as_long_as_its_alert_says_falls_behind():

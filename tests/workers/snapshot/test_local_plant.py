@@ -501,6 +501,7 @@ def test_all_well_is_said_in_one_sentence(control: redis.Redis, plant: LocalPlan
         "sentence": "All 3 nodes normal; every queue keeps up; nothing shed.",
         "doing": "",
         "findings": [],
+        "word": "Normal",
     }
 
 

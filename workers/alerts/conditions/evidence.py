@@ -20,6 +20,7 @@ from controllers import catalog
 from controllers.framework import guard
 from queues import keys
 from queues.errors import BadInput
+from queues.publishing.producers import LEFT_SECONDS
 from queues.redis_types import Fields
 from queues.stored_document import readable
 from workers.alerts.conditions.crowding import Crowd, Crowding
@@ -42,8 +43,6 @@ COUNTING = ("loop_oscillation", "loop_saturated", "loop_ineffective", "loop_harm
 # An entry gets its id before its transaction ends, so one with a lower id may be seen later than another, by
 # this much at most.
 LATE_SECONDS = 10.0
-# A producer that has been silent for a day has left.
-LEFT_SECONDS = 86_400.0
 # What it published to so shortly before it fell silent it would still publish to.
 SAME_SECONDS = 300.0
 STALE = "stale measurement"
@@ -255,7 +254,9 @@ class Gatherer:
     def _published(self, now: float, monotonic_seconds: float) -> dict[str, dict[str, float]]:
         """Producer → queue → seconds since it published anything there."""
         found: dict[str, dict[str, float]] = {}
-        for name, stored in cast(Fields, self._control.hgetall(keys.PRODUCERS)).items():
+        rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
+        self._freshness.forget_others("producer", (name.decode() for name in rows))
+        for name, stored in rows.items():
             key = name.decode()
             report = readable(ReportedProducer, stored)
             if report is None:

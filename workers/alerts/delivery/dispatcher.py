@@ -82,6 +82,8 @@ def _noted(message: Message, call: Future[str | None], now: datetime) -> bool:
     if error is None:
         outbox.sent(message, now, call.result() or "")
         return True
-    for_good = isinstance(error, Failed) and error.for_good
-    outbox.failed(message, str(error) if isinstance(error, Failed) else repr(error), now, for_good)
+    if isinstance(error, Failed):
+        outbox.failed(message, str(error), now, error.for_good, error.reached)
+    else:
+        outbox.failed(message, repr(error), now)
     return False

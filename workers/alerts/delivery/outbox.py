@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 # Alerts of one group that fire within this time go into one message.
 GROUP_SECONDS = 3.0
 MOST_TRIES = 10
+TRIES_OF_REST = 5  # half a minute: an end waits for its beginning, also for those that have that
 MOST_DETAILED = 50  # alerts that one message has in full
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
 MOST_DELAYS = 2.0  # of its cap: no try is put off for longer
@@ -294,15 +295,22 @@ def _note(alerts: Iterable[int], text: str, now: datetime) -> None:
     AlertEvent.objects.bulk_create(AlertEvent(alert_id=each, at=now, kind=kind, text=text) for each in alerts)
 
 
-def failed(message: Message, error: str, now: datetime, for_good: bool = False) -> None:
+def failed(
+    message: Message, error: str, now: datetime, for_good: bool = False, reached: Sequence[str] = ()
+) -> None:
     """It has not arrived: tried again later; given up at once when a repetition can't help, else after
-    MOST_TRIES, but not while an alert that it brings goes on: somebody still has to know.
+    MOST_TRIES, but not while an alert that it brings goes on: somebody still has to know. reached: marks of
+    those that have it, of a receiver that is several; the rest is tried TRIES_OF_REST times.
     """
-    tries = message.tries + 1
+    tries, have = message.tries + 1, list(reached) or message.reached
+    if have and tries >= TRIES_OF_REST:
+        sent(message, now, error)
+        return
     given_up = for_good or (tries >= MOST_TRIES and not _brings_what_goes_on(message))
     delay = 0.0 if given_up else BACKOFF.delay_seconds(message.key, tries)
     Message.objects.filter(pk=message.pk, state=Waiting).update(
         tries=tries,
+        reached=have,
         error=one_line(error)[:500],
         state=Message.State.FAILED if given_up else Waiting,
         due_at=now + timedelta(seconds=delay),

@@ -282,6 +282,8 @@ class Message(models.Model):
     due_at = models.DateTimeField(default=timezone.now)  # of one that was given up: when it was
     sent_at = models.DateTimeField(null=True, default=None)
     error = models.TextField(default="", blank=True)
+    # Where its receiver is several: marks of those that have it, while others have not.
+    reached = models.JSONField(null=True, default=None)
 
     def __str__(self) -> str:
         return f"{self.key[:8]} {self.state}"

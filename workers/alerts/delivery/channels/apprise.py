@@ -31,7 +31,8 @@ KINDS = {"critical": "failure", "warning": "warning", "notice": "info"}
 
 
 def send(message: Message, now_seconds: float) -> str:
-    """Gives why some of several that the address names were left out, "" where none was. These are not tried
+    """Of several that the address names, those that do not have it yet. Gives why some were left out, where
+    the service itself stands for several and does not say which, "" where none was. These are not tried
     again: the others would have it once more each time.
     """
     order = {
@@ -40,13 +41,16 @@ def send(message: Message, now_seconds: float) -> str:
         "title": without_markup(subject(message.content)),
         "body": without_markup("\n".join(_lines(message)))[:LONGEST_BODY],
         "allowed": settings.WEIR_EGRESS_ALLOW,
+        "key": message.key,
+        "tries": message.tries,
+        "reached": message.reached or [],
     }
     try:
         answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
     except ProcessFailed as error:
         raise Failed(f"The process that sends to the chat service {error}.") from None
     if not answer["sent"]:
-        raise Failed(answer["error"])
+        raise Failed(answer["error"], reached=answer["reached"])
     return str(answer["error"])
 
 

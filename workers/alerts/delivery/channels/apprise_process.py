@@ -1,6 +1,7 @@
 """`python -m workers.alerts.delivery.channels.apprise_process`: sends one message by apprise, and ends.
 
-Standard input: {"address", "kind", "title", "body", "allowed"}; standard output: {"sent", "error"}.
+Standard input: {"address", "kind", "title", "body", "allowed", "key", "tries", "reached"}; standard output:
+{"sent", "error", "reached"}.
 
 The services of apprise bring their own HTTP (and other) clients. So the policy of `workers.host.egress` is
 held where all of them pass: an audit hook of Python sees each connection with the address that it really goes
@@ -16,11 +17,13 @@ import mimetypes
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
 from queues.errors import BadInput
+from workers.alerts.delivery.channels.apprise_targets import ChatTarget, targets_of
 from workers.host import bounded_process, egress
 
 # Services that are no address: they speak to the desktop or the log of this host.
@@ -45,6 +48,8 @@ READABLE_FILES = frozenset(
 MOST_MEMORY_BYTES = 1 << 30  # a service that answers without end must not take the host with it
 MOST_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
+SENDING_SECONDS = 30.0  # of those that the process has: to begin with one more of several
+NOT_ALL = "Did not reach all that the address names: "
 # What services say once one of several has it; of what counts ("Sent 3/3", "to 0 of 3") it may be none.
 SENT = re.compile(r"Sent (?!.*\d(/| of )\d)")
 LEAST_SECRET = 4  # characters: shorter parts of an address are words, not secrets
@@ -100,20 +105,11 @@ class EgressGuard:
 
 
 def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
-    sent, error = _sent(order, EgressGuard(order["allowed"]))
-    return {"sent": sent, "error": error}
-
-
-def _sent(order: Mapping[str, Any], guard: EgressGuard) -> tuple[bool, str]:
-    """Send it; whether it was, and why not, or not to all that the address names, in words without the
-    address; "" when it was.
+    """Send it to those that do not have it yet. sent: all have it, or as many as can be known of; error: why
+    not, or who was left out, in words without the address; reached: marks of those that have it.
     """
     import apprise  # here: the guard's own tests need not wait for its 190 services
 
-    said = _Said()
-    logger = logging.getLogger("apprise")
-    logger.addHandler(said)
-    logger.setLevel(logging.INFO)
     asset = apprise.AppriseAsset(
         http_redirects=False,
         secure_logging=True,
@@ -124,31 +120,88 @@ def _sent(order: Mapping[str, Any], guard: EgressGuard) -> tuple[bool, str]:
     )
     address = order["address"].strip()
     if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
-        return False, "The address is of a service of this host; it takes one reached over the network."
-    service = apprise.Apprise.instantiate(address, asset=asset)
-    if service is None:
-        return False, "The address is none that apprise knows, as slack://… or pagerduty://… are; correct it."
-    service.redirects = False  # whatever the address says of it
-    service.overflow_mode = apprise.OverflowMode.TRUNCATE
-    sys.addaudithook(guard)
-    try:
-        # A service that takes HTML needs its line breaks made from ours. Markdown is sent as it is: masking
-        # its marks would break the links.
-        is_html = service.resolve_format(None) == apprise.NotifyFormat.HTML
-        taken = service.notify(
-            body=order["body"],
-            title=order["title"],
-            notify_type=order["kind"],
-            body_format=apprise.NotifyFormat.TEXT if is_html else None,
+        return _refused("The address is of a service of this host; it takes one reached over the network.")
+    targets = targets_of(address, order["key"], asset)
+    if not targets:
+        return _refused(
+            "The address is none that apprise knows, as slack://… or pagerduty://… are; correct it."
         )
-    except Exception as error:  # of whatever library the service brings
-        said.lines.append(repr(error))
-        taken = False
-    if taken and not guard.refusals:
-        return True, ""
-    why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "it did not say why"
-    some = " did not reach all that the address names" if said.sent else ""
-    return said.sent, without_secrets(f"{service.service_name}{some}: {why}", address)[:LONGEST_ERROR]
+    try_one = _Try(order, EgressGuard(order["allowed"]))
+    if targets[0].mark:
+        return _to_several(targets, order, try_one)
+    why = try_one.failure(targets[0].service)
+    return {"sent": not why or try_one.said.sent, "error": why, "reached": []}
+
+
+def _refused(why: str) -> dict[str, Any]:
+    return {"sent": False, "error": why, "reached": []}
+
+
+def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_Try") -> dict[str, Any]:
+    """To each by itself, and to none that has it. With each try another one is the first: what hangs takes
+    its time from nobody for ever.
+    """
+    until = time.monotonic() + SENDING_SECONDS
+    reached, failures = list(order["reached"]), []
+    left = [each for each in targets if each.mark not in reached]
+    first = order["tries"] % max(1, len(left))
+    for each in [*left[first:], *left[:first]]:
+        late = time.monotonic() > until
+        if why := "there was no time for all of them" if late else try_one.failure(each.service):
+            failures.append(why)
+        else:
+            reached.append(each.mark)
+    some = NOT_ALL if failures and reached else ""
+    error = "; ".join(dict.fromkeys(failures))
+    return {"sent": not failures, "error": f"{some}{error}"[:LONGEST_ERROR], "reached": reached}
+
+
+class _Try:
+    """One try after the other, under one guard: a hook of Python's is never taken away."""
+
+    def __init__(self, order: Mapping[str, Any], guard: EgressGuard) -> None:
+        self._order, self._guard = order, guard
+        self.said = _Said()
+        logger = logging.getLogger("apprise")
+        logger.addHandler(self.said)
+        logger.setLevel(logging.INFO)
+        sys.addaudithook(guard)
+
+    def failure(self, service: Any) -> str:
+        """Why it was not sent, or not to all that the service stands for, in words without the address; ""
+        when it was.
+        """
+        said, guard = self.said, self._guard
+        for each in (said.lines, guard.refusals, guard.unread):
+            each.clear()
+        said.sent = False
+        if self._is_taken(service) and not guard.refusals:
+            return ""
+        why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "it did not say why"
+        some = f" {NOT_ALL.removesuffix(': ').lower()}" if said.sent else ""
+        text = without_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
+        return text[:LONGEST_ERROR]
+
+    def _is_taken(self, service: Any) -> bool:
+        import apprise
+
+        service.redirects = False  # whatever the address says of it
+        service.overflow_mode = apprise.OverflowMode.TRUNCATE
+        try:
+            # A service that takes HTML needs its line breaks made from ours. Markdown is sent as it is:
+            # masking its marks would break the links.
+            is_html = service.resolve_format(None) == apprise.NotifyFormat.HTML
+            return bool(
+                service.notify(
+                    body=self._order["body"],
+                    title=self._order["title"],
+                    notify_type=self._order["kind"],
+                    body_format=apprise.NotifyFormat.TEXT if is_html else None,
+                )
+            )
+        except Exception as error:  # of whatever library the service brings
+            self.said.lines.append(repr(error))
+            return False
 
 
 class _Said(logging.Handler):

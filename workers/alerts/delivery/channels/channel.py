@@ -2,17 +2,21 @@
 database; whether a message that failed was taken may be unknown, and the same key is sent again.
 """
 
+from collections.abc import Sequence
+
 import httpx
 
 TIMEOUT_SECONDS = 10.0
 
 
 class Failed(Exception):  # noqa: N818
-    """It did not arrive. `for_good`: a repetition can't help either."""
+    """It did not arrive. `for_good`: a repetition can't help either. `reached`: marks of those that have it,
+    where the receiver is several; the repetition is for the others.
+    """
 
-    def __init__(self, why: str, for_good: bool = False) -> None:
+    def __init__(self, why: str, for_good: bool = False, reached: Sequence[str] = ()) -> None:
         super().__init__(why)
-        self.for_good = for_good
+        self.for_good, self.reached = for_good, reached
 
 
 def server_of(url: str) -> str:

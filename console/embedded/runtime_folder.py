@@ -1,0 +1,110 @@
+"""The folder of a launcher's control socket: /tmp/weir-…, since the path of a Unix socket is short (108
+bytes) and a data folder's may not be.
+
+A launcher that is killed removes nothing, so the next one removes what it left. /tmp is everybody's: only a
+folder that is this user's and closed to all others is taken for a launcher's, nothing is reached through a
+link, and nothing is removed but what a launcher puts there.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import socket
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PREFIX, LOCK, SOCKET = "weir-", "lock", "supervisor.sock"
+NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+# supervisord makes its socket under the second name, and then gives it the first.
+OWN = re.compile(rf"{LOCK}|{re.escape(SOCKET)}(\.\d+)?")
+# A launcher of an earlier version locks nothing. It is dead where nobody listens, once it has had its start.
+STARTING_SECONDS = 3_600.0
+ANSWER_SECONDS = 1.0
+
+
+class RuntimeFolder:
+    """One that is locked for as long as this process lives: the kernel lets go whatever ends it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.socket = self.path / SOCKET
+        # It gets its name once it is locked: nobody sees a lock that is free.
+        new = self.path / f"{LOCK}.new"
+        self._lock = new.open("x")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        new.rename(self.path / LOCK)
+
+    def remove(self) -> None:
+        """With what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def remove_of_dead_launchers() -> int:
+    """How many folders were removed."""
+    with os.scandir(tempfile.gettempdir()) as entries:
+        named = [each.path for each in entries if NAME.fullmatch(each.name)]
+    return sum(map(_removed, named))
+
+
+def _removed(path: str) -> bool:
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # gone, a link, or another's
+        return False
+    try:
+        if not _is_of_a_dead_launcher(folder):
+            return False
+        for name in _names(folder):
+            os.unlink(name, dir_fd=folder)
+        Path(path).rmdir()
+    except OSError:  # another start removes it, too
+        return False
+    finally:
+        os.close(folder)
+    return True
+
+
+def _names(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [each.name for each in entries]
+
+
+def _is_of_a_dead_launcher(folder: int) -> bool:
+    """Raises OSError."""
+    seen, names = os.fstat(folder), _names(folder)
+    is_closed = seen.st_uid == os.geteuid() and not stat.S_IMODE(seen.st_mode) & 0o077
+    if not is_closed or not all(map(OWN.fullmatch, names)) or _somebody_listens(folder):
+        return False
+    if LOCK in names:
+        return not _is_locked(folder)
+    return abs(time.time() - seen.st_mtime) > STARTING_SECONDS
+
+
+def _is_locked(folder: int) -> bool:
+    lock = os.open(LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        return True
+    finally:
+        os.close(lock)
+
+
+def _somebody_listens(folder: int) -> bool:
+    """At the socket. By the folder that is open: a path could lead elsewhere by now."""
+    asked = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    asked.settimeout(ANSWER_SECONDS)
+    with asked:
+        try:
+            asked.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:  # it has too much to do, or this is no Linux: who knows
+            return True
+        return True

@@ -1,0 +1,39 @@
+"""How long PostgreSQL works for who answers people: without an end, a statement behind somebody's lock takes
+a thread of the web process with it, and its place among the requests.
+
+Only a web process holds them. What works for longer by right goes on without: every command of manage.py
+(migrate, backup, restore), the workers with their long jobs, the observer, the alerter and beat.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import OperationalError
+
+from console.storage.database_address import POSTGRESQL
+
+# SQLSTATE of a statement that was ended, of a lock that was not to be had, of a transaction that lay idle.
+OVER_TIME = frozenset({"57014", "55P03", "25P03"})
+TOO_LONG = (
+    "The database did not answer in time: something holds what this needs, or it has too much to do. Try "
+    "again; where it stays so, the database's pg_stat_activity says what it waits for."
+)
+
+
+def hold_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:
+    """Have an entry of DATABASES hold them, from its next connection on; 0 is none. What DATABASE_URL says in
+    its own `options` goes before.
+    """
+    if database["ENGINE"] != POSTGRESQL:
+        return
+    options = database["OPTIONS"]
+    words = [f"-c {name}={seconds * 1000}" for name, seconds in limits_seconds.items() if seconds]
+    if given := options.get("options"):
+        words.append(given)
+    if words:
+        options["options"] = " ".join(words)
+
+
+def is_over_time(error: BaseException | None) -> bool:
+    """Whether the database ended something for one of these."""
+    return isinstance(error, OperationalError) and getattr(error.__cause__, "sqlstate", None) in OVER_TIME

@@ -1,0 +1,91 @@
+"""A statement that hangs behind a lock of somebody's ends, and the page says so."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+
+from console.storage.database_address import settings_of
+from console.storage.database_limits import hold_limits
+from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
+
+ROOT = Path(__file__).resolve().parents[3]
+URL = "postgres://weir:secret@database/weir"
+LIMITS = {"statement_timeout": 30, "lock_timeout": 10, "idle_in_transaction_session_timeout": 60}
+SAME = {name: f"{seconds}s" for name, seconds in LIMITS.items()} | {
+    "idle_in_transaction_session_timeout": "1min"
+}
+SHOWN = """
+import json
+from django.db import connection
+def shown(name):
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW {name}")
+        return cursor.fetchone()[0]
+print(json.dumps({name: shown(name) for name in %r}))
+"""
+ASKED = """
+import json, sys
+import console.asgi
+from django.test import Client
+client = Client(raise_request_exception=False)
+answers = [client.post("/login/", {"username": "ada", "password": "-"}, headers={"Accept": kind})
+           for kind in ("text/html", "application/json")]
+print(json.dumps([[each.status_code, each.content.decode(), each.get("Retry-After")] for each in answers]))
+"""
+
+
+def limited(url: str, **limits: int) -> dict[str, Any]:
+    found = settings_of(url)
+    hold_limits(found, LIMITS | limits)
+    return found["OPTIONS"]
+
+
+def test_a_page_waits_for_so_long_and_no_longer_unless_it_is_set_otherwise() -> None:
+    assert settings.WEIR_DATABASE_LIMITS == LIMITS
+    text = "-c statement_timeout=30000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=60000"
+    assert limited(URL)["options"] == text
+    assert limited(URL)["connect_timeout"] == 3
+    own = limited(URL + "?options=-c%20lock_timeout%3D200", statement_timeout=0, lock_timeout=5)["options"]
+    assert own == "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000 -c lock_timeout=200"
+    assert "options" not in limited(URL, **dict.fromkeys(LIMITS, 0))
+    found = settings_of("sqlite:////srv/weir.sqlite3")
+    hold_limits(found, LIMITS)
+    assert "options" not in found.get("OPTIONS", {})
+
+
+def run(url: str, data: Path, *arguments: str, **set_to: str) -> str:
+    environment = {**os.environ, "DATABASE_URL": url, "WEIR_DATA": str(data), **set_to}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"), [("import console.asgi", SAME), ("", dict.fromkeys(LIMITS, "0"))]
+)
+def test_who_answers_pages_is_limited_and_a_command_is_not(
+    postgres_url: str, tmp_path: Path, before: str, expected: dict[str, str]
+) -> None:
+    code = f"{before}\n{SHOWN % list(LIMITS)}"
+    begun = ("-c", code) if before else ("manage.py", "shell", "-v", "0", "-c", code)
+    assert json.loads(run(postgres_url, tmp_path, *begun)) == expected
+
+
+@pytest.mark.slow
+def test_a_page_whose_statement_hangs_behind_a_lock_says_so(postgres_url: str, tmp_path: Path) -> None:
+    run(postgres_url, tmp_path, "manage.py", "migrate", "-v", "0")
+    with psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE auth_user, axes_accessattempt IN ACCESS EXCLUSIVE MODE")
+        for limit in ("WEIR_LOCK_SECONDS", "WEIR_STATEMENT_SECONDS"):
+            page, document = json.loads(run(postgres_url, tmp_path, "-c", ASKED, **{limit: "1"}))
+            assert page[0] == document[0] == 503
+            assert page[1].startswith("The database did not answer in time: ") and page[2] == "5"
+            assert json.loads(document[1])["detail"] == page[1]

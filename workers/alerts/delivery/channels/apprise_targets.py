@@ -1,0 +1,63 @@
+"""An address of apprise that names several chats, as a service for each of them: of several apprise answers
+no more than whether all have a message.
+
+For `apprise_process` alone: apprise takes a second to load.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+# Of what apprise reads in an address: where the names of the chats stand, too.
+_WITH_NAMES = frozenset({"url", "fullpath", "path", "query"})
+_MARK_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTarget:
+    """One of them. mark: by which the note of who has a message knows it, and from which nobody learns who it
+    is; "" of the only one, which may still stand for several.
+    """
+
+    mark: str
+    service: Any
+
+
+def targets_of(address: str, key: str, asset: Any) -> list[ChatTarget]:
+    """Each once; none where apprise does not know the address. What it takes for no name of a chat is left
+    out, as apprise leaves it out. key: the message's.
+    """
+    from apprise import Apprise, plugins
+
+    read: Any = plugins.url_to_dict  # apprise gives it no types
+    parsed: dict[str, Any] = read(address, secure_logging=True) or {}
+    names = _names(parsed)
+    found = []
+    for name in names if len(names) > 1 else ():
+        service = Apprise.instantiate({**deepcopy(parsed), "targets": [name]}, asset=asset)
+        if service is not None:
+            found.append(ChatTarget(_mark(parsed, key, name), service))
+    if found:
+        return found
+    whole = Apprise.instantiate(address, asset=asset)
+    return [] if whole is None else [ChatTarget("", whole)]
+
+
+def _names(parsed: Mapping[str, Any]) -> list[str]:
+    names = parsed.get("targets")
+    is_list = isinstance(names, list) and all(isinstance(each, str) for each in names)
+    return list(dict.fromkeys(names)) if is_list and names else []
+
+
+def _mark(parsed: Mapping[str, Any], key: str, name: str) -> str:
+    """The same for as long as the login at the service is the same, whoever else is named beside it."""
+    login = sorted(
+        (field, value)
+        for field, value in parsed.items()
+        if isinstance(value, str) and field not in _WITH_NAMES
+    )
+    made = hmac.new(repr((key, login)).encode(), name.encode(), hashlib.sha256)
+    return made.hexdigest()[:_MARK_DIGITS]

@@ -1,0 +1,80 @@
+"""Forgets producers that have left, so that names which come once (a run, a host that is made anew) do not
+gather for ever.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import cast
+
+import redis
+
+from queues import keys
+from queues.lua.script import script
+from queues.publishing.producers import KNOWN_SECONDS, LEFT_SECONDS
+from queues.redis_types import Fields
+from queues.stored_document import readable
+from workers.coordination.freshness import Freshness
+from workers.documents.queues import ReportedProducer
+
+EVERY_SECONDS = 60.0
+MOST_AT_ONCE = 500  # for a script of some milliseconds, which nobody waits for
+KIND = "producer"
+logger = logging.getLogger(__name__)
+
+
+class LeftProducers:
+    """Takes away the rows of producers that have been silent for LEFT_SECONDS, once a minute: by their own
+    time stamps, or by this watcher's clock.
+
+    It never goes by a time stamp alone: a row has to stand unchanged for KNOWN_SECONDS before this watcher's
+    eyes, so that a producer whose clock is days behind goes on while it publishes.
+    """
+
+    def __init__(self, control: redis.Redis) -> None:
+        self._control = control
+        self._forget = control.register_script(script("control/forget_producers"))
+        self._silent, self._unchanged = Freshness(), Freshness()
+        self._due_seconds = -math.inf
+        self._is_failing = False
+
+    def step(self, now: float, monotonic_seconds: float) -> int:
+        """Forget who has left, where a minute is over; how many rows went. What fails is logged once."""
+        if monotonic_seconds < self._due_seconds:
+            return 0
+        self._due_seconds = monotonic_seconds + EVERY_SECONDS
+        try:
+            rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
+            gone = self._gone(rows, now, monotonic_seconds)
+            self._is_failing = False
+        except redis.RedisError as error:
+            if not self._is_failing:
+                logger.warning("Producers that have left are not forgotten until this is over: %s", error)
+            self._is_failing = True
+            return 0
+        return gone
+
+    def _gone(self, rows: Fields, now: float, monotonic_seconds: float) -> int:
+        left = self._left(rows, now, monotonic_seconds)
+        names = list(left)
+        gone = 0
+        for first in range(0, len(names), MOST_AT_ONCE):
+            pairs = [part for name in names[first : first + MOST_AT_ONCE] for part in (name, left[name])]
+            gone += int(self._forget(keys=[keys.PRODUCERS], args=pairs))
+        # One that comes back is a new one, also to us.
+        there = [str(name) for name in rows if name not in left]
+        for watched in (self._silent, self._unchanged):
+            watched.forget_others(KIND, there)
+        return gone
+
+    def _left(self, rows: Fields, now: float, monotonic_seconds: float) -> Mapping[bytes, bytes]:
+        found = {}
+        for name, stored in rows.items():
+            watched, mark = f"{KIND}/{name!s}", hash(stored)
+            report = readable(ReportedProducer, stored)
+            lag = now - report.at if report else 0.0
+            silent = self._silent.age_seconds(watched, mark, monotonic_seconds, lag)
+            unchanged = self._unchanged.age_seconds(watched, mark, monotonic_seconds)
+            if silent >= LEFT_SECONDS and unchanged >= KNOWN_SECONDS:
+                found[name] = stored
+        return found
