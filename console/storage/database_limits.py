@@ -8,7 +8,7 @@ Only a web process holds them. What works for longer by right goes on without: e
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 
 from console.storage.database_address import POSTGRESQL
 
@@ -18,6 +18,17 @@ TOO_LONG = (
     "The database did not answer in time: something holds what this needs, or it has too much to do. Try "
     "again; where it stays so, the database's pg_stat_activity says what it waits for."
 )
+
+
+AWAY = (
+    "The database does not answer. Until it does, no page can be shown, and no loop decides: what they had "
+    "set lasts for a while, workers and the pipeline go on with what they have, and nothing acknowledged is "
+    "lost. See to the database, or to its disk; this page comes back by itself."
+)
+# SQLSTATE's classes of a connection that fails, of too few resources, and of a server that stops or starts;
+# SQLite's names of a file that is locked, away, on a full disk or on a broken one.
+_AWAY_CLASSES = ("08", "53", "57P")
+_AWAY_NAMES = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
 
 
 def hold_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:
@@ -37,3 +48,13 @@ def hold_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> 
 def is_over_time(error: BaseException | None) -> bool:
     """Whether the database ended something for one of these."""
     return isinstance(error, OperationalError) and getattr(error.__cause__, "sqlstate", None) in OVER_TIME
+
+
+def is_away(error: BaseException | None) -> bool:
+    """Whether the database was not to be had, for whatever reason but these limits."""
+    if not isinstance(error, OperationalError | InterfaceError) or is_over_time(error):
+        return False
+    state = getattr(error.__cause__, "sqlstate", None)
+    if name := getattr(error.__cause__, "sqlite_errorname", None):
+        return str(name).startswith(_AWAY_NAMES)
+    return state is None or str(state).startswith(_AWAY_CLASSES)

@@ -18,7 +18,7 @@ from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
-from console.storage.database_limits import TOO_LONG, is_over_time
+from console.storage.database_limits import AWAY, TOO_LONG, is_away, is_over_time
 from console.web.template_context import TemplateContext, render_context
 from console.web.web_request import WebRequest
 
@@ -81,6 +81,16 @@ class FailedPage(TemplateContext):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoDatabasePage(TemplateContext):
+    """The database did not answer; sentence: why, and what to do."""
+
+    TEMPLATE = "503.html"
+
+    sentence: str
+    retry_seconds: int = RETRY_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
 class ForgedPage(TemplateContext):
     """A form without a CSRF token that is right."""
 
@@ -132,11 +142,11 @@ class Problems(MiddlewareMixin):
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Two made what there may be once only (a name, an open run), or one removed what the other needs.
-        The database let one of them. Or it did not answer in time.
+        The database let one of them. Or it did not answer, or not in time.
         """
-        if is_over_time(exception):
-            logger.warning("%s waited too long for the database: %s", request.path, exception)
-            return _too_long()
+        if (sentence := _unanswered(exception)) is not None:
+            logger.warning("%s had no answer of the database: %s", request.path, exception)
+            return _no_database(request, sentence)
         if not isinstance(exception, IntegrityError) or _code(exception) not in MET_ANOTHER:
             return None
         logger.warning("%s met another change of the same: %s", request.path, exception)
@@ -173,17 +183,28 @@ def _said(response: HttpResponse) -> dict[str, Any]:
     return {}
 
 
-def _too_long() -> HttpResponse:
-    headers = {"Retry-After": str(RETRY_SECONDS)}
-    return HttpResponse(TOO_LONG, status=503, content_type="text/plain; charset=utf-8", headers=headers)
+def _unanswered(error: BaseException | None) -> str | None:
+    """What to say where the database is the reason, and no fault of the page."""
+    if is_over_time(error):
+        return TOO_LONG
+    return AWAY if is_away(error) else None
+
+
+def _no_database(request: HttpRequest, sentence: str) -> HttpResponse:
+    if is_for_a_program(request):
+        response = HttpResponse(sentence, status=503, content_type="text/plain; charset=utf-8")
+    else:
+        response = render_context(None, NoDatabasePage(sentence=sentence), 503)
+    response["Retry-After"] = str(RETRY_SECONDS)
+    return response
 
 
 def failed(request: HttpRequest) -> HttpResponse:
     """handler500. Django has logged the traceback, once; nothing of it is in the answer, and no database is
-    needed for it. Middleware, too, may have waited too long for the database.
+    needed for it. Middleware, too, may have had no answer of the database.
     """
-    if is_over_time(sys.exception()):
-        return _too_long()
+    if (sentence := _unanswered(sys.exception())) is not None:
+        return _no_database(request, sentence)
     request_id = getattr(request, "request_id", "")
     return render_context(None, FailedPage(request_id=request_id), 500)
 

@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from django.conf import settings
+from django.db import IntegrityError, OperationalError, ProgrammingError
 
 from console.storage.database_address import settings_of
-from console.storage.database_limits import hold_limits
+from console.storage.database_limits import hold_limits, is_away
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -87,5 +89,42 @@ def test_a_page_whose_statement_hangs_behind_a_lock_says_so(postgres_url: str, t
         for limit in ("WEIR_LOCK_SECONDS", "WEIR_STATEMENT_SECONDS"):
             page, document = json.loads(run(postgres_url, tmp_path, "-c", ASKED, **{limit: "1"}))
             assert page[0] == document[0] == 503
-            assert page[1].startswith("The database did not answer in time: ") and page[2] == "5"
-            assert json.loads(document[1])["detail"] == page[1]
+            said = json.loads(document[1])["detail"]
+            assert said.startswith("The database did not answer in time: ") and page[2] == "5"
+            assert unescape(page[1]).count(said) == 1
+
+
+def test_a_page_whose_database_is_away_says_so_and_comes_back_by_itself(tmp_path: Path) -> None:
+    page, document = json.loads(run("postgres://weir:secret@127.0.0.1:1/weir", tmp_path, "-c", ASKED))
+    assert page[0] == document[0] == 503 and page[2] == document[2] == "5"
+    said = json.loads(document[1])["detail"]
+    assert said.startswith("The database does not answer.") and "no loop decides" in said
+    assert said in unescape(page[1]) and 'http-equiv="refresh" content="5"' in page[1]
+    assert "127.0.0.1" not in page[1]
+
+
+class DriverError(Exception):
+    def __init__(self, **names: str) -> None:
+        vars(self).update(names)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "away"),
+    [
+        (OperationalError, {"sqlite_errorname": "SQLITE_BUSY"}, True),
+        (OperationalError, {"sqlite_errorname": "SQLITE_IOERR_WRITE"}, True),
+        (OperationalError, {"sqlite_errorname": "SQLITE_FULL"}, True),
+        (OperationalError, {"sqlite_errorname": "SQLITE_ERROR"}, False),  # no such table
+        (OperationalError, {"sqlstate": "57P03"}, True),
+        (OperationalError, {"sqlstate": "53300"}, True),
+        (OperationalError, {"sqlstate": "55P03"}, False),  # a lock that was not to be had
+        (ProgrammingError, {"sqlstate": "42P01"}, False),
+        (IntegrityError, {"sqlstate": "23505"}, False),
+    ],
+)
+def test_away_is_what_keeps_all_from_the_database_and_no_fault_of_a_statement(
+    error: type[Exception], cause: dict[str, str], away: bool
+) -> None:
+    raised = error("no")
+    raised.__cause__ = DriverError(**cause)
+    assert is_away(raised) == away

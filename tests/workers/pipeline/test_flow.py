@@ -158,7 +158,7 @@ def capacity(loops: Loops) -> float:
 
 
 def test_free_space_keeps_to_its_reference_over_an_overload_and_a_hog_and_all_is_worked(
-    running, control_server, control, nodes
+    running, control_server, control, nodes, record_property
 ):
     until(lambda: running.status().get("state") == "running", START_SECONDS)
     loops = Loops(control, running)
@@ -181,9 +181,6 @@ def test_free_space_keeps_to_its_reference_over_an_overload_and_a_hog_and_all_is
     assert waiting > 0, "more came than it could work"
     assert removed(nodes) == worked(control) == FIRST_EVENTS + count[0]
     assert loops.row()["late_events"] == 0
-    worst = max(map(abs, off))
-    if not settled or worst > AROUND:
-        first = "" if settled else "did not settle within a minute, and "
-        pytest.xfail(
-            f"free space {first}was off its reference by {worst:.1%} at worst; {AROUND:.0%} is wanted"
-        )
+    record_property("worst_share", max(map(abs, off)))
+    assert settled, "free space did not come back within a minute"
+    assert max(map(abs, off)) <= AROUND

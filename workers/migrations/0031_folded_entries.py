@@ -39,7 +39,7 @@ def drop(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("workers", "0029_loops_at_rest")]
+    dependencies = [("workers", "0030_who_has_a_message")]
     operations = [
         migrations.SeparateDatabaseAndState([migrations.RunPython(add, drop)], FIELDS),
         migrations.RemoveIndex("ledgerentry", "ledger_filters"),
