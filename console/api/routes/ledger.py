@@ -1,7 +1,8 @@
 """The ledger: what every loop decided and why, filtered, exported whole, and decided once more."""
 
+import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
@@ -63,6 +64,7 @@ ENTRY_FIELDS = (
     "verdict",
     "code",
 )
+TICKS_AT_A_TIME = 1_000
 FOLD_FIELDS = ("folded_ticks", "folded_since")
 COLUMNS = ("loop", "law", *ENTRY_FIELDS)
 
@@ -112,8 +114,7 @@ def export_ledger(
     """As CSV, or as JSON lines; newest first, however many there are, each tick of a run by itself."""
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
-    pages = (_ticks_of(page) for page in newest_first(chosen))
-    return export(request, pages, COLUMNS, "ledger", format)
+    return export(request, _ticks_of(newest_first(chosen)), COLUMNS, "ledger", format)
 
 
 @router.get("/ledger/{entry_id}", response=LedgerDetail, summary="One decision")
@@ -202,9 +203,16 @@ def entry_numbered(entry_id: int) -> LedgerEntry:
     return found
 
 
-def _ticks_of(page: Iterable[LedgerEntry]) -> list[dict[str, Any]]:
-    """Newest first, each with those that are folded into it."""
-    return [_fields(tick) for entry in page for tick in reversed([*folds.unfolded(entry)])]
+def _ticks_of(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str, Any]]]:
+    """Newest first, each with those that are folded into it, which may be hundreds: some at a time."""
+    rows: list[dict[str, Any]] = []
+    for entry in itertools.chain.from_iterable(pages):
+        rows += [_fields(tick) for tick in reversed([*folds.unfolded(entry)])]
+        if len(rows) >= TICKS_AT_A_TIME:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
 
 
 def _row(entry: LedgerEntry) -> LedgerRow:
