@@ -47,6 +47,26 @@ print(json.dumps({
     "none": found(text="nothing waits", acted=True),
 }))
 """
+FOLDED = """
+import json
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from workers.control.ledger import folds
+from workers.models import Loop
+loop, noon = Loop.objects.get(), datetime(2026, 1, 5, 12, tzinfo=UTC)
+for second in range(10):
+    at = noon + timedelta(seconds=second)
+    loop.entries.create(at=at, mode="auto", parameters={"b": 2}, observation={"seen": second}, reason="Calm.")
+hour = timedelta(hours=1)
+folded = sum(folds.fold(loop, noon - hour, noon + hour, nullcontext))
+ticks = [*folds.ticks(loop.entries.all(), noon, noon + hour)]
+print(json.dumps({
+    "folded": folded,
+    "left": loop.entries.filter(at__lt=noon + hour).count(),
+    "seen": [each.observation["seen"] for each in ticks],
+    "by_id": folds.entry(ticks[3].pk).observation["seen"],
+}))
+"""
 
 
 def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(postgres_url: str, tmp_path: Path):
@@ -69,3 +89,5 @@ def test_entries_of_an_older_release_are_read_and_found_beside_new_ones(postgres
         "both": ["Nothing"],
         "none": [],
     }
+    folded = {"folded": 9, "left": 1, "seen": list(range(10)), "by_id": 3}
+    assert json.loads(manage("shell", "-v", "0", "-c", FOLDED)) == folded
