@@ -9,6 +9,7 @@ has started. Nothing happens, so every alert is a false one.
                   are started for events that came (worker_rate) are its work, and counted by themselves
     imbalance     the greatest distance of a replica's share from an equal one, points (of 100)
     cores         CPU seconds of all its processes a second; what ends within the watch is counted
+    ledger        bytes that the decisions of eight loops take in a day, once they are folded
     bytes         PSS: what is shared counts once; the median of samples, as batches take some for a while
 
 `--seconds 3600` is the hour of the promise.
@@ -25,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from bench.plant import idle_ledger
 from bench.plant.first_minutes import Seen
 from bench.plant.running_plant import RunningPlant
 from bench.plant.soak import kind_of
@@ -37,6 +39,7 @@ LIMITS = {
     "imbalance_points": 5.0,
     "cores": 0.35,
     "bytes": 2.5e9,
+    "ledger_bytes_a_day": 15e6,
 }
 START_SECONDS = 300.0
 # They start a worker for events that wait: on an idle plant, those of its own telemetry.
@@ -143,6 +146,7 @@ def run(seconds: float) -> dict[str, Any]:
         cores = cores_by_kind(before, busy_seconds(plant), passed)
         processes = 1 + len(plant.processes())
         rows = decisions(plant, since)
+        ledger_bytes = idle_ledger.bytes_a_day(plant.data, passed)
     said, acted = repeated(rows), [row for row in rows if row["applied"]]
     work = [row for row in acted if row["law"] in WORKING_LAWS]
     figures: dict[str, float] = {
@@ -159,6 +163,7 @@ def run(seconds: float) -> dict[str, Any]:
         "bytes_most": max(held),
         "bytes_last": held[-1],
         "processes": processes,
+        "ledger_bytes_a_day": ledger_bytes,
         **{f"{kind}_cores": share for kind, share in sorted(cores.items())},
     }
     return {
