@@ -16,6 +16,10 @@ from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
 
+# Of the result queue.
+MOST_RESERVED = 0.75
+
+
 class Controls(ControlValues, frozen=True, kw_only=True):
     """The values, checked where they are read, and what they come to."""
 
@@ -32,8 +36,11 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return self.admit_events_per_second if self._admission_lasts(now_seconds) else None
 
     def reserved_bytes(self, now_seconds: float) -> float:
-        """Of the result queue, that is to stay free now."""
-        return self.reserve_bytes if self._admission_lasts(now_seconds) else 0.0
+        """Of the result queue, that is to stay free now: of one that was made smaller than the loop knows, a
+        part only.
+        """
+        most = MOST_RESERVED * self.result_bytes
+        return min(self.reserve_bytes, most) if self._admission_lasts(now_seconds) else 0.0
 
     def _admission_lasts(self, now_seconds: float) -> bool:
         return self.admit_until_seconds is None or now_seconds < self.admit_until_seconds

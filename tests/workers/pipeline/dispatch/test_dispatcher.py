@@ -140,6 +140,14 @@ def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():
     assert sum(free[-20:]) / 20 == pytest.approx(2**19 / 100, rel=0.02)
 
 
+def test_of_a_result_queue_that_was_made_smaller_than_the_reserve_a_quarter_is_used(
+    dispatcher, publish, control
+):
+    steer(control, result_bytes=2**20, reserve_bytes=2**26)
+    publish(20_000)
+    assert 0 < dispatcher.step() <= 2**18 / 120 + 512
+
+
 def test_a_reserve_that_has_ended_holds_nobody_back(dispatcher, publish, control):
     steer(control, result_bytes=2**20, reserve_bytes=2**20, admit_until_seconds=1.0)
     publish(5_000)
