@@ -15,7 +15,6 @@ from queues.stored_document import plain, typed
 from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
-
 # Of the result queue.
 MOST_RESERVED = 0.75
 
