@@ -17,9 +17,9 @@ import lzma
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet, Sum
 
 from workers.models import LedgerEntry, Loop
 
@@ -48,6 +48,15 @@ FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20}]
 Guarded = Callable[[], AbstractContextManager[None]]
 
 
+class _Tick(NamedTuple):
+    """is_plain: it did nothing, and nothing came of it."""
+
+    pk: int
+    mode: str
+    limited_by: str | None
+    is_plain: bool
+
+
 def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Iterator[int]:
     """Fold a loop's runs of whole slots in a time; after each, how many entries went into another.
 
@@ -55,18 +64,16 @@ def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Ite
     """
     entries = loop.entries.filter(folded_ticks=0, plan=None, at__lt=_slot(before))
     at = _slot(since)
-    before_it = loop.entries.filter(at__lt=at).order_by("-at").only(*SAME).first()
+    before_it = loop.entries.filter(at__lt=at).order_by("-at").values_list(*SAME).first()
     while (first := entries.filter(at__gte=at).order_by("at").only("at").first()) is not None:
         begin = _slot(first.at)
         at = begin + SLOT
-        of_slot = entries.filter(at__gte=begin, at__lt=at).order_by("pk")
-        for does_nothing, several in itertools.groupby(of_slot, _key):
-            run = list(several)
-            is_news = before_it is not None and _same(before_it) != _same(run[0])
-            before_it = run[-1]
-            run = run[is_news:]
-            if does_nothing and len(run) >= FEWEST:
-                yield _write(run, guarded)
+        ticks_of_slot = _read(entries.filter(at__gte=begin, at__lt=at))
+        for run in _runs(ticks_of_slot, before_it):
+            for part in _on_time(run):
+                yield _write(part, guarded)
+        if ticks_of_slot:  # retention may have been there meanwhile
+            before_it = (ticks_of_slot[-1].mode, ticks_of_slot[-1].limited_by)
 
 
 def ticks(
@@ -119,16 +126,37 @@ def _slot(at: datetime) -> datetime:
     return at - timedelta(seconds=at.timestamp() % SLOT.total_seconds())
 
 
-def _same(entry: LedgerEntry) -> tuple[str | None, ...]:
-    return tuple(getattr(entry, name) for name in SAME)
+def _read(entries: QuerySet[LedgerEntry]) -> list[_Tick]:
+    """Without what is wide: most of a busy loop's ticks act, and are none of a run."""
+    does_nothing = Q(verdict=LedgerEntry.Verdict.NO_ACTION, acted=False, error="", outcome__isnull=True)
+    is_plain = ExpressionWrapper(does_nothing, output_field=BooleanField())
+    rows = entries.annotate(is_plain=is_plain).order_by("pk").values_list("pk", *SAME, "is_plain")
+    return [_Tick(pk, mode, limited_by, bool(plain)) for pk, mode, limited_by, plain in rows]
 
 
-def _key(entry: LedgerEntry) -> tuple[str | None, ...]:
-    """What a run has in common; nothing for an entry that stays by itself."""
-    is_late = "late_seconds" in (entry.observation or {})
-    does_nothing = entry.verdict == LedgerEntry.Verdict.NO_ACTION and entry.action is None
-    is_plain = does_nothing and not entry.error and not is_late and entry.outcome is None
-    return _same(entry) if is_plain else ()
+def _runs(several: Sequence[_Tick], before: tuple[str, str | None] | None) -> Iterator[list[int]]:
+    """The ids of ticks side by side that did nothing, in one mode and under one limit; of others than before
+    not the first. before: mode and limit of the tick before these.
+    """
+    for (mode, limited_by, is_plain), those in itertools.groupby(several, lambda tick: tick[1:]):
+        run = [tick.pk for tick in those]
+        is_news = before is not None and before != (mode, limited_by)
+        before = (mode, limited_by)
+        if is_plain and len(run) - is_news >= FEWEST:
+            yield run[is_news:]
+
+
+def _on_time(run: Sequence[int]) -> Iterator[list[LedgerEntry]]:
+    """Its entries, those that came late left out, and the run cut there."""
+    entries = LedgerEntry.objects.filter(pk__in=run).order_by("pk")
+    for is_late, those in itertools.groupby(entries, _is_late):
+        part = list(those)
+        if not is_late and len(part) >= FEWEST:
+            yield part
+
+
+def _is_late(entry: LedgerEntry) -> bool:
+    return "late_seconds" in (entry.observation or {})
 
 
 def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:
