@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from bench.console.ledger import manage
-from bench.plant.running_plant import ROOT, clean_environment
+from bench.plant.running_plant import ROOT, clean_environment, manage
 from bench.queues.node_servers import node_servers
 
 SEEN_SECONDS = 60.0

@@ -1,13 +1,11 @@
 """How long the ledger's page takes over a million entries, by filter; and what exporting them all takes."""
 
-import subprocess
-import sys
 import tempfile
 from typing import Any
 
 import orjson
 
-from bench.plant.running_plant import ROOT, clean_environment
+from bench.plant.running_plant import clean_environment, manage
 
 # A streamed export holds a page of rows, however many there are.
 LIMITS = {"slowest_filter_seconds": 0.3, "export_grows_bytes": 64 * 2**20}
@@ -44,10 +42,3 @@ def run(seconds: float) -> dict[str, Any]:
         "peers": {f"limit_{name}": value for name, value in LIMITS.items()},
         "ratio": {name: figures[name] / limit for name, limit in LIMITS.items()},
     }
-
-
-def manage(environment: dict[str, str], *arguments: str) -> str:
-    """What a management command prints, in a process with that environment."""
-    command = [sys.executable, "manage.py", *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout

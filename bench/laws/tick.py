@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from bench.console.ledger import manage
-from bench.plant.running_plant import clean_environment
+from bench.plant.running_plant import clean_environment, manage
 from bench.queues.node_servers import node_servers
 
 SIZES = {"loops_100": (25, 4, 0.05), "loops_5000": (25, 200, 1.0)}  # queues, nodes, the limit

@@ -11,8 +11,7 @@ from pathlib import Path
 from django.db import connection
 from django.utils import timezone
 
-from bench.console.ledger import manage
-from bench.plant.running_plant import clean_environment
+from bench.plant.running_plant import clean_environment, manage
 from workers.control.ledger import folds
 from workers.models import LedgerEntry, Loop
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -34,6 +35,13 @@ OWN_SETTINGS = (
 
 def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in OWN_SETTINGS}
+
+
+def manage(environment: dict[str, str], *arguments: str) -> str:
+    """What a management command prints, in a process with that environment."""
+    command = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
 
 
 @dataclass
