@@ -23,7 +23,7 @@ TOO_LONG = (
 AWAY = (
     "The database does not answer. Until it does, no page can be shown, and no loop decides: what they had "
     "set lasts for a while, workers and the pipeline go on with what they have, and nothing acknowledged is "
-    "lost. See to the database, or to its disk; this page comes back by itself."
+    "lost. See to the database, or to its disk."
 )
 # SQLSTATE's classes of a connection that fails, of too few resources, and of a server that stops or starts;
 # SQLite's names of a file that is locked, away, on a full disk or on a broken one.

@@ -82,11 +82,15 @@ class FailedPage(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class NoDatabasePage(TemplateContext):
-    """The database did not answer; sentence: why, and what to do."""
+    """The database did not answer; sentence: why, and what to do. comes_back: it is loaded again by itself.
+    was_sent: it answers what a person sent.
+    """
 
     TEMPLATE = "503.html"
 
     sentence: str
+    comes_back: bool
+    was_sent: bool
     retry_seconds: int = RETRY_SECONDS
 
 
@@ -194,7 +198,11 @@ def _no_database(request: HttpRequest, sentence: str) -> HttpResponse:
     if is_for_a_program(request):
         response = HttpResponse(sentence, status=503, content_type="text/plain; charset=utf-8")
     else:
-        response = render_context(None, NoDatabasePage(sentence=sentence), 503)
+        was_sent = request.method not in ("GET", "HEAD")
+        # One that took too long is not asked again by itself: that would add to what the database has to do.
+        comes_back = sentence == AWAY and not was_sent
+        page = NoDatabasePage(sentence=sentence, comes_back=comes_back, was_sent=was_sent)
+        response = render_context(None, page, 503)
     response["Retry-After"] = str(RETRY_SECONDS)
     return response
 

@@ -62,7 +62,7 @@ class LeftProducers:
             pairs = [part for name in names[first : first + MOST_AT_ONCE] for part in (name, left[name])]
             gone += int(self._forget(keys=[keys.PRODUCERS], args=pairs))
         # One that comes back is a new one, also to us.
-        there = [str(name) for name in rows if name not in left]
+        there = [name.decode() for name in rows if name not in left]
         for watched in (self._silent, self._unchanged):
             watched.forget_others(KIND, there)
         return gone
@@ -70,7 +70,7 @@ class LeftProducers:
     def _left(self, rows: Fields, now: float, monotonic_seconds: float) -> Mapping[bytes, bytes]:
         found = {}
         for name, stored in rows.items():
-            watched, mark = f"{KIND}/{name!s}", hash(stored)
+            watched, mark = f"{KIND}/{name.decode()}", hash(stored)
             report = readable(ReportedProducer, stored)
             lag = now - report.at if report else 0.0
             silent = self._silent.age_seconds(watched, mark, monotonic_seconds, lag)

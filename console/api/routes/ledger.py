@@ -102,7 +102,7 @@ def list_ledger(
     """
     actor_for(request, "plant.view")
     check_rows(rows)
-    chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
+    chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop").defer("folded"))
     page = keyset.page(chosen, rows, before, after)
     return {"entries": [_row(each) for each in page.rows], "next": page.older}
 

@@ -78,7 +78,9 @@ def ledger(request: HttpRequest) -> HttpResponse:
     """The list that the address asks for."""
     pages = every_tick if any(request.GET.get(name) for name in NARROW) else runs.page
     page = LedgerListPage(
-        **vars(listing(request, filter_of, LedgerEntry.objects.select_related("loop"), pages)),
+        **vars(
+            listing(request, filter_of, LedgerEntry.objects.select_related("loop").defer("folded"), pages)
+        ),
         saved=filters_of(request, SavedFilter.Page.LEDGER),
         live=not any(request.GET.get(name) for name in ("before", "after", "to")),
         loops=Loop.objects.order_by("name"),

@@ -51,7 +51,9 @@ def test_the_page_of_each_is_there_and_of_one_that_never_was_is_not(viewer, fold
         assert viewer.get(f"/api/v1/ledger/{pk}").json()["reason"] == f"calm {number}"
         assert viewer.get(f"/api/v1/ledger/{pk}/replay").status_code == 200
     assert viewer.get(f"/ledger/{folded[0] - 1}/").status_code == 404
-    assert viewer.get(f"/ledger/{folded[-1] + 1}/").status_code == 404
+    for beyond in (folded[-1] + 1, 2**62, 10**30):
+        assert viewer.get(f"/ledger/{beyond}/").status_code == 404
+        assert viewer.get(f"/api/v1/ledger/{beyond}").status_code in (404, 422)
 
 
 def test_the_api_lists_the_last_with_how_many_and_an_export_has_each(viewer, folded):

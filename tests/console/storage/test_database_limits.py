@@ -37,8 +37,11 @@ import json, sys
 import console.asgi
 from django.test import Client
 client = Client(raise_request_exception=False)
-answers = [client.post("/login/", {"username": "ada", "password": "-"}, headers={"Accept": kind})
-           for kind in ("text/html", "application/json")]
+sent = {"username": "ada", "password": "-"}
+kinds = ("text/html", "application/json")
+answers = [client.post("/login/", sent, headers={"Accept": kind}) for kind in kinds]
+client.cookies["sessionid"] = "x" * 32
+answers.append(client.get("/"))
 print(json.dumps([[each.status_code, each.content.decode(), each.get("Retry-After")] for each in answers]))
 """
 
@@ -87,16 +90,17 @@ def test_a_page_whose_statement_hangs_behind_a_lock_says_so(postgres_url: str, t
     with psycopg.connect(postgres_url) as other:
         other.execute("LOCK TABLE auth_user, axes_accessattempt IN ACCESS EXCLUSIVE MODE")
         for limit in ("WEIR_LOCK_SECONDS", "WEIR_STATEMENT_SECONDS"):
-            page, document = json.loads(run(postgres_url, tmp_path, "-c", ASKED, **{limit: "1"}))
+            page, document, _ = json.loads(run(postgres_url, tmp_path, "-c", ASKED, **{limit: "1"}))
             assert page[0] == document[0] == 503
             said = json.loads(document[1])["detail"]
             assert said.startswith("The database did not answer in time: ") and page[2] == "5"
-            assert unescape(page[1]).count(said) == 1
+            assert unescape(page[1]).count(said) == 1 and "refresh" not in page[1]
 
 
 def test_a_page_whose_database_is_away_says_so_and_comes_back_by_itself(tmp_path: Path) -> None:
-    page, document = json.loads(run("postgres://weir:secret@127.0.0.1:1/weir", tmp_path, "-c", ASKED))
-    assert page[0] == document[0] == 503 and page[2] == document[2] == "5"
+    sent, document, page = json.loads(run("postgres://weir:secret@127.0.0.1:1/weir", tmp_path, "-c", ASKED))
+    assert sent[0] == page[0] == document[0] == 503 and page[2] == document[2] == "5"
+    assert "refresh" not in sent[1] and "Whether what you sent was done is not known" in sent[1]
     said = json.loads(document[1])["detail"]
     assert said.startswith("The database does not answer.") and "no loop decides" in said
     assert said in unescape(page[1]) and 'http-equiv="refresh" content="5"' in page[1]

@@ -40,7 +40,9 @@ MEASURED_KEYS = ("age_seconds", "unfit", "idle")
 # Of the tick, not of what it observed (`workers.control.parts.quality`).
 TICK_KEYS = ("late_seconds", "cause", "unit_cost")
 JUDGED_BY = ("at", "expected", "outcome", "verdict", "loop__law", "loop__target")
-_NOTE_VERDICT = "UPDATE workers_ledgerentry SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
+_NOTE_VERDICT = (
+    f"UPDATE {LedgerEntry._meta.db_table} SET outcome = %s, verdict = %s WHERE id = %s AND verdict = %s"
+)
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 

@@ -232,6 +232,6 @@ def _loops() -> _Loops:
 def entries_of(rows: Sequence[int | TickRun]) -> list[LedgerEntry | TickRun]:
     """The same, each id as its entry; one that was deleted meanwhile is left out."""
     ids = [row for row in rows if isinstance(row, int)]
-    by_id = with_lateness(LedgerEntry.objects.select_related("loop")).in_bulk(ids)
+    by_id = with_lateness(LedgerEntry.objects.select_related("loop").defer("folded")).in_bulk(ids)
     found = [row if isinstance(row, TickRun) else by_id.get(row) for row in rows]
     return [row for row in found if row is not None]
