@@ -74,7 +74,7 @@ class ApplicationControls(ApiAnswer):
     """What steers an application."""
 
     admit_events_per_second: Annotated[
-        PerSecond | None, Field(description="At most; null: as the result queue allows.")
+        PerSecond | None, Field(description="At most, or half more to catch up; null: as there is room.")
     ]
     reserve_bytes: NotRequired[
         Annotated[Bytes, Field(description="Of the result queue, that admission leaves free.")]

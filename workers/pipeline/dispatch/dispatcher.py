@@ -206,8 +206,9 @@ class Dispatcher:
         within_reserve = self._reserve.events(room, controls.result_bytes, reserve, now)
         if reserve:
             limits.append((within_reserve, f"{used} of the result queue are used, as many as may be"))
-        if (allowed := self._allowed(controls, CATCHING_UP if reserve else 1.0)) is not None:
-            rate = controls.admit_events_per_second
+        times = CATCHING_UP if reserve else 1.0
+        if (allowed := self._allowed(controls, times)) is not None:
+            rate = times * (controls.admit_events_per_second or 0.0)
             limits.append((allowed, f"{rate:g} events/s are admitted at most"))
         least, why = min(limits, key=lambda limit: limit[0])
         return int(least), why
