@@ -118,9 +118,8 @@ def tick(law: str = "") -> None:
     older Weir's beat, which may go on for a while, names one.
     """
     control, now = control_server(), datetime.now(UTC)
-    plant = PublishedPlant(control, plant_clock().now)
     with suppress(NotObserved):
-        engine.tick_due(plant, now, control, elsewhere=_attached_ticks.begin)
+        engine.tick_due(_published(control), now, control, elsewhere=_attached_ticks.begin)
 
 
 @shared_task(name="workers.tasks.advance", ignore_result=True)
@@ -129,14 +128,19 @@ def advance() -> None:
     control, now = control_server(), datetime.now(UTC)
     # While nobody has checked yet, nobody is known to be lost.
     with suppress(NotObserved):
-        recovery.recover(control, PublishedPlant(control, time.time).observe(), now)
+        recovery.recover(control, _published(control).observe(), now)
     execution.advance_all(control, now)
 
 
 def _seen(control: redis.Redis) -> Snapshot | None:
     with suppress(NotObserved):
-        return PublishedPlant(control, time.time).observe()
+        return _published(control).observe()
     return None
+
+
+def _published(control: redis.Redis) -> PublishedPlant:
+    """By this host's clock, whichever the observer's is."""
+    return PublishedPlant(control, plant_clock().now, plant_clock().ahead_seconds)
 
 
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)

@@ -1,8 +1,8 @@
 """A plant under a steady load with people at its pages: does anything grow, and does it stay as quick?
 
 A real plant (./run) and its own telemetry. 20,000 events/s go to `alert` from one producer; two people open
-one page after the other. Each SAMPLE_SECONDS the memory of each kind of process (PSS: what is shared counts
-once, over all of its processes) and the bytes of each folder of the plant's data are noted.
+one page after the other. Each SAMPLE_SECONDS the memory of each kind of process (what is no file's; what is
+shared counts once, over all of its processes) and the bytes of each folder of the plant's data are noted.
 
     slope       Theil-Sen over the samples after WARM_UP of the time, as a share of their median, %/h
     growth      bytes an hour, of each folder, likewise; of the rows of handled events, bytes an event
@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -110,14 +110,21 @@ def kind_of(process: psutil.Process) -> str:
 
 
 def memory(plant: RunningPlant) -> dict[str, float]:
-    """PSS in bytes of each kind of process."""
+    """Bytes of each kind of process: its share of all but files, whose pages the system can drop, and of
+    which more is a process's share when another program that uses the same libraries ends.
+    """
     found: dict[str, float] = defaultdict(float)
     for process in plant.processes():
-        try:
-            found[f"{kind_of(process)}_bytes"] += process.memory_full_info().pss
-        except psutil.Error:
-            continue
+        with suppress(psutil.Error, OSError):
+            found[f"{kind_of(process)}_bytes"] += unshared_bytes(process.pid)
     return found
+
+
+def unshared_bytes(pid: int) -> float:
+    """Its share of memory that is no file's, and what of it is swapped out. Raises OSError: it has ended."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    sizes = {name: 1024 * int(size) for name, size, _ in map(str.split, lines)}
+    return float(sizes["Pss:"] - sizes.get("Pss_File:", 0) + sizes.get("SwapPss:", 0))
 
 
 def folder_bytes(data: Path) -> dict[str, float]:

@@ -58,15 +58,17 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
 
 
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
-    """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made.
-    Parts are by name, runs by number; overrides: the soonest to expire first, plans: the oldest
-    first, alerts: the most severe first, `deeds`: the newest first. states: by "kind/name"; empty in
-    snapshots that are older than they. hands: what people set besides overrides. parts: what the plant
-    runs on. objectives: by name. bands: in which rates are expected.
+    """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made;
+    ahead_seconds: how far the clock of who made it was ahead of the plant's. Parts are by name, runs by
+    number; overrides: the soonest to expire first, plans: the oldest first, alerts: the most severe first,
+    `deeds`: the newest first. states: by "kind/name"; empty in snapshots that are older than they. hands:
+    what people set besides overrides. parts: what the plant runs on. objectives: by name. bands: in which
+    rates are expected.
     """
 
     seq: int = 0
     at: float | None = None
+    ahead_seconds: float = 0.0
     plant: str = "main"
     health: PlantHealth = PlantHealth(NORMAL, "")
     totals: PlantTotals = PlantTotals()

@@ -6,10 +6,13 @@ snapshot that is too old is the guard's business: `at` says when it was made.
 
 import logging
 import threading
+from collections.abc import Callable
+
+import redis
 
 from queues import keys
 from queues.errors import WeirError
-from queues.stored_document import BadDocument
+from queues.stored_document import BadDocument, changed
 from workers.documents.snapshot import Snapshot
 from workers.plants.steered import SteeredPlant
 
@@ -48,7 +51,21 @@ READABILITY = Readability()
 
 
 class PublishedPlant(SteeredPlant):
-    """Reads `weir:snapshot`, and starts workers like the local plant."""
+    """Reads `weir:snapshot`, and starts workers like the local plant.
+
+    ahead_seconds: how far the reader's clock is ahead of the plant's. Where it is given, `at` of what is
+    observed is by the reader's clock: else the difference of two hosts' clocks would count as age, and hold
+    every loop.
+    """
+
+    def __init__(
+        self,
+        control: redis.Redis,
+        clock: Callable[[], float],
+        ahead_seconds: Callable[[], float] | None = None,
+    ) -> None:
+        super().__init__(control, clock)
+        self._ahead_seconds = ahead_seconds
 
     def observe(self) -> Snapshot:
         """The newest published snapshot. Raises NotObserved when there is none, or none that can be read."""
@@ -61,4 +78,7 @@ class PublishedPlant(SteeredPlant):
             READABILITY.note(error)
             raise NotObserved(f"The snapshot can't be read ({error}).") from None
         READABILITY.note(None)
-        return snapshot
+        if self._ahead_seconds is None or snapshot.at is None:
+            return snapshot
+        ahead = self._ahead_seconds()
+        return changed(snapshot, at=snapshot.at - snapshot.ahead_seconds + ahead, ahead_seconds=ahead)

@@ -93,8 +93,8 @@ class LocalPlant(SteeredPlant):
 
     def observe(self) -> Snapshot:
         """The plant now. Raises `redis.RedisError` when the control server is away."""
-        now = self._clock()
-        readings = read(self._control, self._plant_time(), self._known)
+        now, plant_now = self._clock(), self._plant_time()
+        readings = read(self._control, plant_now, self._known)
         monotonic_seconds = self._monotonic()
         inputs = self._inputs(readings, now, monotonic_seconds)
         before = self._before().loops if self._loops is None else self._loops
@@ -108,6 +108,7 @@ class LocalPlant(SteeredPlant):
             composed,
             seq=self._seq,
             at=now,
+            ahead_seconds=round(now - plant_now, 3),
             plant=self._name,
             plans=record.plans,
             runs=record.runs,
