@@ -14,8 +14,10 @@ from celery.signals import (
     worker_process_init,
     worker_ready,
 )
+from django.conf import settings
 from django.db import close_old_connections, connection
 
+from console.storage.database_limits import hold_work_limits
 from queues import environment as variables
 from queues import logs
 from queues.nodes import heartbeat_file
@@ -73,8 +75,9 @@ def sent_within_a_trace(headers: dict[str, Any] | None = None, **_: Any) -> None
 @worker_init.connect
 def keep_connections(**_: Any) -> None:
     """To the database, for as long as it answers: a process here works one task after another, and connecting
-    takes as long as a tick's statements.
+    takes as long as a tick's statements. It waits for nobody's lock without end.
     """
+    hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
     connection.settings_dict.update(CONN_MAX_AGE=None, CONN_HEALTH_CHECKS=True)
     task_prerun.connect(close_old_connections)
 

@@ -148,7 +148,7 @@ _DATABASE_URL = variables.DATABASE_URL.text() or database_address.of_file(WEIR_D
 DATABASES = {"default": _read(lambda: database_address.settings_of(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
-# How long PostgreSQL works for who answers people (`console.storage.database_limits`), s.
+# How long PostgreSQL works for what runs all the time (`console.storage.database_limits`), s.
 WEIR_DATABASE_LIMITS = {
     "statement_timeout": _read(variables.STATEMENT_SECONDS.whole),
     "lock_timeout": _read(variables.LOCK_SECONDS.whole),

@@ -138,11 +138,11 @@ STATEMENT_SECONDS = WholeNumber(
     "WEIR_STATEMENT_SECONDS", "so long a page's statement at PostgreSQL may take, s (0: without end)", "30"
 )
 LOCK_SECONDS = WholeNumber(
-    "WEIR_LOCK_SECONDS", "so long a page waits for a lock at PostgreSQL, s (0: without end)", "10"
+    "WEIR_LOCK_SECONDS", "so long what runs waits for a lock at PostgreSQL, s (0: without end)", "10"
 )
 TRANSACTION_SECONDS = WholeNumber(
     "WEIR_TRANSACTION_SECONDS",
-    "so long a page's transaction at PostgreSQL may lie idle, s (0: without end)",
+    "so long a transaction of what runs may lie idle at PostgreSQL, s (0: without end)",
     "60",
 )
 REDIS_URL = Variable(

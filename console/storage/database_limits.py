@@ -1,8 +1,10 @@
-"""How long PostgreSQL works for who answers people: without an end, a statement behind somebody's lock takes
-a thread of the web process with it, and its place among the requests.
+"""How long PostgreSQL works for what runs all the time: without an end, a statement behind somebody's lock
+takes a thread of the web process with it, or the ticks of all loops, and a process that was frozen within a
+transaction stays in the way of all others.
 
-Only a web process holds them. What works for longer by right goes on without: every command of manage.py
-(migrate, backup, restore), the workers with their long jobs, the observer, the alerter and beat.
+A web process limits each statement, too. What works for longer by right goes on without: workers with their
+long jobs, the observer and the alerter hold the limits of locks and idle transactions alone, every other
+command of manage.py (migrate, backup, restore) none.
 """
 
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ from console.storage.database_address import POSTGRESQL
 
 # SQLSTATE of a statement that was ended, of a lock that was not to be had, of a transaction that lay idle.
 OVER_TIME = frozenset({"57014", "55P03", "25P03"})
+STATEMENT_LIMIT = "statement_timeout"
 TOO_LONG = (
     "The database did not answer in time: something holds what this needs, or it has too much to do. Try "
     "again; where it stays so, the database's pg_stat_activity says what it waits for."
@@ -29,6 +32,13 @@ AWAY = (
 # SQLite's names of a file that is locked, away, on a full disk or on a broken one.
 _AWAY_CLASSES = ("08", "53", "57P")
 _AWAY_NAMES = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
+
+
+def hold_work_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:
+    """As `hold_limits`, of what may have long statements: all but their own."""
+    hold_limits(
+        database, {name: seconds for name, seconds in limits_seconds.items() if name != STATEMENT_LIMIT}
+    )
 
 
 def hold_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:

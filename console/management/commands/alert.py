@@ -7,10 +7,12 @@ import threading
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 
 from console.audit.watch import AuditWatch
 from console.incidents.keeper import ChangeKeeper
 from console.management.one_line import OneLineCommand
+from console.storage.database_limits import hold_work_limits
 from queues.nodes import process_watchdog
 from workers.alerts.alerter import Alerter
 from workers.alerts.dead_mans_switch import DeadMansSwitch
@@ -27,6 +29,7 @@ class Command(OneLineCommand):
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         process_watchdog.watch()
+        hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

@@ -7,8 +7,10 @@ from contextlib import closing
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 
 from console.management.one_line import OneLineCommand
+from console.storage.database_limits import hold_work_limits
 from console.timeline.rollouts import RolloutMarks
 from queues import environment as variables
 from queues.nodes import process_watchdog
@@ -34,6 +36,7 @@ class Command(OneLineCommand):
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         process_watchdog.watch()
+        hold_work_limits(connection.settings_dict, settings.WEIR_DATABASE_LIMITS)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

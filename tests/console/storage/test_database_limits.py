@@ -32,6 +32,50 @@ def shown(name):
         return cursor.fetchone()[0]
 print(json.dumps({name: shown(name) for name in %r}))
 """
+WORK = SAME | {"statement_timeout": "0"}
+BEGIN_WORKER = """
+import django
+import console.celery
+django.setup()
+from celery.signals import worker_init
+worker_init.send(None)
+"""
+BEGIN_COMMAND = """
+import django
+django.setup()
+from types import SimpleNamespace
+from unittest import mock
+from django.core.management import call_command
+from console.management.commands import {0}
+at_once = lambda *of: SimpleNamespace(run=lambda stop: None)
+with mock.patch.multiple({0}, {1}):
+    call_command("{0}")
+"""
+BEHIND_A_LOCK = """
+from django.db import OperationalError
+from console.storage.database_limits import is_over_time
+from workers.models import Loop
+try:
+    Loop.objects.count()
+except OperationalError as error:
+    print("gave up" if is_over_time(error) else error)
+"""
+IDLE_IN_A_TRANSACTION = """
+import os
+import psycopg
+from django.db import connection
+with connection.cursor() as cursor:
+    cursor.execute("BEGIN")
+    cursor.execute("LOCK TABLE workers_loop IN ACCESS EXCLUSIVE MODE")
+    with psycopg.connect(os.environ["DATABASE_URL"]) as other:
+        other.execute("SET lock_timeout = 20000")
+        other.execute("SELECT count(*) FROM workers_loop")
+print("not in the way")
+
+"""
+BEGIN_OBSERVER = BEGIN_COMMAND.format("observe", "_observer=at_once")
+IN_AN_ALERTER = ["Alerter", "AuditWatch", "ChangeKeeper", "DeadMansSwitch", "FeedReader"]
+BEGIN_ALERTER = BEGIN_COMMAND.format("alert", ", ".join(f"{name}=at_once" for name in IN_AN_ALERTER))
 ASKED = """
 import json, sys
 import console.asgi
@@ -74,14 +118,36 @@ def run(url: str, data: Path, *arguments: str, **set_to: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("before", "expected"), [("import console.asgi", SAME), ("", dict.fromkeys(LIMITS, "0"))]
+    ("before", "expected"),
+    [
+        ("import console.asgi", SAME),
+        (BEGIN_WORKER, WORK),
+        (BEGIN_OBSERVER, WORK),
+        (BEGIN_ALERTER, WORK),
+        ("", dict.fromkeys(LIMITS, "0")),
+    ],
+    ids=["web", "worker", "observer", "alerter", "any other command"],
 )
-def test_who_answers_pages_is_limited_and_a_command_is_not(
+def test_what_runs_all_the_time_is_limited_and_a_command_is_not(
     postgres_url: str, tmp_path: Path, before: str, expected: dict[str, str]
 ) -> None:
     code = f"{before}\n{SHOWN % list(LIMITS)}"
     begun = ("-c", code) if before else ("manage.py", "shell", "-v", "0", "-c", code)
     assert json.loads(run(postgres_url, tmp_path, *begun)) == expected
+
+
+@pytest.mark.slow
+def test_a_worker_behind_a_lock_gives_up_and_one_that_lies_in_a_transaction_is_in_nobodys_way(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    run(postgres_url, tmp_path, "manage.py", "migrate", "-v", "0")
+    limits = {"WEIR_LOCK_SECONDS": "1", "WEIR_TRANSACTION_SECONDS": "1"}
+    with psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE workers_loop IN ACCESS EXCLUSIVE MODE")
+        code = f"{BEGIN_WORKER}\n{BEHIND_A_LOCK}"
+        assert run(postgres_url, tmp_path, "-c", code, **limits).split() == ["gave", "up"]
+    code = f"{BEGIN_WORKER}\n{IDLE_IN_A_TRANSACTION}"
+    assert run(postgres_url, tmp_path, "-c", code, **limits).split() == ["not", "in", "the", "way"]
 
 
 @pytest.mark.slow
