@@ -31,6 +31,8 @@ from workers.plants.influences import influences_of, parts_of_labels
 MOST_STORED = 25
 RECORD_DAYS = timedelta(days=30)
 LOOPS_RECORD = timedelta(days=1)  # loops act so often that a day says how often
+# What is assumed of how seldom, until the record says so: people change a kind of thing once in a fortnight.
+PRIOR, LOOPS_PRIOR = timedelta(days=7), timedelta(hours=3)
 MOST_INCIDENTS = 200  # that a record rests on
 # Of what comes from snapshots alone, which are not counted over days, by the word that its kind ends with:
 # assumed. Rates change each day; a node, a host or a producer comes or goes less than once a week.
@@ -205,29 +207,32 @@ def _chances(onset: datetime, data: Path) -> dict[str, float]:
     marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)
     counts.update(dict(_counted(marks, "kind")))
     counts["restart"] = len(restarts(data, since, onset))
-    window, observed = REACH.total_seconds(), _observed_seconds(onset, RECORD_DAYS)
-    chances = {kind: chance_of(count, window, observed) for kind, count in counts.items()}
-    return {**chances, **_loop_chances(onset)}
+    observed = _observed(onset, RECORD_DAYS)
+    return {
+        **{kind: _chance(count, observed, PRIOR) for kind, count in counts.items()},
+        **_loop_chances(onset),
+    }
 
 
-def _observed_seconds(onset: datetime, most: timedelta) -> float:
-    """How long a record is: since the plant's first audited act. On a young plant nothing is seldom."""
+def _chance(count: int, observed: timedelta, prior: timedelta) -> float:
+    return chance_of(count, *(each.total_seconds() for each in (REACH, observed, prior)))
+
+
+def _observed(onset: datetime, most: timedelta) -> timedelta:
+    """How long a record is: since the plant's first audited act."""
     first = AuditEntry.objects.order_by("pk").values_list("at", flat=True).first()
-    if first is None:
-        return most.total_seconds()
-    return min(most.total_seconds(), max((onset - first).total_seconds(), REACH.total_seconds()))
+    return most if first is None else min(most, max(onset - first, timedelta()))
 
 
 def _loop_chances(onset: datetime) -> dict[str, float]:
     done = LedgerEntry.objects.filter(
         at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING
     )
-    window, observed = REACH.total_seconds(), _observed_seconds(onset, LOOPS_RECORD)
-    found: dict[str, float] = {}
+    observed, found = _observed(onset, LOOPS_RECORD), dict[str, float]()
     for row in done.order_by().values("loop__law", "verdict").annotate(count=Count("pk")):
         harmful = row["verdict"] == LedgerEntry.Verdict.HARMFUL
         kind = f"{'harmful' if harmful else 'loop'} {row['loop__law']}"
-        found[kind] = max(found.get(kind, 0.0), chance_of(row["count"], window, observed))
+        found[kind] = max(found.get(kind, 0.0), _chance(row["count"], observed, LOOPS_PRIOR))
     return found
 
 

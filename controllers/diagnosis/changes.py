@@ -8,7 +8,7 @@ A change of a kind k came `delay` seconds before the onset, at d steps from the 
     freshness = T / (T + delay): half at T = 300 s; heavy-tailed, since some faults take hours to show
     share = (before + S·q) / (incidents + S): of the incidents of this kind those that a change of kind k
         preceded, drawn towards q = 1/4 by S = 4 imagined ones, so that few incidents say little
-    chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not
+    chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not (`chance_of`)
 
 share / chance is the ratio of the likelihood of seeing the change before a fault to that of seeing it anyway:
 what happens all the time (a loop that acts each minute) is no news; what happens once a week is. After Bayes;
@@ -64,9 +64,13 @@ class RankedChange:
     weight: float
 
 
-def chance_of(count: int, window_seconds: float, observed_seconds: float) -> float:
-    """That a window holds one of so many changes, and half a one: none may only not have been seen."""
-    return -math.expm1(-(count + 0.5) * window_seconds / max(observed_seconds, window_seconds))
+def chance_of(count: int, window_seconds: float, observed_seconds: float, prior_seconds: float) -> float:
+    """That a window holds one of so many changes: 1 - e^(-rate·window).
+
+    rate = (count + 1/2) / (observed + prior), per second. The record is drawn towards half a change in the
+    prior's time, so that the first hours of a plant, in which all is set up, make no kind of change usual.
+    """
+    return -math.expm1(-(count + 0.5) * window_seconds / (observed_seconds + prior_seconds))
 
 
 def ranked(

@@ -253,13 +253,17 @@ def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop
     assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
 
 
-@pytest.mark.parametrize(("hours", "least", "most"), [(4, 0.9, 1.0), (24 * 40, 0.0, 0.05)])
-def test_four_deploys_say_more_of_a_plant_that_is_old(hours, least, most, tmp_path: Path):
-    """Of one that has begun this night nobody knows how seldom it is changed."""
+@pytest.mark.parametrize(
+    ("hours", "deploys", "least", "most"),
+    [(4, 4, 0.05, 0.1), (4, 40, 0.45, 0.55), (24 * 40, 4, 0.0, 0.05), (24 * 40, 40, 0.1, 0.15)],
+)
+def test_four_deploys_say_more_than_forty_and_those_of_an_old_plant_more_than_of_a_young_one(
+    hours, deploys, least, most, tmp_path: Path
+):
     first = {"sequence": 1, "actor": "admin", "action": "task.run", "target": "x"}
     AuditEntry.objects.create(at=NOW - timedelta(hours=hours), **first)
-    for minutes in (10, 20, 30, 40):
-        Mark.objects.create(kind="deploy", title="a", at=NOW - minutes * MINUTE, author="ci")
+    for minute in range(deploys):
+        Mark.objects.create(kind="deploy", title="a", at=NOW - (10 + minute) * MINUTE, author="ci")
     chance = changes.kind_records("queue_wait", {"deploy"}, 0, NOW, tmp_path)["deploy"].chance
     assert least <= chance <= most
 

@@ -92,5 +92,13 @@ def test_few_incidents_say_little():
 
 
 def test_a_chance_is_that_of_a_poisson_process():
-    assert chance_of(0, 60, 6_000) == pytest.approx(1 - math.exp(-0.005))
-    assert chance_of(100, 600, 6_000) == pytest.approx(1 - math.exp(-10.05))
+    assert chance_of(0, 60, 5_000, 1_000) == pytest.approx(1 - math.exp(-0.005))
+    assert chance_of(100, 600, 5_000, 1_000) == pytest.approx(1 - math.exp(-10.05))
+
+
+def test_the_first_hour_of_a_plant_makes_no_kind_of_change_usual():
+    hour, week, window = 3_600.0, 7 * 86_400.0, 10_800.0
+    young = [chance_of(count, window, hour, week) for count in (0, 1, 5, 40)]
+    assert young == sorted(young) and young[2] < 0.1 < young[3] < 0.6
+    old = chance_of(40, window, 30 * 86_400.0, week)
+    assert old == pytest.approx(chance_of(40, window, 37 * 86_400.0, 0.0))
