@@ -38,6 +38,7 @@ from workers.snapshot.health import health
 from workers.snapshot.parts import PartsRecord
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.snapshot.readings import Readings, read
+from workers.snapshot.report_times import ReportTimes
 from workers.snapshot.states.evaluate import evaluated
 from workers.snapshot.states.limits import Limits
 from workers.snapshot.trend import TrendWatch
@@ -81,7 +82,7 @@ class LocalPlant(SteeredPlant):
         self._orders = OrderWatch(patience=patience, before=lambda: self._before().plants)
         self._known = KnownTopology()
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
-        self._producer_rates = Rates()
+        self._producer_rates, self._report_times = Rates(), ReportTimes()
         self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
         self._group_trends: dict[tuple[str, str], TrendWatch] = {}  # plant, group: of those seen last
@@ -231,9 +232,14 @@ class LocalPlant(SteeredPlant):
 
     def _published(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
         """The same of producers, whose names come and go: those that are gone are forgotten."""
-        counts = {f"{name}|{queue}.events": row.events for (name, queue), row in readings.producers.items()}
-        self._producer_rates.forget_others(counts)
-        rates = {key: self._producer_rates.add(key, events, at_seconds) for key, events in counts.items()}
+        rows = {f"{name}|{queue}.events": row for (name, queue), row in readings.producers.items()}
+        self._producer_rates.forget_others(rows)
+        self._report_times.forget_others(rows)
+        for key, row in rows.items():
+            reported = self._report_times.of(key, row.at, at_seconds)
+            if reported is not None:
+                self._producer_rates.add(key, row.events, reported)
+        rates = {key: self._producer_rates.last(key) for key in rows}
         return {key: None if rate is None else round(rate, DIGITS) for key, rate in rates.items()}
 
     def _rate(

@@ -1,0 +1,72 @@
+"""A producer's rate is its own, whenever its reports and the watcher's reads happen to fall."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.snapshot.rates import Rates
+from workers.snapshot.report_times import LATE_SECONDS, ReportTimes
+
+RATE, BLOCK = 20_000.0, 5_000
+phases, clocks = st.floats(0, 1), st.floats(-1e9, 1e9)
+jitters = st.lists(st.floats(0, 0.2), min_size=30, max_size=30)
+
+
+class Watched:
+    """A producer whose reports take `lags` to be there, read each second from `phase` on."""
+
+    def __init__(self, own_ahead=0.0):
+        self.times, self.rates, self.own_ahead = ReportTimes(), Rates(), own_ahead
+
+    def read(self, reports, now):
+        """reports: (made, there, events), by one clock; the newest that is there counts."""
+        made, _, events = max((each for each in reports if each[1] <= now), default=(None, None, None))
+        if made is None:
+            return None
+        at = self.times.of("till", made + self.own_ahead, now)
+        return self.rates.last("till") if at is None else self.rates.add("till", events, at)
+
+
+def steady(lags, seconds=30):
+    """Blocks of a producer at RATE, reported each second and a little."""
+    return [
+        (made, made + lag, BLOCK * int(made * RATE / BLOCK))
+        for made, lag in zip([1.02 * number for number in range(seconds)], lags, strict=False)
+    ]
+
+
+@given(phase=phases, ahead=clocks, lags=jitters)
+def test_a_steady_rate_is_seen_as_steady(phase, ahead, lags):
+    watched, reports = Watched(ahead), steady(lags)
+    seen = [watched.read(reports, phase + second) for second in range(29)]
+    assert all(rate == pytest.approx(RATE, rel=0.16) for rate in seen[6:])
+
+
+@given(phase=phases, lags=jitters)
+def test_of_one_that_is_silent_nothing_comes_after_some_seconds(phase, lags):
+    watched, reports = Watched(), steady(lags, seconds=10)
+    seen = [watched.read(reports, phase + second) for second in range(20)]
+    assert seen[-1] == 0.0
+    assert all(later <= earlier + 1e-6 for earlier, later in pairwise(seen[11:]))
+
+
+@given(phase=phases, lags=jitters, jump=st.floats(-3_600, 3_600))
+def test_a_clock_that_is_set_makes_no_rate_that_never_was(phase, lags, jump):
+    watched, reports = Watched(), steady(lags)
+    seen = []
+    for second in range(29):
+        watched.own_ahead = jump if second > 12 else 0.0
+        seen.append(watched.read(reports, phase + second))
+    assert all(0.4 * RATE <= rate <= 2.5 * RATE for rate in seen[6:])
+    assert seen[-1] == pytest.approx(RATE, rel=0.16)
+
+
+def test_a_first_report_is_of_now_and_one_that_stays_says_nothing_until_it_is_overdue():
+    times = ReportTimes()
+    assert times.of("till", 5.0, 100.0) == 100.0
+    assert times.of("till", 5.0, 101.0) is None
+    assert times.of("till", 5.0, 102.0) == 102.0 - LATE_SECONDS
+    times.forget_others({"other"})
+    assert times.of("till", 5.0, 103.0) == 103.0
