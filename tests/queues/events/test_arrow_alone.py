@@ -1,7 +1,10 @@
 """A process of the plant has no pandas that nobody in it asked for."""
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 BY_ITSELF = """
 import sys
@@ -22,8 +25,37 @@ assert pa.array(pd.Series([1, 2])).to_pylist() == [1, 2]
 )
 
 
+IN_A_PROCESS = """
+import sys
+import django
+django.setup()
+import {0}
+assert "pandas" not in sys.modules, "its modules import pandas, as they are read"
+import pyarrow as pa
+pa.array([1])
+assert "pandas" not in sys.modules, "PyArrow imported pandas, given its first list"
+"""
+PROCESSES = (
+    "console.asgi, console.urls",
+    "console.management.commands.observe",
+    "console.management.commands.alert",
+    "console.celery, workers.tasks",
+    "queues.publishing.telemetry",
+    "workers.pipeline.runtime.application",
+    "workers.pipeline.runtime.source",
+    "workers.pipeline.intra_event.event_source",
+    "workers.pipeline.inter_event.operators, workers.pipeline.intra_event.result_writer",
+)
+
+
 def run(program: str) -> None:
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=environment)
+
+
+@pytest.mark.parametrize("modules", PROCESSES)
+def test_no_process_of_a_plant_has_pandas(modules: str) -> None:
+    run(IN_A_PROCESS.format(modules))
 
 
 def test_lists_and_arrays_become_arrow_without_pandas() -> None:

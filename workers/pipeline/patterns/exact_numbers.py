@@ -23,7 +23,7 @@ import pyarrow as pa
 Number = int | float | None
 LEAST_INT64, MOST_INT64 = -(2**63), 2**63 - 1
 EXACT_IN_DOUBLE = 2**53  # up to here a double is every whole number
-UNKNOWN = pa.scalar(None, pa.bool_())
+UNKNOWN = pa.nulls(1, pa.bool_())[0]  # pa.scalar would import pandas (`queues.events.arrow_alone`)
 # A column in which doubles stand beside whole numbers, or whole numbers are of more than 64 bits.
 WRITTEN = pa.struct([("whole", pa.decimal256(76, 0)), ("real", pa.float64())])
 Operation = Callable[[Any, Any], Any]
