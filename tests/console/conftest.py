@@ -179,6 +179,7 @@ def _calm() -> dict[str, Any]:
             "nodes_in_use": 1,
             "nodes": 1,
             "workers_busy": 0,
+            "workers_at_work": 0.0,
             "worker_slots": 2,
             "dead_letters": 0,
         },

@@ -35,7 +35,7 @@ from workers.steering import overrides, plant_settings
 
 MOST_HOURS = 6.0
 MOST_PLANT_HOURS = 2.0  # by the second (workers.history.metric_history)
-BUSY = ("totals.workers_busy", "totals.nodes_in_use")
+BUSY = ("totals.workers_at_work", "totals.nodes_in_use")
 LEAST_SECONDS = 60
 BUDGET_SECONDS = 10.0
 # A pause of the record that is longer is no load that was even: it is left out.

@@ -17,15 +17,17 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
 
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
-    """slots: processes there are; busy: those at work. reserved: tasks handed to it and not
-    finished, those at work included. drained: it takes no new work. started_with: slots at its
-    start. `trouble`: why the pool is not what it was set to, "" where it is. ahead_seconds: by so much the
-    host's clock is ahead of the control server's.
+    """slots: processes there are; busy: those at work; at_work: how many were, on average, in the second
+    before the report, None where an older Weir reports. reserved: tasks handed to it and not finished, those
+    at work included. drained: it takes no new work. started_with: slots at its start. `trouble`: why the pool
+    is not what it was set to, "" where it is. ahead_seconds: by so much the host's clock is ahead of the
+    control server's.
     """
 
     role: str = ""
     slots: int = 0
     busy: int = 0
+    at_work: float | None = None
     reserved: int = 0
     drained: bool = False
     pid: int | None = None

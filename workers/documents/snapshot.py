@@ -38,7 +38,8 @@ class PlantHealth(StoredDocument, frozen=True):
 class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     """All queues, nodes and worker hosts of role jobs together. backlog_seconds: of the queue that
     waits longest; backlog_change_events, backlog_trend: over the last half minute. shed_share: of
-    what patterns could use. console_available: 1 where the console answers, else 0.
+    what patterns could use. workers_busy: slots at work at this instant, workers_at_work: on average in the
+    last second. console_available: 1 where the console answers, else 0.
     """
 
     in_per_second: float | None = None
@@ -53,6 +54,7 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     nodes_in_use: int | None = None
     nodes: int | None = None
     workers_busy: int | None = None
+    workers_at_work: float | None = None
     worker_slots: int | None = None
     dead_letters: int | None = None
 

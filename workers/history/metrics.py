@@ -32,6 +32,7 @@ TOTALS = (
     "console_available",
     "nodes_in_use",
     "workers_busy",
+    "workers_at_work",
     "worker_slots",
     "dead_letters",
 )
@@ -45,7 +46,7 @@ PER_KIND = {
         "dead_letters",
     ),
     "nodes": ("utilisation", "age_seconds", "in_per_second", "out_per_second", "memory_bytes"),
-    "hosts": ("busy", "slots"),
+    "hosts": ("busy", "at_work", "slots"),
     "loops": ("measured", "setpoint", "actuator"),
     "plants": ("tasks", "in_per_second", "latency_seconds"),
 }

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from queues import keys
+from workers.pool.busy_time import BusyTime
 from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
 
 MOST_ENTRIES = 4_096
@@ -54,6 +55,14 @@ class CompletionReporter:
         if self.host:
             entry = {"p": self.slot, **fields}
             client.xadd(keys.DONE.of(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)
+
+
+def note_time(busy: BusyTime, fields: Mapping[bytes, bytes]) -> None:
+    """Add a stream's entry to the time at work: a begin, or an end."""
+    if b"b" in fields:
+        busy.begin(int(fields[b"p"]), float(fields[b"b"]))
+    elif b"e" in fields:
+        busy.end(int(fields[b"p"]), float(fields[b"e"]))
 
 
 def note(departures: Departures, fields: Mapping[bytes, bytes]) -> None:

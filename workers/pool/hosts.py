@@ -3,7 +3,8 @@
 `weir:hosts`: host → `workers.documents.hosts.ReportedHost`.
 `slots` are the pool's real processes, not what it was started with: a pool may be grown and shrunk while it
 runs, and the host follows the order that stands for it (`workers.pool.orders`). `done` is what its workers
-completed while all slots had work (`workers.pool.departures`). A host that is to be drained takes no new work
+completed while all slots had work (`workers.pool.departures`), `at_work` how many slots were at work on
+average in the second before (`workers.pool.busy_time`). A host that is to be drained takes no new work
 (`workers.pool.intake`); `reserved` are the tasks that it has still to finish. `ahead_seconds` is how
 far its clock was ahead of the control server's at the report before. The report runs on the worker's
 own timer: no thread more, one small exchange a second.
@@ -23,6 +24,7 @@ from queues.stored_document import BadDocument, changed, decoded, encoded, typed
 from workers.coordination.connections import control_server
 from workers.documents.hosts import PoolWork, ReportedHost, role_of
 from workers.pool import completions
+from workers.pool.busy_time import BusyTime
 from workers.pool.departures import Departures
 from workers.pool.intake import WorkIntake
 from workers.pool.pool import Order, Pool
@@ -53,11 +55,13 @@ class HostReport(bootsteps.StartStopStep):
         self._silent = False
         self._read_to = "0-0"
         self._ahead_seconds = 0.0
+        self._at_work: float | None = None
         super().__init__(parent, **options)
 
     def start(self, parent: Any) -> None:
         self._pool, self._intake = Pool(parent), WorkIntake(parent)
         self._departures = Departures(self._pool.size, time.monotonic())
+        self._busy = BusyTime(time.monotonic())
         self._attempt(self._forget_the_silent)
         self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
 
@@ -80,6 +84,7 @@ class HostReport(bootsteps.StartStopStep):
             report(parent.hostname, self._pool, self._departures, time.time()),
             drained=self._intake.is_drained,
             ahead_seconds=self._ahead_seconds,
+            at_work=slots_at_work(self._at_work, others(), self._pool.size),
         )
         answer = self._attempt(lambda: self._exchange(parent.hostname, document))
         if answer is not None:
@@ -105,6 +110,8 @@ class HostReport(bootsteps.StartStopStep):
             self._read_to = entry_id.decode()
             if int(fields[b"p"]) in self._pool.slots:  # a host of this name before it left notes, too
                 completions.note(self._departures, fields)
+                completions.note_time(self._busy, fields)
+        self._at_work = self._busy.mean(time.monotonic(), self._pool.slots)
         order = Order.read(stored)
         ours = order is not None and order.pid == os.getpid()
         self._pool.bring_to(order.threads if order is not None and ours else self._pool.started_with)
@@ -141,6 +148,15 @@ def report(hostname: str, its_pool: Pool, departures: Departures, now: float) ->
 def others() -> int:
     """Slots that something else than a consumer holds, such as a batch task."""
     return sum(request.name != CONSUME for request in tuple(state.active_requests))
+
+
+def slots_at_work(consumers: float | None, other_tasks: int, size: int) -> float | None:
+    """The mean of consumers, and the others that are at work now: 0 to the pool's size; None while no time
+    has passed.
+    """
+    if consumers is None:
+        return None
+    return round(min(max(0.0, consumers) + other_tasks, float(size)), 2)
 
 
 def install(sender: Any = None, **unused: Any) -> None:

@@ -317,6 +317,7 @@ def _totals(
         nodes_in_use=len(in_use),
         nodes=len(nodes),
         workers_busy=sum(host.busy for host in jobs),
+        workers_at_work=round(sum(host.at_work or 0.0 for host in jobs), 2),
         worker_slots=sum(host.slots for host in jobs),
         dead_letters=total(row.dead_letters for row in rows),
     )
@@ -346,7 +347,11 @@ def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
     for name, host in sorted(inputs.readings.hosts.items()):
         age = inputs.ages["host", name]
         if age <= HOST_SHOWN_SECONDS:
-            hosts[name] = HostStatus(**shared_values(host, WorkerHost), age_seconds=age)
+            status = HostStatus(**shared_values(host, WorkerHost), age_seconds=age)
+            # An older Weir's host says only who is at work at the instant of its report.
+            hosts[name] = (
+                status if status.at_work is not None else changed(status, at_work=float(status.busy))
+            )
     return hosts
 
 

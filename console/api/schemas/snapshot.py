@@ -97,6 +97,9 @@ class PlantTotals(ApiAnswer):
     nodes_in_use: int
     nodes: int
     workers_busy: int
+    workers_at_work: NotRequired[
+        Annotated[float | None, Field(description="Slots at work, the mean of the last second.")]
+    ]
     worker_slots: int
     dead_letters: int | None
 
@@ -219,6 +222,9 @@ class HostStatus(ApiAnswer):
     role: NotRequired[str | None]
     slots: NotRequired[int | None]
     busy: NotRequired[int | None]
+    at_work: NotRequired[
+        Annotated[float | None, Field(description="Processes at work, the mean of the last second.")]
+    ]
     reserved: NotRequired[Annotated[int | None, Field(description="Tasks handed to it and not finished.")]]
     drained: NotRequired[Annotated[bool | None, Field(description="It takes no new work.")]]
     draining: NotRequired[Annotated[SnapshotPause | None, Field(description="Since somebody drained it.")]]
@@ -346,6 +352,9 @@ class PlantSnapshot(ApiAnswer):
 
     seq: int
     at: Instant
+    ahead_seconds: NotRequired[
+        Annotated[Seconds, Field(description="The clock that gave `at`, ahead of the plant's.")]
+    ]
     plant: str
     health: PlantHealth
     totals: PlantTotals

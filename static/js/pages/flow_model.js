@@ -124,7 +124,7 @@ function consumers(snapshot, shown) {
   const state = snapshot.states?.["pipeline/main"];
   const pipelineSecond = { rate: ["", state?.word ?? "not heard of"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
   if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, ...drawn(snapshot.states ?? {}, "pipeline/main"), url: "/pipeline/" });
-  const slots = `${formatted(totals.workers_busy ?? null, "integer")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
+  const slots = `${formatted(totals.workers_at_work ?? totals.workers_busy ?? null, "rate")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
   const waiting = known(of("jobs").map((queue) => queue.waiting_events)), p95 = known(of("jobs").map((queue) => queue.latency_p95_seconds), Math.max);
   const workersSecond = { rate: ["", slots], waiting: ["waiting", unit(waiting, "integer", "")], latency: ["p95", unit(p95, "seconds", "s")] }[shown];
   if (of("jobs").length) boxes.push({ id: "3:jobs", name: "Workers", rate: rate("jobs"), second: workersSecond, url: "/workers/" });

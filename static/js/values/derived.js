@@ -2,6 +2,7 @@
 // unknown, so unknown is null or absent: `== null` asks for both.
 import { STATE_WORDS, UNKNOWN, age, formatted } from "./format.js";
 
+const NEARLY = 0.05; // of a slot: one that works all the time is at work for a little less, by its notes
 const TRENDS = { rising: "more wait", falling: "fewer wait", steady: "steady" };
 
 export const derived = {
@@ -23,7 +24,7 @@ export const derived = {
   },
   workers_words(element, { totals, hosts = {} }) {
     if (totals.worker_slots == null || totals.workers_busy == null) return set(element, "");
-    const free = totals.worker_slots - totals.workers_busy;
+    const free = Math.floor(totals.worker_slots - (totals.workers_at_work ?? totals.workers_busy) + NEARLY);
     if (totals.worker_slots) return set(element, free > 0 ? `${free} free` : "none free");
     set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "drained" : "no host");
   },
@@ -52,12 +53,12 @@ export const derived = {
     element.replaceChildren(...states.map(block));
   },
   workers(element, { totals }) {
-    const share = totals.worker_slots ? totals.workers_busy / totals.worker_slots : 0;
+    const share = totals.worker_slots ? (totals.workers_at_work ?? totals.workers_busy) / totals.worker_slots : 0;
     element.style.setProperty("--share", Math.min(share, 1).toFixed(3));
   },
   host_share(element, { hosts }) {
     const host = hosts[element.dataset.host];
-    element.style.setProperty("--share", host?.slots ? Math.min(host.busy / host.slots, 1).toFixed(3) : 0);
+    element.style.setProperty("--share", host?.slots ? Math.min((host.at_work ?? host.busy) / host.slots, 1).toFixed(3) : 0);
   },
   host_intake(element, { hosts }) {
     const host = hosts[element.dataset.host];
