@@ -12,8 +12,14 @@ import pyarrow.compute as pc
 
 
 @cache
-def _rows_as_text(count: int) -> pa.Array:
-    return pc.cast(pa.array(range(count), pa.int64()), pa.string())
+def _rows_as_text(power: int) -> pa.Array:
+    """The first 2^power: one array for each size of a block would fill a process's memory within days."""
+    return pc.cast(pa.array(range(1 << power), pa.int64()), pa.string())
+
+
+def _row_numbers(start: int, stop: int) -> pa.Array:
+    """start (included) to stop (excluded), as text."""
+    return _rows_as_text(stop.bit_length()).slice(start, stop - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Delivery:
         own = self.batch.column("id")
         if own.null_count == 0:
             return own
-        rows = _rows_as_text(self.first_row + self.events).slice(self.first_row)
+        rows = _row_numbers(self.first_row, self.first_row + self.events)
         return pc.coalesce(own, pc.binary_join_element_wise(self.block_id, rows, ":"))
 
     def identified(self) -> pa.RecordBatch:
