@@ -20,7 +20,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import because
+from controllers.framework.reason import because, counted
 from queues.errors import BadInput
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -105,7 +105,9 @@ class ParallelismForecast:
         changes = sum(before != after for before, after in zip([current, *path], path, strict=False))
         missed = sum(row[column] for row, column in zip(missed_events.tolist(), columns, strict=True))
         terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
-        what = f"Keep {current} tasks" if path[0] == current else f"Set tasks {current} → {path[0]}"
+        what = (
+            f"Keep {counted(current, 'task')}" if path[0] == current else f"Set tasks {current} → {path[0]}"
+        )
         cause = f"this begins the cheapest path over {len(path)} windows"
         reason = because(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
         return state, Decision(action, reason, terms, raw=float(path[0]))

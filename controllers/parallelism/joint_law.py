@@ -26,7 +26,7 @@ import numpy as np
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
-from controllers.framework.reason import NO_ACTION, because, listed
+from controllers.framework.reason import NO_ACTION, because, counted, listed
 from controllers.parallelism.fluid_backlog import cost_of_waiting
 from controllers.parallelism.measured_paths import (
     TAKEN,
@@ -459,13 +459,14 @@ def _what(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
 
 def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
+    have, do, suffice = (counted(now, "task"), *(("does", "suffices") if now == 1 else ("do", "suffice")))
     pause = "the pause" if parameters["pause_seconds"] else "the change"
     if needs.short and then > now:
-        return f"{now} tasks do not suffice for the forecast load, nor do {then}, and more are not allowed"
+        return f"{have} {do} not suffice for the forecast load, nor do {then}, and more are not allowed"
     if tasks == before and needs.keeps[0] and not needs.short:
-        return f"{now} tasks suffice for now, and a change would not repay {pause}"
+        return f"{have} {suffice} for now, and a change would not repay {pause}"
     if tasks == before:
-        return f"{now} tasks do not suffice, and more are not allowed"
+        return f"{have} {do} not suffice, and more are not allowed"
     if not needs.keeps[0]:
-        return f"{now} tasks do not suffice for the forecast load, {then} do"
-    return f"{then} tasks instead of {now} repay {pause}"
+        return f"{have} {do} not suffice for the forecast load, {then} do"
+    return f"{counted(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} {pause}"

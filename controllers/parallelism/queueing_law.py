@@ -19,7 +19,7 @@ from typing import Any
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
-from controllers.framework.reason import NO_ACTION, are, because, listed
+from controllers.framework.reason import NO_ACTION, are, because, counted, listed
 from controllers.parallelism.measured_paths import (
     TAKEN,
     held_unmeasured,
@@ -209,12 +209,16 @@ def _what_would_suffice(
         suffices = f"an event spends {spent:.4g} s there besides waiting, so the bound must be longer"
     else:
         enough_tasks = _maximum_that_suffices(operators, path)
-        suffices = f"{enough_tasks} tasks would suffice" if enough_tasks else "no number of tasks suffices"
+        suffices = (
+            f"{counted(enough_tasks, 'task')} would suffice"
+            if enough_tasks
+            else "no number of tasks suffices"
+        )
         if math.isfinite(wait_seconds):
             enough = (spent + wait_seconds) / parameters["batching_share"]
             suffices += f", or a bound of {enough:.4g} s would"
     most = max(operators[name].maximum for name in path.operators)
-    return f"{stages} can't keep {bound:g} s with at most {most} tasks per operator; {suffices}"
+    return f"{stages} can't keep {bound:g} s with at most {counted(most, 'task')} per operator; {suffices}"
 
 
 def _maximum_that_suffices(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:
