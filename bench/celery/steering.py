@@ -24,18 +24,17 @@ from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
 from workers.plants.steered import SteeredPlant
 
-JOINT, CONCURRENCY = "parallelism_joint", "concurrency"
+JOINT, CONCURRENCY, WORKER_RATE = "parallelism_joint", "concurrency", "worker_rate"
 CYCLE_SECONDS, ENSURED_SECONDS = 0.5, 5.0
 # What an owner sets, of the joint law one who wants tasks begun within .8 s; the rest is as an attached app
 # begins with.
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     JOINT: {"bound_seconds": 0.4, "deadline_seconds": 0.8, "minimum": 3, "maximum": 24},
     CONCURRENCY: {"maximum": 8, "initial_samples": 6},
+    WORKER_RATE: {},
 }
-DECIDED = {
-    JOINT: "tasks_before",
-    CONCURRENCY: "measured_threads",
-}  # a term of a decision on what was measured
+# A term of a decision on what was measured.
+DECIDED = {JOINT: "tasks_before", CONCURRENCY: "measured_threads", WORKER_RATE: "workers"}
 
 
 class Watched(SteeredPlant):

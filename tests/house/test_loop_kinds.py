@@ -30,10 +30,14 @@ QUEUES = {
 }
 POOL = "celery@one"
 SHOP = MeasuredTopology("shop", 1.0, 10.0, {POOL: MeasuredOperator(POOL, "operator", 2, 1, 100)})
+EAST = MeasuredTopology("east", 1.0, 10.0, {"parse": MeasuredOperator("parse", "operator", 2, 1, 8)})
 OPERATORS = snapshot_of(
     {
         "pipeline": {"applications": {"performance": {"operators": {"hosts": {}}}}},
-        "plants": {"shop": {"kind": "celery", "state": "seen", "topology": SHOP.to_document()}},
+        "plants": {
+            "shop": {"kind": "celery", "state": "seen", "topology": SHOP.to_document()},
+            "east": {"kind": "flink", "state": "seen", "topology": EAST.to_document()},
+        },
     }
 )
 

@@ -57,7 +57,11 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
     if "application" in loop.target:
         return "pipeline"
     queue = evidence.plant.queues.get(loop.target.get("queue", ""))
-    return (queue.kind if queue else None) or ("jobs" if loop.law == worker_rate.LAW.name else None)
+    return (queue.kind if queue else None) or ("jobs" if _is_of_jobs(loop) else None)
+
+
+def _is_of_jobs(loop: LoopFacts) -> bool:
+    return loop.law == worker_rate.LAW.name and "plant" not in loop.target
 
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:

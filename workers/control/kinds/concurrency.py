@@ -196,23 +196,23 @@ def targets(present: Present) -> Targets:
 
 
 def _start(host: str, slots: int) -> LoopStart:
-    return LoopStart({"host": host}, **_values(slots, MOST_PROCESSES))
+    return LoopStart({"host": host}, **_values(slots, 1, max(MOST_PROCESSES, slots)))
 
 
 def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Present) -> LoopStart:
     """In the range that all loops of such a plant begin with."""
-    pool = attached_pools.seen_pool({"plant": plant, "operator": operator}, present.snapshot)
-    found = _values(pool.tasks if pool else 1, kind.pace.maximum if kind.pace else MOST_PROCESSES)
+    pool = attached_pools.pool_of(plant, operator, present)
+    usual_most = kind.pace.maximum if kind.pace else MOST_PROCESSES
+    found = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
     patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / INTERVAL_SECONDS))
     found["parameters"]["patience"] = patience
     return attached_pools.start_of(plant, operator, **found, interval_seconds=INTERVAL_SECONDS)
 
 
-def _values(slots: int, usual_most: int) -> dict[str, Any]:
-    most, start = max(usual_most, slots), max(1, slots)
+def _values(slots: int, least: int, most: int) -> dict[str, Any]:
     return {
-        "parameters": {"start": start, "minimum": 1, "maximum": most},
-        "guard": {"minimum": 1.0, "maximum": float(most)},
+        "parameters": {"start": max(least, slots), "minimum": least, "maximum": most},
+        "guard": {"minimum": float(least), "maximum": float(most)},
     }
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controllers.framework.guard import Measured
+from controllers.parallelism import inputs
+from controllers.parallelism.measured_topology import MeasuredOperator
 from workers.control.parts.kind import LoopStart
 from workers.control.parts.operators import elastic_of, holder_of
 from workers.control.parts.present import Present
@@ -23,6 +25,7 @@ from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kind import MOST_POOLS, AdapterKind
 from workers.plants.orders import why_unreached
 from workers.plants.plant import Plant
+from workers.plants.reached import PENDING
 from workers.plants.registry import why_unseen
 from workers.steering.ownership import meet
 from workers.steering.scope import active_loops
@@ -35,35 +38,62 @@ Target = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SeenPool:
-    """The operator of a target as a snapshot has it: its tasks, the fewest and most that may be set, why none
-    may (None: they may), and its plant's row.
+    """The operator of a target as a snapshot has it: with its measures over `window_seconds`, how long what
+    comes to it waits (None: not known), and its plant's row.
     """
 
-    tasks: int
-    minimum: int
-    maximum: int
-    fixed: str | None
+    operator: MeasuredOperator
+    window_seconds: float
+    wait_seconds: float | None
     row: PlantStatus
 
     @property
-    def kind(self) -> AdapterKind | None:
-        return kinds().get(self.row.kind)
+    def tasks(self) -> int:
+        return self.operator.parallelism
+
+    @property
+    def coming(self) -> int:
+        """The tasks that there are, or more that were ordered and are still to come."""
+        order = self.row.orders.get(self.operator.name)
+        return max(self.tasks, order.tasks if order is not None and order.state == PENDING else 0)
+
+    @property
+    def rate_per_second(self) -> float | None:
+        """What comes to it."""
+        return inputs.rate_per_second(self.operator, self.window_seconds)
+
+    @property
+    def service_seconds(self) -> float | None:
+        """What one event takes one task."""
+        return inputs.service_seconds(self.operator)
+
+    @property
+    def waiting_events(self) -> float:
+        """By Little's law."""
+        return (self.wait_seconds or 0.0) * (self.rate_per_second or 0.0)
 
     @property
     def ends_idle(self) -> bool:
         """Whether only idle tasks end."""
-        return self.kind is not None and self.kind.ends_idle
+        kind = kinds().get(self.row.kind)
+        return kind is not None and kind.ends_idle
 
 
 def seen_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
-    """None where it is not seen. Read as the observer has checked it: a topology of hundreds of pools is not
-    checked once more for each of them.
+    """None where it is not seen. Of a topology of hundreds of pools only this one is read: the observer has
+    checked it whole.
     """
     row = snapshot.plants.get(target.get("plant", ""))
-    found = ((row.topology or {}).get("operators") or {}).get(target.get("operator")) if row else None
-    if row is None or found is None or row.state != "seen":
+    if row is None or row.topology is None or row.state != "seen":
         return None
-    return SeenPool(found["parallelism"], found["minimum"], found["maximum"], found["fixed"], row)
+    name = target.get("operator", "")
+    found = row.topology["operators"].get(name)
+    if found is None:
+        return None
+    operator = MeasuredOperator(name=name, **{**found, "tasks": tuple(found["tasks"])})
+    waits = [each["latency_seconds"] for each in row.topology["links"] if each["target"] == name]
+    known = [each for each in waits if each is not None]
+    return SeenPool(operator, row.topology["window_seconds"], max(known, default=None), row)
 
 
 def measured(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
@@ -78,8 +108,8 @@ def measured(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -
         return Measured(age, why_unseen(name, row))
     if pool is None:
         return Measured(age, f"{name} has no operator {target.get('operator')} now")
-    if pool.fixed is not None:
-        return Measured(age, f"the tasks of {target['operator']} can't be set: {pool.fixed}")
+    if pool.operator.fixed is not None:
+        return Measured(age, f"the tasks of {target['operator']} can't be set: {pool.operator.fixed}")
     return Measured(age, _held(law, target, snapshot, row))
 
 
@@ -119,6 +149,11 @@ def _operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
     return sorted(name for name, each in rows if each["kind"] == "operator" and each["fixed"] is None)
 
 
+def pool_of(plant: str, operator: str, present: Present) -> SeenPool | None:
+    """None where it is not seen now."""
+    return seen_pool({"plant": plant, "operator": operator}, present.snapshot)
+
+
 def name_of(law: str, plant: str, operator: str) -> str:
     """Of the loop; a name that is too long ends with a digest of all of it."""
     name = f"{law}/plant:{plant}/{operator}"
@@ -131,6 +166,16 @@ def name_of(law: str, plant: str, operator: str) -> str:
 def start_of(plant: str, operator: str, **more: Any) -> LoopStart:
     """The loop of one pool: it advises."""
     return LoopStart({"plant": plant, "operator": operator}, Loop.Mode.ADVISE, **more)
+
+
+def limits(pool: SeenPool | None, usual_most: int) -> tuple[int, int]:
+    """The fewest and most tasks that a loop of the pool begins with: within what the plant takes, no fewer
+    than one, and no more than is usual there but for those that there are.
+    """
+    if pool is None:
+        return 1, usual_most
+    least = max(1, pool.operator.minimum)
+    return least, max(least, min(pool.operator.maximum, max(pool.tasks, usual_most)))
 
 
 def set_pool(tasks: int, loop: Loop, plant: Plant) -> None:

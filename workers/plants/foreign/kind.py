@@ -28,7 +28,7 @@ from workers.plants.reached import USUAL, Patience
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
 LONGEST_OPTION = 200
 SECTIONS_SECONDS = 10.0
-MOST_POOLS = 40  # of a plant, by name: each has a loop of its own
+MOST_POOLS = 20  # of a plant, by name: each has a loop of its own
 
 
 @dataclass(frozen=True)

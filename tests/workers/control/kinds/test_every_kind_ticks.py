@@ -150,7 +150,7 @@ def test_every_kind_of_loop_decides_on_a_valid_measurement_and_carries_out_what_
     assert [entry.error for entry in every if entry.error] == []
     of_shop = [entry for entry in every if entry.loop.target.get("plant") == "shop"]
     assert {entry.observation["unfit"] for entry in of_shop} == {None}
-    assert {entry.loop.law for entry in of_shop} >= {"concurrency", "parallelism_joint"}
+    assert {entry.loop.law for entry in of_shop} >= {"concurrency", "parallelism_joint", "worker_rate"}
     own = [entry for entry in every if "plant" not in entry.loop.target]
     assert {entry.observation["unfit"] for entry in own} == {None}
     acted = {entry.loop.law for entry in own if entry.action is not None and entry.applied}
