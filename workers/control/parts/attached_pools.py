@@ -2,9 +2,9 @@
 "operator"}.
 
 A loop of a pool holds while the plant is not seen, while somebody else steers it, after an order that took no
-effect, and while another loop acts on the same tasks: that of the whole plant, or of the law whose name comes
-first. Such two are never both let act (`workers.steering.ownership`); this is for what was not asked for, as
-a pool that comes back.
+effect, and, where it is to act, while another loop acts on the same tasks: that of the whole plant, or of the
+law whose name comes first. Such two are never both let act (`workers.steering.ownership`); this is for what
+was not asked for, as a pool that comes back.
 """
 
 import hashlib
@@ -120,7 +120,12 @@ def _held(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str
 
 
 def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
-    """The loop that acts on these tasks before one of this law, in a sentence."""
+    """The loop that acts on these tasks before the one of this law does, in a sentence. One that only advises
+    has none before it.
+    """
+    own = snapshot.loops.get(name_of(law, target["plant"], target["operator"]))
+    if own is None or own.mode not in Loop.ACTING:
+        return None
     for name, loop in sorted(snapshot.loops.items()):
         is_before = "operator" not in loop.target or loop.law < law
         if loop.law != law and is_before and loop.mode in Loop.ACTING and meet(target, loop.target):

@@ -202,6 +202,15 @@ def test_should_both_act_all_the_same_the_loop_of_the_pool_stands_back(app):
     assert "owner" not in entries["parallelism_joint"].reason
 
 
+def test_a_loop_that_only_advises_does_so_beside_the_one_that_acts(app):
+    _, whole = loops_of_both(app)
+    Loop.objects.filter(pk=whole.pk).update(mode="auto")
+    for _ in range(2):
+        app.work(station(6))
+        entries = {entry.loop.law: entry for entry in app.tick(5.0)}
+    assert "owner" not in entries[LAW].reason and entries[LAW].observation["unfit"] is None
+
+
 def test_a_loop_whose_override_has_ended_lets_the_other_act(app, user):
     pool, whole = loops_of_both(app)
     said = {"owner": user, "reason": "a try", "minutes": 10}
