@@ -1,4 +1,4 @@
-"""Weir, attached to apps, in a process of its own: the watch, the loop of `parallelism_joint`, its ledger."""
+"""Weir, attached to apps, in a process of its own: the watch, the loops of one law, their ledger."""
 
 import json
 import subprocess
@@ -16,9 +16,12 @@ SEEN_SECONDS = 60.0
 
 
 class Attached:
-    """plants: name → address of the broker. Use as a context manager."""
+    """plants: name → address of the broker; law: as `steering` takes it, "" for its own. Use as a context
+    manager.
+    """
 
-    def __init__(self, plants: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, plants: Mapping[str, str], folder: Path, law: str = "") -> None:
+        self._law = law
         self._plants, self._folder = dict(plants), folder / "weir"
         self._folder.mkdir()
         self._stack = ExitStack()
@@ -35,6 +38,7 @@ class Attached:
         }
         manage(environment, "migrate", "--verbosity=0", "--no-input")
         arguments = f"{json.dumps(self._plants)}, {str(self._notes)!r}"
+        arguments += f", {self._law!r}" if self._law else ""
         code = f"from bench.celery.steering import steer; steer({arguments})"
         with (self._folder / "log").open("w") as log:
             self._process = subprocess.Popen(

@@ -20,6 +20,7 @@ from controllers import catalog
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node
+from workers.coordination.transaction_locks import lock_until_commit
 from workers.models import Loop, Override
 from workers.steering import overrides, plant_settings, undoing
 from workers.steering.expiry import Expiry, in_minutes
@@ -239,6 +240,8 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
         raise BadInput("mode", f"is held on {where}; end that override, or set {mode} for a time.")
     for override in held:
         overrides.end(override, by=actor.user, now=now)
+    lock_until_commit(overrides.LOCK)
+    overrides.demand_one_owner([loop], mode, now, "mode")
     before = held[-1].value if held else loop.mode
     Loop.objects.filter(pk=loop.pk).update(mode=mode)
     audit_log.record(

@@ -12,7 +12,7 @@ from workers.documents.states import SEVERITIES
 
 HIDDEN_NAMES = ("host",)
 HIDDEN_LABELS = frozenset({"host", "receiver", "override", "what"})
-LOOPS_OF_HOSTS = f"{LAW.name}/"
+LOOPS_OF_HOSTS, AT_A_PLANT = f"{LAW.name}/", "/plant:"
 
 
 def worst(snapshot: Snapshot) -> str:
@@ -31,7 +31,8 @@ def title_of(alert: AlertStatus) -> str:
 
 
 def _is_of_a_host(loop: str) -> bool:
-    return loop.startswith(LOOPS_OF_HOSTS)
+    """A pool of an attached plant is called after one, too."""
+    return loop.startswith(LOOPS_OF_HOSTS) or "/" in loop.partition(AT_A_PLANT)[2]
 
 
 def _badness(severity: str) -> int:

@@ -105,7 +105,8 @@ def job_containers(snapshot: Snapshot) -> dict[str, JobContainer]:
 @register.filter
 def managers(snapshot: Snapshot) -> dict[str, LoopStatus]:
     """The loops that decide how many workers a container gets, by name."""
-    return {name: loop for name, loop in snapshot.loops.items() if loop.law == WORKER_RATE}
+    rows = snapshot.loops.items()
+    return {name: loop for name, loop in rows if loop.law == WORKER_RATE and "queue" in loop.target}
 
 
 @register.filter

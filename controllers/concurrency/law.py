@@ -22,6 +22,10 @@ rested with 13, 2 and 2 threads, where TCC has 5 each). Only who aims at the pea
 All begin alike, from what they have on average (`mean_threads`), as each grows by shares of what it has; and
 who rests with far less tries a step more at once, since it may have stopped because the others grew.
 
+Who takes threads away before exploring has to be able to. A pool of others may end only idle threads
+(`ends_idle`), and one that is measured has none: there a search begins with what it has, and goes up. What it
+is to have fewer of in the end waits until some are idle.
+
 A pool that is not steered (`steered` false: the loop advises, say) is only measured where it is; when an
 exploration would be due, its first step is the advice. As soon as it is steered, the law explores.
 """
@@ -60,7 +64,14 @@ EFFECT_SECONDS = 30.0
 # many of it: it may be alone with what limits it.
 MOST_TIMES_OWN = 3.0
 # Where an observation does not say it.
-NOT_SEEN: Values = {"seconds": None, "epoch": None, "mean_threads": None, "steered": True, "trouble": None}
+NOT_SEEN: Values = {
+    "seconds": None,
+    "epoch": None,
+    "mean_threads": None,
+    "steered": True,
+    "trouble": None,
+    "ends_idle": False,
+}
 
 
 class Concurrency:
@@ -432,6 +443,9 @@ def _exploring_again(
 
 
 def _begun_again(parameters: Values, exploration: Exploration, changed: bool, seen: Values) -> Exploration:
+    if seen["ends_idle"]:
+        threads = _into_range(parameters, exploration.threads)
+        return beginning(parameters, threads, exploration.steps).exploration
     if parameters["method"] == "tcc" or _shares(parameters, seen):
         return tcc.exploring_from(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
     if isinstance(exploration, CurveSearch):

@@ -108,10 +108,10 @@ def _exploration(document: Mapping[str, Any]) -> Exploration:
     return cycle_from(rest) if document["kind"] == "tcc" else search_from(rest)
 
 
-def beginning(parameters: Values, threads: int) -> Memory:
-    """The first exploration, from so many threads."""
+def beginning(parameters: Values, threads: int, steps: int = 0) -> Memory:
+    """An exploration from so many threads; steps: of those before it."""
     tcc = parameters["method"] == "tcc"
-    return Memory(Cycle("base", threads) if tcc else CurveSearch("probe", threads))
+    return Memory(Cycle("base", threads, steps=steps) if tcc else CurveSearch("probe", threads, steps=steps))
 
 
 def resting(parameters: Values, memory: Memory, threads: int) -> Memory:

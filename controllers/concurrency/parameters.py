@@ -66,5 +66,12 @@ OBSERVATION = (
         "mean_threads", "threads", "Of those pools and this one; not given: unknown.", None, 0, 100_000
     ),
     Parameter("trouble", "text", "Why the pool is not what it was set to, if known.", kind="text"),
+    Parameter(
+        "ends_idle",
+        "flag",
+        "True: the pool ends only idle threads, so that a search begins with what it has.",
+        False,
+        kind="flag",
+    ),
     Parameter("steered", "flag", "False: nobody sets the pool to what is decided.", True, kind="flag"),
 )

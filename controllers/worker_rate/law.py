@@ -6,6 +6,9 @@ Two methods, over one state, so that a person may change from one to the other a
   (`controllers.worker_rate.forecast_manager`);
 - `thesis`: Houtman's rate, raised and lowered by the queue length (`controllers.worker_rate.thesis_manager`).
 
+Where workers are `permanent` (processes of a pool that stay), the same evaluation says how many there are to
+be (`controllers.worker_rate.permanent_pool`).
+
 The observation's length, removed, started and waiting to run are the contract's. The others may be missing:
 a law that doesn't get the node's state takes it to be well, and without a count of workers at work it takes
 those that began to run to be done.
@@ -17,8 +20,9 @@ from collections.abc import Sequence
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.worker_rate import forecast_manager, thesis_manager
+from controllers.worker_rate import forecast_manager, permanent_pool, thesis_manager
 from controllers.worker_rate.arrival_rate import ARRIVALS, ArrivalRate
+from controllers.worker_rate.permanent_pool import PERMANENT, SHORT
 from controllers.worker_rate.shared import Manager, Start, bounded
 from queues.errors import BadInput
 from queues.nodes.node_state import STATES
@@ -197,6 +201,30 @@ PARAMETERS = (
     ),
     Parameter("maximum_rate", "workers per interval", "The rate never rises above this.", 1_000.0, 0.01, 1e6),
     Parameter(
+        "workers",
+        "choice",
+        "short: each ends after its events. permanent: they stay; as many as start are there.",
+        SHORT,
+        kind="choice",
+        choices=(SHORT, PERMANENT),
+    ),
+    Parameter(
+        "life_seconds",
+        "s",
+        "permanent: what one worker does is counted over this, and what waits is worked off within it.",
+        10.0,
+        1.0,
+        600.0,
+    ),
+    Parameter(
+        "target_utilisation",
+        "share",
+        "permanent: of its life, what a worker is to be at work.",
+        0.85,
+        0.05,
+        1.0,
+    ),
+    Parameter(
         "start_when",
         "choice",
         "waiting: start what waits needs. always: also for what is only coming, as in the thesis' model.",
@@ -212,6 +240,7 @@ OBSERVATION = (
     Parameter("started", "workers", "Workers that began to run since the last observation.", 0, maximum=1e12),
     Parameter("waiting_to_run", "workers", "Workers submitted that do not run yet.", 0, maximum=1e12),
     Parameter("running", "workers", "Workers at work now, where they are counted.", maximum=1e12),
+    Parameter("service_seconds", "s", "permanent: what one event takes one worker.", None, 0.0, 1e9),
     Parameter("oldest_seconds", "s", "Age of the oldest event that waits, where it is known.", maximum=1e12),
     Parameter(
         "node_state",
@@ -294,7 +323,11 @@ class WorkerRate:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """One evaluation by the method that is chosen."""
-        manager, start = METHODS[parameters["method"]](parameters, _manager(state), observation)
+        before, evaluate = _manager(state), METHODS[parameters["method"]]
+        if parameters["workers"] == PERMANENT:
+            manager, decision = permanent_pool.decide(parameters, before, observation, evaluate)
+            return manager.to_json(), decision
+        manager, start = evaluate(parameters, before, observation)
         return manager.to_json(), _decision(parameters, start, observation["queue_length"])
 
 

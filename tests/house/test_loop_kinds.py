@@ -9,6 +9,7 @@ from console.help import reference
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.discovery import modules_of
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from controllers.simulation.catalog import SCENARIOS
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.workers.snapshots import snapshot_of
@@ -27,7 +28,18 @@ QUEUES = {
     "alert": QueueSpec("alert", "jobs", {"n1": 1000}),
     "telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000}),
 }
-OPERATORS = snapshot_of({"pipeline": {"applications": {"performance": {"operators": {"hosts": {}}}}}})
+POOL = "celery@one"
+SHOP = MeasuredTopology("shop", 1.0, 10.0, {POOL: MeasuredOperator(POOL, "operator", 2, 1, 100)})
+EAST = MeasuredTopology("east", 1.0, 10.0, {"parse": MeasuredOperator("parse", "operator", 2, 1, 8)})
+OPERATORS = snapshot_of(
+    {
+        "pipeline": {"applications": {"performance": {"operators": {"hosts": {}}}}},
+        "plants": {
+            "shop": {"kind": "celery", "state": "seen", "topology": SHOP.to_document()},
+            "east": {"kind": "flink", "state": "seen", "topology": EAST.to_document()},
+        },
+    }
+)
 
 
 def checks_of_a_kind():

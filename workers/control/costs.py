@@ -242,10 +242,11 @@ def lost_events(then: Snapshot | None, now: Snapshot | None) -> int | None:
 def replay_of(loop: Loop) -> LoadReplay:
     """Raises BadInput for a kind of loop that has none."""
     kind = KINDS.get(loop.law)
-    if kind is None or kind.replay is None:
+    replay = None if kind is None else kind.replay_of(loop.target)
+    if replay is None:
         known = ", ".join(name for name, each in KINDS.items() if each.replay is not None)
         raise BadInput("loop", f"{loop.name} has no rival that is replayed; loops of {known} have.")
-    return kind.replay
+    return replay
 
 
 def _side(

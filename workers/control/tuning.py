@@ -65,7 +65,7 @@ class Learned:
 def loops_with_a_record() -> list[Loop]:
     """The loops of the kinds that can be tuned, by name."""
     laws = [name for name, kind in KINDS.items() if kind.rehearsal is not None]
-    return list(Loop.objects.filter(law__in=laws).order_by("name"))
+    return list(Loop.objects.filter(law__in=laws).exclude(target__has_key="plant").order_by("name"))
 
 
 def learn(
@@ -155,10 +155,11 @@ def drift(tuning: Tuning, now: datetime) -> str:
 
 def _rehearsal(loop: Loop) -> Rehearsal:
     kind = KINDS.get(loop.law)
-    if kind is None or kind.rehearsal is None:
+    rehearsal = None if kind is None else kind.rehearsal_of(loop.target)
+    if rehearsal is None:
         known = ", ".join(name for name, each in KINDS.items() if each.rehearsal is not None)
         raise BadInput("loop", f"{loop.name} can't be tuned on its record; loops of {known} can.")
-    return kind.rehearsal
+    return rehearsal
 
 
 def _declared(law: Law, name: str) -> Any:

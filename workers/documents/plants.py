@@ -4,6 +4,7 @@ from typing import Any
 
 from queues.stored_document import StoredDocument
 from workers.documents.consumer_groups import ConsumerGroup
+from workers.documents.hosts import PoolWork
 
 
 class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
@@ -91,6 +92,14 @@ class OrderStatus(StoredDocument, frozen=True, kw_only=True):
     waiting_since: float | None = None
 
 
+class PoolSamples(PoolWork, frozen=True, kw_only=True):
+    """What the pool of an operator completed while all of its tasks had work, of its present size. since:
+    when this was first counted (s since 1970); of another time all numbers are anew.
+    """
+
+    since: float
+
+
 class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     """Another plant. state: seen, stale or unseen; error: what went wrong when it was observed
     last. tasks: that can be set. latency_seconds: of its slowest path. topology: as
@@ -100,7 +109,8 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     revisions: what is rolled out of each part. proofs: operator → what shows that an order took effect, where
     that is not the number of its tasks. set_to: operator → tasks that the plant itself aims at, where it says
     so beside those that are there. lives: operator → since when it is at work (s since 1970), where that is
-    known: what was ordered earlier was ordered of another one.
+    known: what was ordered earlier was ordered of another one. completions: operator → what its pool
+    completed while it was full, where the plant says each completion.
     """
 
     kind: str = ""
@@ -119,6 +129,7 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
     proofs: dict[str, ProofStatus] = {}
     set_to: dict[str, int] = {}
     lives: dict[str, float] = {}
+    completions: dict[str, PoolSamples] = {}
     orders: dict[str, OrderStatus] = {}
 
     @property

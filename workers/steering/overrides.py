@@ -40,7 +40,7 @@ from queues.errors import BadInput
 from queues.models import Node
 from workers.coordination.transaction_locks import lock_until_commit
 from workers.models import Loop, Override
-from workers.steering import enforcing
+from workers.steering import enforcing, ownership
 from workers.steering.expiry import Expiry
 from workers.steering.scope import THRESHOLDS, Scope, active_loops, is_itself, is_threshold
 
@@ -300,6 +300,7 @@ def _checked(
     if name == "mode":
         if value not in Loop.Mode.values:
             raise BadInput("value", f"takes one of {', '.join(Loop.Mode.values)}, not {value!r}")
+        demand_one_owner(loops, value, now, "value")
         return value, _common(loop.mode for loop in loops)
     if name.startswith("guard.") and scope.is_wide:
         loops = [loop for loop in loops if _knows(loop, name)] or loops
@@ -307,6 +308,21 @@ def _checked(
         raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
     checked = [_checked_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _common(before for _, before in checked)
+
+
+def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str) -> None:
+    """Raise `BadInput` naming the field where loops may not act (`mode`) because another sets the same tasks
+    of an attached plant, or would once an override has ended.
+    """
+    begins = [loop for loop in loops if mode in Loop.ACTING and "plant" in loop.target]
+    if not begins:
+        return
+    others = list(active_loops().filter(target__has_key="plant"))
+    held = by_loop(others, now)
+    act = [each for each in others if {each.mode, mode_of(each, held[each.pk], now)} & set(Loop.ACTING)]
+    for loop in begins:
+        if (rival := ownership.rival_of(loop, [*act, *begins])) is not None:
+            raise BadInput(field, ownership.why_refused(loop, rival))
 
 
 def _knows(loop: Loop, name: str) -> bool:

@@ -144,7 +144,8 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved
 def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> DesiredValue:
     """law: of which loop; else of the one that acts, or that would act by default."""
     actor_for(request, "plant.view")
-    found = [each for each in active_loops().filter(target__plant=plant) if law in ("", each.law)]
+    of_whole = active_loops().filter(target__plant=plant, law__in=OWNERS)
+    found = [each for each in of_whole if law in ("", each.law)]
     ranked = sorted(found, key=lambda each: (each.mode not in Loop.ACTING, -OWNERS.index(each.law)))
     if not ranked:
         raise Http404(

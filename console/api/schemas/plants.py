@@ -162,6 +162,18 @@ class PlantOrderRow(ApiAnswer):
     waiting_since: Instant | None
 
 
+class PoolSamplesRow(ApiAnswer):
+    """What the pool of an operator completed while all of its tasks had work, of its present size."""
+
+    since: Annotated[Instant, Field(description="When this was first counted.")]
+    seq: int | None
+    recent_seconds: Annotated[
+        list[float], Field(description="Between completions; the newest is number seq.")
+    ]
+    full_seconds: Annotated[Seconds | None, Field(description="So long all tasks had work since then.")]
+    per_second: PerSecond | None
+
+
 class SnapshotPlant(ApiAnswer):
     """A registered plant as the snapshot has it; most views leave out its topology."""
 
@@ -185,6 +197,7 @@ class SnapshotPlant(ApiAnswer):
     lives: NotRequired[
         Annotated[dict[str, float], Field(description="Since when each operator is at work, s since 1970.")]
     ]
+    completions: NotRequired[dict[str, PoolSamplesRow]]
     orders: NotRequired[dict[str, PlantOrderRow]]
 
 

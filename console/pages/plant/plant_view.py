@@ -224,11 +224,13 @@ def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
 
 
 def loops_of(snapshot: Snapshot, name: str) -> list[PlantLoop]:
-    """The loops that set its tasks; one that acts first."""
+    """The loops that set its tasks; one that acts first, then those of all of it."""
     found = [
         PlantLoop(loop, row, None if name == LOCAL else report_of(row.id))
         for loop, row in snapshot.loops.items()
-        if row.law.startswith("parallelism")
-        and (row.target.get("plant") == name or (name == LOCAL and "application" in row.target))
+        if row.target.get("plant") == name
+        or (name == LOCAL and row.law.startswith("parallelism") and "application" in row.target)
     ]
-    return sorted(found, key=lambda row: row.status.mode not in Loop.ACTING)
+    return sorted(
+        found, key=lambda row: (row.status.mode not in Loop.ACTING, "operator" in row.status.target)
+    )

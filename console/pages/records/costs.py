@@ -47,7 +47,8 @@ def page(request: HttpRequest) -> HttpResponse:
     errors: dict[str, list[str]] = {}
     plant, found, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
     rivals = [name for name, kind in KINDS.items() if kind.replay is not None]
-    loops = list(active_loops().filter(law__in=rivals).order_by("name"))
+    here = active_loops().filter(law__in=rivals).exclude(target__has_key="plant")
+    loops = list(here.order_by("name"))
     loop = next((each for each in loops if str(each.pk) == request.GET.get("loop", "")), None)
     try:
         text = request.GET.get("hours", "").strip()

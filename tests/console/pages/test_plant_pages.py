@@ -10,10 +10,12 @@ from django.utils import timezone
 
 from console.actions import plant_control
 from console.models import AuditEntry
+from console.pages.plant.plant_view import loops_of
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import keys
 from tests.console.page_text import source_of
 from tests.console.pipeline_sample import DECLARATION
+from tests.workers.snapshots import snapshot_of
 from workers.models import FirstReport, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.holding import hold, holder_of, release
@@ -307,6 +309,33 @@ def test_a_loop_that_steers_another_plant_has_its_page_and_leads_there(browsers,
     page = source_of(browsers["viewer"].get(f"/loops/{loop.pk}/"))
     assert 'of plant <a class="link" href="/plants/east/">east</a>' in page
     assert "plant east" in browsers["viewer"].get("/loops/").content.decode()
+
+
+def test_the_page_of_a_plant_lists_the_loops_of_its_pools_after_those_of_all_of_it():
+    of_one, of_all = {"plant": "east", "operator": "celery@one"}, {"plant": "east"}
+    loops = {
+        "concurrency/plant:east/celery@one": {
+            "id": 1,
+            "law": "concurrency",
+            "mode": "advise",
+            "target": of_one,
+        },
+        "parallelism_joint/plant:east": {
+            "id": 2,
+            "law": "parallelism_joint",
+            "mode": "advise",
+            "target": of_all,
+        },
+        "concurrency/jobs@here": {"id": 3, "law": "concurrency", "target": {"host": "jobs@here"}},
+        "concurrency/plant:west/w": {
+            "id": 4,
+            "law": "concurrency",
+            "target": {"plant": "west", "operator": "w"},
+        },
+    }
+    assert [row.status.id for row in loops_of(snapshot_of({"loops": loops}), "east")] == [2, 1]
+    loops["concurrency/plant:east/celery@one"]["mode"] = "auto"
+    assert [row.status.id for row in loops_of(snapshot_of({"loops": loops}), "east")] == [1, 2]
 
 
 def test_the_forecast_of_another_plant_stands_on_its_loop_s_page_and_whether_the_loop_plans_by_it(

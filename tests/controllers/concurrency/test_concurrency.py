@@ -419,6 +419,18 @@ def test_a_trial_that_brings_nothing_is_taken_back_and_the_next_waits_twice_as_l
     assert len(tried) >= 4 and all(later >= 1.8 * sooner for sooner, later in itertools.pairwise(waits))
 
 
+@pytest.mark.parametrize("method", ["tcc", "explorer"])
+def test_where_only_idle_threads_end_a_search_begins_with_what_the_pool_has(method):
+    parameters = read(method=method, start=8, initial_samples=10)
+    for ends_idle in (False, True):
+        state, gaps = LAW.initial_state(parameters), [0.1] * 40
+        for _ in range(3):
+            state, _ = look(parameters, state, 8, gaps, steered=False, ends_idle=ends_idle)
+        state, decision = look(parameters, state, 8, gaps, ends_idle=ends_idle)
+        assert (decision.action["threads"] == 8) is ends_idle
+        assert decision.action["phase"] in ("probe", "base")
+
+
 def test_nothing_is_tried_where_the_range_ends_nor_while_nobody_steers_the_pool():
     parameters = read(steady_seconds=1e6, trial_seconds=20.0, maximum=8)
     state, rested = at_rest(parameters, capacity=20)

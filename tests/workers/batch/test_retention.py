@@ -368,6 +368,9 @@ def test_loops_of_containers_that_are_gone_go_once_nothing_else_is_known_of_them
     keeper: Keeper, django_user_model: type[User]
 ) -> None:
     gone = [host_loop(f"jobs@{number}", 31, retired_at="gone") for number in range(3)]
+    target = {"plant": "shop", "operator": "celery@one", "retired_at": "gone"}
+    of_a_pool = {"law": "concurrency", "target": target, "ticked_at": NOW - timedelta(days=31)}
+    gone.append(Loop.objects.create(name="concurrency/plant:shop/celery@one", **of_a_pool))
     at_work, lately = host_loop("jobs@a", 31), host_loop("jobs@b", 29, retired_at="gone")
     decided, set_by_somebody = (host_loop(f"jobs@{name}", 31, retired_at="gone") for name in "cd")
     entry(decided, 31)

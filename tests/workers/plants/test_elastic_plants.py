@@ -17,17 +17,19 @@ from console.accounts.access import create_token
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues import keys
 from queues.errors import BadInput
+from queues.stored_document import decoded, encoded
 from tests.console.conftest import sample_snapshot
 from tests.console.pipeline_sample import sample_application
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign.declared.examples import DeclaredRig
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, cluster
 from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron
+from workers.documents.plants import PoolSamples
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant
-from workers.plants.foreign.kind import PlantAddress
+from workers.plants.foreign.kind import Adapter, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, hold, holder_of
@@ -268,6 +270,13 @@ def test_a_topology_is_one_document_of_one_instant(rig):
     assert any({first, second} <= path for path in paths) == rig.is_chain
     assert topology.operators[first].task_names == tuple(f"{first}_{n}" for n in (1, 2))
     assert any(each.kind == "source" for each in topology.operators.values())
+
+
+def test_completions_are_said_of_operators_that_can_be_set_where_they_are_said_at_all(rig):
+    topology = rig.plant.topology()
+    said = rig.plant.completions() if isinstance(rig.plant, Adapter) else {}
+    assert all(topology.operators[name].fixed is None for name in said)
+    assert {name: decoded(PoolSamples, encoded(each), "pool") for name, each in said.items()} == said
 
 
 def test_tasks_that_are_set_are_in_force_soon_and_the_others_stay(rig):

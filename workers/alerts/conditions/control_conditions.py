@@ -15,6 +15,7 @@ from workers.alerts.conditions.evidence import STALE, Ended, Evidence, LedgerTic
 from workers.alerts.conditions.loop_words import loop_words
 from workers.control.parts.quality import HOST
 from workers.documents.loops import OverrideStatus
+from workers.models import Loop
 from workers.steering.scope import DRAINING
 
 # Limits that say nothing of how much there is left: the law waits, or its guard smooths.
@@ -57,7 +58,11 @@ def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
     if "application" in loop.target:
         return "pipeline"
     queue = evidence.plant.queues.get(loop.target.get("queue", ""))
-    return (queue.kind if queue else None) or ("jobs" if loop.law == worker_rate.LAW.name else None)
+    return (queue.kind if queue else None) or ("jobs" if _is_of_jobs(loop) else None)
+
+
+def _is_of_jobs(loop: LoopFacts) -> bool:
+    return loop.law == worker_rate.LAW.name and "plant" not in loop.target
 
 
 def _within(loop: LoopFacts, evidence: Evidence, window_seconds: float) -> list[LedgerTick]:
@@ -125,9 +130,14 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
             continue
         last = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
         ticks = evidence.now - last <= 3 * loop.interval_seconds + 5
-        blind = _blind_seconds(loop)
+        blind = 0.0 if _advises_on_a_pool(loop) else _blind_seconds(loop)
         said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
         yield _reading(evidence, loop, blind if ticks else None, said)
+
+
+def _advises_on_a_pool(loop: LoopFacts) -> bool:
+    """Of an attached plant that is silent its own loops say so; each of its pools has more of them."""
+    return {"plant", "operator"} <= loop.target.keys() and loop.mode not in Loop.ACTING
 
 
 def _blind_seconds(loop: LoopFacts) -> float:

@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from queues import keys
 from queues.errors import BadInput
@@ -500,12 +500,14 @@ def due_alerts(before: datetime) -> QuerySet[Alert]:
 
 
 def due_loops(before: datetime) -> QuerySet[Loop]:
-    """Retired loops of worker hosts that ticked last before that, of which nothing else is left: no decision,
-    nothing that a person has set, nothing that was learned. Other loops' targets come back by their names.
+    """Retired loops of worker hosts, and of pools of attached plants, that ticked last before that, of which
+    nothing else is left: no decision, nothing that a person has set, nothing that was learned. Other loops'
+    targets come back by their names.
     """
     retired = Loop.objects.filter(target__has_key="retired_at", ticked_at__lt=before)
     nothing = {"entries": None, "overrides": None, "tunings": None, "first_report": None}
-    return retired.filter(target__has_key="host", **nothing)
+    of_a_pool = Q(target__has_key="host") | Q(target__has_keys=["plant", "operator"])
+    return retired.filter(of_a_pool, **nothing)
 
 
 def due_plans(before: datetime) -> QuerySet[Plan]:

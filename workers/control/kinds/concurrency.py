@@ -1,7 +1,8 @@
-"""How many processes each worker host that handles events has.
+"""How many processes each worker host that handles events has, and each pool of an attached plant that says
+its completions (a worker of a Celery app).
 
 Its loops begin in advise. An exploration takes workers away before it adds any, at a time nobody chose, and
-each process takes memory of its host: that is for people to allow, host by host, in a range that they know.
+each process takes memory of its host: that is for people to allow, pool by pool, in a range that they know.
 Until then the loop measures at the size there is.
 """
 
@@ -11,53 +12,91 @@ from typing import Any
 from controllers.concurrency.law import LAW
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
+from workers.control.parts import attached_pools
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.operators import keep_plant
 from workers.control.parts.present import Present
 from workers.documents.hosts import HostStatus, PoolWork
 from workers.documents.loops import LoopStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
+from workers.plants.foreign.kind import AdapterKind
 from workers.plants.plant import Plant
 
 ROLE = "jobs"
 # A process of a worker takes some 50 MB of its own. Who calls slow services may want more, and says so.
 MOST_PROCESSES = 32
+INTERVAL_SECONDS = 5
+# Shortly before an order of fewer counts as missed, the pool is taken to be as small as it gets.
+PATIENT_SHARE = 0.9
 Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """{threads, interdeparture_seconds, seconds} of the host since the observation before, and where they are
+    """{threads, interdeparture_seconds, seconds} of the pool since the observation before, and where they are
     known {`epoch`, `mean_threads`, `trouble`}.
 
     The times are of events, completed while all processes had work (`workers.pool.departures`); `seconds` is
-    how long that was. They are numbered, so that none is taken twice; of another life of the host (another
-    pid) all are new. `epoch` is the newest exploration of the other hosts of the role: they have nodes and
-    services in common. `mean_threads` is of all of them that are steered.
+    how long that was. They are numbered, so that none is taken twice; of another life of the pool (another
+    pid of its host, another count of it) all are new. `epoch` is the newest exploration of the other hosts of
+    the role: they have nodes and services in common. `mean_threads` is of all of them that are steered. Pools
+    of attached plants explore each by itself.
     """
+    if "plant" in target:
+        return _sensed_elsewhere(target, snapshot, before, now_seconds)
     row = snapshot.hosts.get(target.get("host", ""))
     done = (row.done if row else None) or PoolWork()
-    counters = {"pid": row.pid if row else None, "seq": done.seq, "full_seconds": done.full_seconds}
-    loops = [loop for loop in snapshot.loops.values() if loop.law == LAW.name]
+    loops = [loop for loop in snapshot.loops.values() if loop.law == LAW.name and "host" in loop.target]
     observation = {
         "threads": row.slots if row else 0,
-        **_since(before, counters, done.recent_seconds),
+        **_since(before, done, {"pid": row.pid if row else None}),
         **_if_known(
             epoch=_newest(loops, target),
             mean_threads=_mean_threads(loops, target, snapshot),
             trouble=(row.trouble or None) if row else None,
         ),
     }
-    known = {key: value for key, value in counters.items() if value is not None}
     # Of a host that is silent for a time nothing is new when it is heard again: its samples were taken.
-    kept = known if row else dict(before or {})
+    kept = _counters(done, {"pid": row.pid}) if row else dict(before or {})
     return Sensed(observation, measured(target, snapshot, row, now_seconds), kept)
 
 
-def _since(before: Counters | None, counters: Document, recent: list[float]) -> dict[str, Any]:
-    """The samples since, as far as they are of the present size of the pool and not too many to be kept."""
-    seq, full_seconds = counters["seq"] or 0, counters["full_seconds"] or 0.0
+def _sensed_elsewhere(
+    target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
+) -> Sensed:
+    pool = attached_pools.seen_pool(target, snapshot)
+    done = pool.row.completions.get(target["operator"]) if pool else None
+    life = {"since": done.since if done else None}
+    observation = {
+        "threads": pool.tasks if pool else 0,
+        **_since(before, done or PoolWork(), life),
+        **_if_known(trouble=_why_not_fewer(target, pool)),
+    }
+    if pool and pool.ends_idle:
+        observation["ends_idle"] = True
+    seen = attached_pools.measured(LAW.name, target, snapshot, now_seconds)
+    if seen.invalid is None and done is None:
+        seen = Measured(seen.age_seconds, idle=f"no completion of {target['operator']} is heard of")
+    return Sensed(observation, seen, _counters(done, life) if done else dict(before or {}))
+
+
+def _why_not_fewer(target: Document, pool: attached_pools.SeenPool | None) -> str | None:
+    order = pool.row.orders.get(target["operator"]) if pool else None
+    is_less = pool is not None and order is not None and order.tasks < pool.tasks
+    return "only idle processes end" if is_less and pool is not None and pool.ends_idle else None
+
+
+def _counters(done: PoolWork, life: Document) -> dict[str, float]:
+    counters = {**life, "seq": done.seq, "full_seconds": done.full_seconds}
+    return {key: value for key, value in counters.items() if value is not None}
+
+
+def _since(before: Counters | None, done: PoolWork, life: Document) -> dict[str, Any]:
+    """The samples since, as far as they are of the present size of the pool and not too many to be kept.
+    life: what has another value where the pool is another one."""
+    seq, full_seconds, recent = done.seq or 0, done.full_seconds or 0.0, done.recent_seconds
     first, seconds_before = 0.0, 0.0
-    if before is not None and before.get("pid") == counters["pid"]:
+    if before is not None and all(before.get(key) == value for key, value in life.items()):
         first, seconds_before = before.get("seq", 0), before.get("full_seconds", 0.0)
     fresh = min(max(0, int(seq - first)), len(recent))
     return {
@@ -91,11 +130,22 @@ def _if_known(**values: Any) -> dict[str, Any]:
 
 def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     """What a pool's size is judged by."""
+    if "plant" in target:
+        return _readings_elsewhere(target, snapshot)
     row = snapshot.hosts.get(target.get("host", ""))
     if row is None:
         return None
     per_second = row.done.per_second if row.done else None
     return {"throughput_per_second": per_second, "threads": row.slots, "node_state": None}
+
+
+def _readings_elsewhere(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
+    pool = attached_pools.seen_pool(target, snapshot)
+    if pool is None:
+        return None
+    done = pool.row.completions.get(target["operator"])
+    per_second = done.per_second if done else None
+    return {"throughput_per_second": per_second, "threads": pool.tasks, "node_state": None}
 
 
 def measured(target: Document, snapshot: Snapshot, row: HostStatus | None, now_seconds: float) -> Measured:
@@ -111,32 +161,59 @@ def measured(target: Document, snapshot: Snapshot, row: HostStatus | None, now_s
 
 def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Ask the host for the entry's processes. It lapses unless it is kept: a loop that dies in the middle of
-    an exploration leaves no pool at a size that was only to be tried."""
-    plant.resize_pool(loop.target["host"], int(entry.action["threads"]))
+    an exploration leaves no pool at a size that was only to be tried. What is set at an attached plant stays.
+    """
+    threads = int(entry.action["threads"])
+    if "plant" in loop.target:
+        attached_pools.set_pool(threads, loop, plant)
+    else:
+        plant.resize_pool(loop.target["host"], threads)
 
 
 def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """The loop is alive, and stands behind what it asked for."""
-    plant.keep_pool(loop.target["host"])
+    if "plant" in loop.target:
+        keep_plant(entry, loop, plant)
+    else:
+        plant.keep_pool(loop.target["host"])
 
 
 def targets(present: Present) -> Targets:
-    """Each worker host of role jobs that reports, from the size it was started with."""
+    """Each worker host of role jobs that reports, and each pool of an attached plant that says completions,
+    from the size that it has."""
     found = {
         f"{LAW.name}/{name}": _start(name, report.slots)
         for name, report in present.hosts.items()
         if report.role == ROLE
     }
-    return Targets(found, "its worker host does not report")
+    elsewhere = {
+        name: _start_elsewhere(plant, operator, kind, present)
+        for name, plant, operator, kind in attached_pools.pools(
+            LAW.name, present, lambda kind: kind.completes
+        )
+    }
+    return Targets({**found, **elsewhere}, f"its worker host does not report, or {attached_pools.GONE}")
 
 
 def _start(host: str, slots: int) -> LoopStart:
-    most = max(MOST_PROCESSES, slots)
-    return LoopStart(
-        {"host": host},
-        parameters={"start": slots, "minimum": 1, "maximum": most},
-        guard={"minimum": 1.0, "maximum": float(most)},
-    )
+    return LoopStart({"host": host}, **_values(slots, 1, max(MOST_PROCESSES, slots)))
+
+
+def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Present) -> LoopStart:
+    """In the range that all loops of such a plant begin with."""
+    pool = attached_pools.pool_of(plant, operator, present)
+    usual_most = kind.pace.maximum if kind.pace else MOST_PROCESSES
+    found = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
+    patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / INTERVAL_SECONDS))
+    found["parameters"]["patience"] = patience
+    return attached_pools.start_of(plant, operator, **found, interval_seconds=INTERVAL_SECONDS)
+
+
+def _values(slots: int, least: int, most: int) -> dict[str, Any]:
+    return {
+        "parameters": {"start": max(least, slots), "minimum": least, "maximum": most},
+        "guard": {"minimum": float(least), "maximum": float(most)},
+    }
 
 
 KIND = LoopKind(
@@ -148,7 +225,7 @@ KIND = LoopKind(
     keeper=keep_threads,
     of_mode=lambda mode: {"steered": mode == Loop.Mode.AUTO},
     targets=targets,
-    interval_seconds=5,
+    interval_seconds=INTERVAL_SECONDS,
     mode=Loop.Mode.ADVISE,
     unit_hours=lambda target, snapshot, values: 1.0,  # a process of the pool, for an hour
     # A sample is the mean of several completions (`workers.pool.departures`): fewer of them say as much.
@@ -160,8 +237,8 @@ KIND = LoopKind(
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
-        of_each="worker host",
-        purpose="Finds how many processes of a worker host bring throughput, and runs no more.",
+        of_each="worker host, pool of an attached plant that says its completions",
+        purpose="Finds how many processes of a pool bring throughput, and runs no more.",
         formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a station's; least n with X(n) ≥ keep · best",
         main=("method", "keep", "minimum", "maximum", "steady_seconds"),
         topics=(

@@ -1,4 +1,7 @@
-"""How many workers start at one container, so that its events are handled in time."""
+"""How many workers start at one container, so that its events are handled in time; and how many stand in
+each pool of an attached plant (`controllers.worker_rate.permanent_pool`), where it advises until a person
+trusts it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +11,11 @@ from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE, TOOBUSY
+from workers.control.parts import attached_pools, permanent_pools
+from workers.control.parts.actions import amounts
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
+from workers.control.parts.operators import keep_plant
+from workers.control.parts.permanent_pools import is_permanent
 from workers.control.parts.present import Present
 from workers.control.parts.rehearsal import Floats, LoadReplay, Observed, Rehearsal
 from workers.documents.queues import ContainerStatus
@@ -31,6 +38,8 @@ def sensor(
     What is missing (an OFFLINE node, a container not yet measured) reads 0 and is invalid: the guard holds on
     it.
     """
+    if "plant" in target:
+        return permanent_pools.sensed(LAW.name, target, snapshot, before, now_seconds)
     row = _container(target, snapshot) or ContainerStatus()
     node = snapshot.nodes.get(target.get("node", ""))
     counters = {key: getattr(row, key) for key in CUMULATIVE}
@@ -83,7 +92,11 @@ def _measured(
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """What an effect is judged by: the container's queue length and counters, and its node's state."""
+    """What an effect is judged by: the container's queue length and counters, and its node's state; of a pool
+    what waits, and its tasks.
+    """
+    if "plant" in target:
+        return permanent_pools.readings(target, snapshot)
     row = _container(target, snapshot)
     if row is None:
         return None
@@ -97,16 +110,27 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
 
 
 def start_workers(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
-    """Submit the workers the entry says. Their ids come from it: submitted again, they are recognised."""
+    """Submit the workers the entry says. Their ids come from it: submitted again, they are recognised. A pool
+    of an attached plant is given as many processes.
+    """
     count = int(entry.action["start"])
+    if "plant" in loop.target:
+        attached_pools.set_pool(count, loop, plant)
+        return
     ids = [f"e{entry.pk}-{number}" for number in range(count)]
     plant.start_workers(
         loop.target["queue"], loop.target["node"], count, ids, int(entry.terms.get("ahead", 0))
     )
 
 
+def keep_plant_of(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
+    """At an attached plant, its own controllers stand still; workers of a container need nobody."""
+    if "plant" in loop.target:
+        keep_plant(entry, loop, plant)
+
+
 def targets(present: Present) -> Targets:
-    """Each container of the jobs queues, draining ones included."""
+    """Each container of the jobs queues, draining ones included; each pool of an attached plant."""
     topology = present.topology
     found = {
         f"{LAW.name}/{queue.name}/{node}": LoopStart(
@@ -117,11 +141,25 @@ def targets(present: Present) -> Targets:
         if queue.kind == "jobs"
         for node in queue.points
     }
-    return Targets(found, f"revision {topology.revision}")
+    elsewhere = {
+        name: attached_pools.start_of(
+            plant,
+            operator,
+            **permanent_pools.values(kind.pace, attached_pools.pool_of(plant, operator, present)),
+            interval_seconds=permanent_pools.INTERVAL_SECONDS,
+        )
+        for name, plant, operator, kind in attached_pools.pools(LAW.name, present, lambda kind: True)
+    }
+    gone = f"revision {topology.revision}, or {attached_pools.GONE}"
+    return Targets({**found, **elsewhere}, gone)
 
 
 def at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Whether nothing waits and nobody works at the container, on a node that is well."""
+    """Whether nothing waits and nobody works at the container, on a node that is well; of a pool, whether
+    nothing comes or waits and it is as small as it gets.
+    """
+    if "plant" in target:
+        return permanent_pools.is_at_rest(target, snapshot)
     row, node = _container(target, snapshot), snapshot.nodes.get(target.get("node", ""))
     is_well = node is not None and not node.stale and node.state not in (OFFLINE, TOOBUSY)
     return is_well and row is not None and _is_empty(row)
@@ -141,11 +179,19 @@ def load(observed: Sequence[Observed]) -> Floats:
 
 
 def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
-    """Of a full worker, by what an event takes now: one that finds less ends sooner."""
+    """Of a full worker, by what an event takes now: one that finds less ends sooner. A pool of others has no
+    price of ours.
+    """
     queue = snapshot.queues.get(target.get("queue", ""))
     if queue is None or queue.service_seconds is None:
         return None
     return float(values["events_per_worker"]) * queue.service_seconds / 3600
+
+
+def desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, float]:
+    """What starts; of a pool the workers that are to stand there."""
+    permanent = {"start": float(observation["running"])} if is_permanent(observation) else {}
+    return {**permanent, **amounts(observation, action)}
 
 
 def _words(action: Mapping[str, Any]) -> str:
@@ -159,6 +205,8 @@ KIND = LoopKind(
     readings=readings,
     cumulative=CUMULATIVE,
     actuator=start_workers,
+    keeper=keep_plant_of,
+    desired=desired,
     targets=targets,
     interval_seconds=INTERVAL_SECONDS,
     parameters={"interval_seconds": INTERVAL_SECONDS},
@@ -166,14 +214,15 @@ KIND = LoopKind(
     seeded=True,
     display=Display(
         Lanes("Waiting, events", "Workers started", "started"),
-        of_each="container of a jobs queue",
+        of_each="container of a jobs queue, pool of an attached plant",
         purpose=(
             "Starts short-lived workers at one container, so that its events are handled within "
-            "their wait limit."
+            "their wait limit; of a pool, sets how many workers stand there."
         ),
         formula=(
             "start = ⌈(waiting + coming) / events_per_worker⌉ of full workers, sooner where an "
-            "event would wait longer than max_wait_seconds"
+            "event would wait longer than max_wait_seconds; of a pool ⌈(λ + q / life_seconds) s / "
+            "target_utilisation⌉ stand"
         ),
         main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
         topics=(
@@ -196,6 +245,7 @@ KIND = LoopKind(
                     "maximum_rate",
                 ),
             ),
+            ("Permanent workers", ("workers", "life_seconds", "target_utilisation")),
             ("Pool and node", ("pool_patience", "pool_allowance", "toobusy_share", "interval_seconds")),
         ),
         joint=" on ",
@@ -214,6 +264,7 @@ KIND = LoopKind(
             "cap",
             "started",
             "removed",
+            "workers",
         ),
         past=_words,
     ),

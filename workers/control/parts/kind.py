@@ -194,6 +194,14 @@ class LoopKind:
         """How long a loop may go without an entry, beyond its interval."""
         return 0.0 if self.at_rest is None else REST_SECONDS
 
+    def rehearsal_of(self, target: Document) -> Rehearsal | None:
+        """How a loop on this target is tuned; None at a plant of others, which no model here is of."""
+        return None if "plant" in target else self.rehearsal
+
+    def replay_of(self, target: Document) -> LoadReplay | None:
+        """How its recorded load is worked by its rivals; None there, likewise."""
+        return None if "plant" in target else self.replay
+
     def begin(self, start: LoopStart) -> dict[str, Any]:
         """The fields of a new loop."""
         return {

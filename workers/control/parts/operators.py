@@ -87,7 +87,8 @@ def topology_inputs(
         topology, measured = _of_application(target, snapshot, now_seconds)
     if topology is None or measured.invalid:
         return topology, measured
-    if (holder := holder_of(target, snapshot, topology) or _owner_before(law, target, snapshot)) is not None:
+    there = PlantHolder(holder=topology.holder, until=topology.held_until)
+    if (holder := holder_of(target, snapshot, there) or _owner_before(law, target, snapshot)) is not None:
         return topology, Measured(measured.age_seconds, holder)
     if (why := why_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, Measured(measured.age_seconds, why)
@@ -96,10 +97,9 @@ def topology_inputs(
     return topology, measured
 
 
-def holder_of(target: Mapping[str, Any], snapshot: Snapshot, topology: MeasuredTopology) -> str | None:
-    """Who else steers the tasks, in a sentence: through this console, or at the plant itself."""
+def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder) -> str | None:
+    """Who else steers the tasks, in a sentence: through this console, or (`there`) at the plant itself."""
     plant = snapshot.plants.get(target.get("plant", ""))
-    there = PlantHolder(holder=topology.holder, until=topology.held_until)
     found = plant.steered_by if plant and plant.steered_by else there
     if found.holder is None:
         return None

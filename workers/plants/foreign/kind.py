@@ -12,7 +12,14 @@ import httpx
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
-from workers.documents.plants import FoundPart, FoundPlant, PlantSection, ProofStatus, SensorStatus
+from workers.documents.plants import (
+    FoundPart,
+    FoundPlant,
+    PlantSection,
+    PoolSamples,
+    ProofStatus,
+    SensorStatus,
+)
 from workers.host import egress
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import Elastic, PlantSilent
@@ -21,6 +28,7 @@ from workers.plants.reached import USUAL, Patience
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
 LONGEST_OPTION = 200
 SECTIONS_SECONDS = 10.0
+MOST_POOLS = 20  # of a plant, by name: each has a loop of its own
 
 
 @dataclass(frozen=True)
@@ -154,6 +162,12 @@ class Adapter(Elastic):
         """
         return {}
 
+    def completions(self) -> Mapping[str, PoolSamples]:
+        """Operator → what its pool completed while all of its tasks had work, as `topology` saw it last,
+        where each completion is heard of (`AdapterKind.completes`).
+        """
+        return {}
+
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Do it; doing it again changes nothing. The same raises."""
         raise BadInput("kind", "takes none: nothing else can be done at this plant.")
@@ -199,7 +213,8 @@ class AdapterKind:
 
     pace: how such plants can be steered; None: as any plant, whose rescales are slow and stop it.
     interventions: what people may do there besides. ends_idle: where fewer tasks are ordered, only what is
-    idle ends; so what a person orders is ordered again (`repeated_orders`).
+    idle ends; so what a person orders is ordered again (`repeated_orders`). completes: whether it says when
+    each piece of work is completed, so that each of its pools has a loop of concurrency.
     """
 
     name: str
@@ -220,6 +235,7 @@ class AdapterKind:
     patience: Patience = USUAL
     interventions: tuple[InterventionKind, ...] = ()
     ends_idle: bool = False
+    completes: bool = False
 
     def inspected(self, address: PlantAddress) -> FoundPlant:
         """What stands there now. Raises PlantSilent, PlantConfused, BadInput; nothing is changed there."""

@@ -128,6 +128,7 @@ class Lookout:
             proofs=dict(adapter.proofs()),
             set_to=dict(adapter.set_to()),
             lives=dict(adapter.lives()),
+            completions=dict(adapter.completions()),
         )
         try:
             text = encoded(found)

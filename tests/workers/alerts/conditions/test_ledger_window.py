@@ -56,3 +56,17 @@ def test_a_loop_that_is_blind_for_longer_than_any_rule_goes_back_is_so_for_all_o
     evidence = gatherer.gather(looks.now, looks.now)
     (reading,) = CONDITIONS["loop_stale"].read(evidence, 600.0)
     assert reading.value == 29 * 60
+
+
+def test_a_loop_that_only_advises_on_one_pool_of_a_silent_plant_is_not_one_alert_more(control, looks, loop):
+    target = {"plant": "shop", "operator": "celery@one"}
+    gatherer, values = Gatherer(control), {}
+    for mode in ("advise", "auto"):
+        Loop.objects.filter(pk=loop.pk).update(mode=mode, target=target)
+        for _ in range(3):
+            tick(loop, looks.at, limited_by=STALE, mode=mode)
+            evidence = gatherer.gather(looks.now, looks.now)
+            looks.now += 60.0
+        (reading,) = CONDITIONS["loop_stale"].read(evidence, 600.0)
+        values[mode] = reading.value
+    assert values["advise"] == 0.0 and values["auto"] >= 120.0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from controllers.shedding.ladder import LEVELS
 from queues.topology import NodeSpec, QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
@@ -40,16 +41,17 @@ LEFT = 3_600.0  # of an error budget, events or s: one a second for an hour
 # (load, share of the error budgets that is left)
 PHASES = ((CALM, 1.0), *[(OVERLOAD, 1.0)] * 2, (OVERLOAD, 0.0), (CALM, 0.0))
 TICK_SECONDS = 6.0
+POOL = "celery@one"
 # What these do needs real nodes (tests/workers/placement), or days of history (test_parallelism_loops).
 ONLY_DECIDE = {"rebalancing", "node_scaling", "parallelism_forecast"}
 
 
 class OneOfEverything(Present):
-    """An application, a worker host, a queue of each kind, a foreign plant."""
+    """An application, a worker host, a queue of each kind, a foreign plant, an app with a pool."""
 
     applications = ("performance",)
     hosts = {"jobs@here": ReportedHost(role="jobs", slots=2, at=0.0)}
-    plants = {"east": adapters.kinds()["flink"]}
+    plants = {"east": adapters.kinds()["flink"], "shop": adapters.kinds()["celery"]}
 
 
 class ShownPlant(MemoryPlant):
@@ -63,6 +65,23 @@ class ShownPlant(MemoryPlant):
 
     def observe(self) -> Snapshot:
         return self.shown
+
+
+def shop_at(seconds: float, load: float) -> dict[str, Any]:
+    """An attached app of one pool, whose two processes work 10 tasks a second each at most."""
+    came = 20.0 * load
+    measures = {"inputs": 5 * came, "executions": 5 * min(came, 20.0), "service_seconds": 0.1}
+    task = {**measures, "latency_seconds": 0.0, "utilisation": min(1.0, load)}
+    queue = {"outputs": 10 * came}
+    operators = {
+        "queue celery": MeasuredOperator("queue celery", "source", 1, 1, 1, "a queue", tasks=(queue,)),
+        POOL: MeasuredOperator(POOL, "operator", 2, 1, 100, tasks=(task, task)),
+    }
+    link = Link("queue celery", POOL, max(0.0, load - 1.0) * seconds)
+    topology = MeasuredTopology("shop", START.timestamp() + seconds, 10.0, operators, (link,))
+    done = {"since": 1.0, "seq": 10 * round(seconds), "recent_seconds": [0.05] * 40, "full_seconds": seconds}
+    row = {"kind": "celery", "state": "seen", "topology": topology.to_document()}
+    return {**row, "completions": {POOL: {**done, "per_second": 20.0}}}
 
 
 def plant_at(plant: ShownPlant, now: datetime, load: float, left_share: float) -> Snapshot:
@@ -86,7 +105,10 @@ def plant_at(plant: ShownPlant, now: datetime, load: float, left_share: float) -
     application["result_queue"]["used_bytes"] = 0
     application["patterns"]["outage"]["types"] = {"load-rises": 4.0}
     found["producers"]["api"] = {"in_per_second": 50.0, "queues": {"alert": 50.0, "telemetry": 50.0}}
-    found["plants"] = {"east": {"kind": "flink", "state": "seen", "topology": plant.topology().to_document()}}
+    found["plants"] = {
+        "east": {"kind": "flink", "state": "seen", "topology": plant.topology().to_document()},
+        "shop": shop_at(seconds, load),
+    }
     found["objectives"] = {
         name: {**row, "left": LEFT * left_share, "left_share": left_share} for name, row in BUDGETS.items()
     }
@@ -126,6 +148,9 @@ def test_every_kind_of_loop_decides_on_a_valid_measurement_and_carries_out_what_
     found = ticks(control)
     every = [entry for entries in found.values() for entry in entries]
     assert [entry.error for entry in every if entry.error] == []
+    of_shop = [entry for entry in every if entry.loop.target.get("plant") == "shop"]
+    assert {entry.observation["unfit"] for entry in of_shop} == {None}
+    assert {entry.loop.law for entry in of_shop} >= {"concurrency", "parallelism_joint", "worker_rate"}
     own = [entry for entry in every if "plant" not in entry.loop.target]
     assert {entry.observation["unfit"] for entry in own} == {None}
     acted = {entry.loop.law for entry in own if entry.action is not None and entry.applied}

@@ -96,5 +96,6 @@ ADAPTER = AdapterKind(
     # so there are fewer when tasks have ended: within an hour, the time that Redis gives a task by default.
     patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
+    completes=True,
     inspect=partial(inspect, make=make),
 )

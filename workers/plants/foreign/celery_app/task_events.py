@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from workers.plants.foreign.celery_app.completions import PoolCompletions
 from workers.plants.foreign.celery_app.outside import count_of, name_of, seconds_of, text_of
 from workers.plants.foreign.redaction import SHOWN, arguments, redacted
 
@@ -76,6 +77,7 @@ class PoolEvents:
     running: dict[str, float] = field(default_factory=dict)  # id → started, by our clock
     runs: deque[TaskTime] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     waits: deque[TaskTime] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    completions: PoolCompletions = field(default_factory=PoolCompletions)
 
 
 class TaskEvents:
@@ -140,6 +142,7 @@ class TaskEvents:
         if (pool := self.pools.get(worker)) is not None:
             pool.waiting.clear()
             pool.running.clear()
+            pool.completions.begin_anew()
             pool.sends_tasks = False
 
     def _worker(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any]) -> None:
@@ -188,6 +191,7 @@ class TaskEvents:
         if len(pool.running) > MOST_TASKS:  # their ends were lost
             del pool.running[next(iter(pool.running))]
         task.started, task.state = at, RUNS
+        pool.completions.began(task.id, at, now)
         if at is not None and task.received is not None and not task.is_later:
             pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
 
@@ -201,6 +205,7 @@ class TaskEvents:
         now: float,
     ) -> None:
         pool.waiting.discard(task.id)
+        pool.completions.ended(task.id, at, now)
         if what in ("succeeded", "failed", "revoked"):
             setattr(pool, what, getattr(pool, what) + 1)
         elif what == "retried":

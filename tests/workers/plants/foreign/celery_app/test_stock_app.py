@@ -30,11 +30,12 @@ def watched_sizes(worker, sizes, ended):
         sizes.append(worker.processes())
 
 
-def test_a_stock_app_is_attached_its_pool_follows_its_load_and_no_task_is_lost(broker, tmp_path):
+@pytest.mark.parametrize("law", ["parallelism_joint", "worker_rate"])
+def test_a_stock_app_is_attached_its_pool_follows_its_load_and_no_task_is_lost(broker, law, tmp_path):
     load, sizes, ended = square_wave(120.0), [], threading.Event()
     with (
         StockWorker(STOCK, broker, tmp_path / "shop") as worker,
-        Attached({"shop": broker}, tmp_path) as attached,
+        Attached({"shop": broker}, tmp_path, law) as attached,
     ):
         assert attached.until_seen()["shop"] <= 60.0
         watch = threading.Thread(target=watched_sizes, args=(worker, sizes, ended))
@@ -45,4 +46,24 @@ def test_a_stock_app_is_attached_its_pool_follows_its_load_and_no_task_is_lost(b
         done = worker.done()
     assert max(sizes) >= 7  # 9 a second for .8 s each
     assert min(sizes[sizes.index(max(sizes)) :]) <= 4
+    assert sorted(each.number for each in done) == list(range(len(load)))
+
+
+def test_a_stock_pool_with_work_for_all_is_sized_by_what_its_processes_bring(broker, tmp_path):
+    """Tasks that only wait: each process more brings as much as the ones before, as far as the range goes."""
+    load, sizes, ended = [(0.0, 0.4)] * 700, [], threading.Event()
+    with (
+        StockWorker(STOCK, broker, tmp_path / "shop") as worker,
+        Attached({"shop": broker}, tmp_path, "concurrency") as attached,
+    ):
+        watch = threading.Thread(target=watched_sizes, args=(worker, sizes, ended))
+        watch.start()
+        drive([worker], load)
+        ended.set()
+        watch.join()
+        done = worker.done()
+        notes = attached.notes()
+    assert max(sizes) == 8 and sizes[0] == 2, [each["reason"] for each in notes]
+    assert not any("error" in each for each in notes), notes
+    assert any("decided_seconds" in each for each in notes)
     assert sorted(each.number for each in done) == list(range(len(load)))

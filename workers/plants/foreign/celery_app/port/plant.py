@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from workers.documents.plants import PlantSection
+from workers.documents.plants import PlantSection, PoolSamples
 from workers.plants.foreign.celery_app import sections
 from workers.plants.foreign.celery_app.asking.asked_workers import AskedWorkers, OwnAskedWorkers
 from workers.plants.foreign.celery_app.asking.event_requests import EventRequests
@@ -43,7 +43,7 @@ from workers.plants.foreign.celery_app.remote_control import (
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
 from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
-from workers.plants.foreign.kind import Adapter, PlantAddress
+from workers.plants.foreign.kind import MOST_POOLS, Adapter, PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
 # Of a pool: that loops and people stay far below it is theirs to see to.
@@ -101,6 +101,7 @@ class CeleryPlant(Adapter):
         self._measured: list[PoolMeasures] = []
         self._lengths: dict[str, QueueLength] = {}
         self._unacknowledged: int | None = None
+        self._completions: dict[str, PoolSamples] = {}
         self._limits: Mapping[str, Mapping[str, str]] = {}  # worker → name of a task → its rate limit
         self._left_queues = 0
 
@@ -125,6 +126,7 @@ class CeleryPlant(Adapter):
             else before.get(pool.worker, unmeasured(pool))
             for pool in pools
         ]
+        self._completions = self._completed(pools, at)
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
         self._requests.retain(living)
@@ -166,6 +168,10 @@ class CeleryPlant(Adapter):
                 missing,
             )
 
+    def completions(self) -> Mapping[str, PoolSamples]:
+        """Of the first MOST_POOLS pools that can be set, those of whose tasks events come."""
+        return self._completions
+
     def lives(self) -> Mapping[str, float]:
         """By the uptime that each says."""
         return self._lives
@@ -175,7 +181,7 @@ class CeleryPlant(Adapter):
         workers = [each.pool.worker for each in self._measured]
         without = [worker for worker in workers if not self._requests.sends(worker)]
         said = sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
-        return said + left_out(self._measured, self._lengths)
+        return said + left_out(self._measured, self._lengths) + self._without_loops()
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """See `AppInterventions`."""
@@ -256,6 +262,28 @@ class CeleryPlant(Adapter):
         self._left_queues = max(0, len(found) - MOST_QUEUES)
         self._known_queues = found[:MOST_QUEUES]
         return self._known_queues
+
+    def _without_loops(self) -> list[str]:
+        left = sum(each.pool.fixed is None for each in self._measured) - MOST_POOLS
+        if left <= 0:
+            return []
+        return [
+            f"{left:,} more pools have no loop of concurrency: the first {MOST_POOLS}, by name, have one."
+        ]
+
+    def _completed(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
+        """Of a worker that is late, what was known last."""
+        found: dict[str, PoolSamples] = {}
+        with self._listener.lock:
+            for pool in [each for each in pools if each.fixed is None][:MOST_POOLS]:
+                samples, events = None, self._listener.events.pools.get(pool.worker)
+                if pool.worker not in self._fresh:
+                    samples = self._completions.get(pool.worker)
+                elif events is not None and self._requests.sends(pool.worker):
+                    samples = events.completions.observed(pool.processes, now, self._clock())
+                if samples is not None:
+                    found[pool.worker] = samples
+        return found
 
     def _held(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
         """Worker → tasks that it has taken and that wait for a process, tasks at work. Those of which no

@@ -1,0 +1,179 @@
+"""Loops of worker rate at an attached plant: one a pool, workers that stay, in advise first."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from controllers import catalog
+from queues.errors import BadInput
+from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
+from workers.control import tuning
+from workers.control.costs import replay_of
+from workers.control.desired import desired
+from workers.control.kinds.worker_rate import at_rest, readings, sensor
+from workers.control.ledger import ledger
+from workers.control.parts.attached_pools import name_of
+from workers.models import Loop
+from workers.plants.models import RegisteredPlant
+from workers.steering import overrides
+
+pytestmark = pytest.mark.django_db
+LAW = "worker_rate"
+TARGET = {"plant": PLANT, "operator": ONE}
+NAME = name_of(LAW, PLANT, ONE)
+
+
+@pytest.fixture
+def app(control, monkeypatch):
+    return PooledApp(control, monkeypatch, one=2)
+
+
+def load(app, per_second, run_seconds=0.8, waits_seconds=0.0):
+    """What comes to its one pool, evenly to its processes."""
+    tasks = app.tasks[ONE]
+    inputs = per_second * 10.0 / tasks
+    app.measures = {
+        "inputs": inputs,
+        "executions": inputs,
+        "service_seconds": run_seconds,
+        "latency_seconds": 0.0,
+        "utilisation": min(1.0, per_second * run_seconds / tasks),
+    }
+    app.waits_seconds = waits_seconds
+
+
+def ticks(app, count, per_second, **more):
+    entries = []
+    for _ in range(count):
+        load(app, per_second, **more)
+        entries += app.tick(5.0, LAW)
+    return entries
+
+
+def auto(app):
+    app.ensured(LAW)
+    Loop.objects.update(mode="auto")
+
+
+def test_each_pool_has_a_loop_that_advises_with_workers_that_stay_in_the_range_of_its_plant(app):
+    (loop,) = app.ensured(LAW)
+    assert (loop.name, loop.mode, loop.target) == (NAME, "advise", TARGET)
+    law = catalog.law(LAW)
+    read = catalog.read_parameters(law, loop.parameters)
+    law.check(read)
+    assert (read["workers"], read["life_seconds"], read["max_wait_seconds"]) == ("permanent", 5.0, 1.0)
+    assert (loop.guard["minimum"], loop.guard["maximum"]) == (1.0, 16.0)
+    assert "cooldown_seconds" not in loop.guard
+
+
+def test_at_a_plant_that_a_change_stops_changes_are_rare(app):
+    RegisteredPlant.objects.update(kind="flink")
+    app.row = {"kind": "flink"}
+    (loop,) = app.ensured(LAW)
+    assert (loop.guard["cooldown_seconds"], loop.guard["maximum"]) == (60.0, 4.0)
+    assert loop.parameters["life_seconds"] == loop.parameters["max_wait_seconds"] == 15.0
+
+
+def test_in_advise_it_says_how_many_there_should_be_and_orders_nothing(app):
+    app.ensured(LAW)
+    entries = ticks(app, 4, 9.0)
+    assert entries[-1].reason.startswith("Would set 9 workers (+7) (advice only)")
+    assert app.ordered == [] and app.tasks[ONE] == 2
+    found = desired(entries[-1].loop, app.now)
+    assert found.values == {"start": 9.0}
+
+
+def test_on_auto_the_pool_follows_what_comes_and_what_waits(app):
+    auto(app)
+    entries = ticks(app, 5, 9.0)
+    assert app.tasks[ONE] == 9 and app.orders() == {ONE: 9}
+    assert entries[-1].action is None and desired(entries[-1].loop, app.now).values == {"start": 9.0}
+    entries += ticks(app, 1, 9.0, waits_seconds=4.0)
+    assert app.tasks[ONE] >= 14
+    entries += ticks(app, 8, 1.0)
+    assert app.tasks[ONE] <= 2
+    assert [entry.error for entry in entries if entry.error] == []
+    assert all(ledger.replay(entry).same for entry in entries)
+
+
+def test_a_pool_that_gets_smaller_only_as_processes_are_idle_is_asked_again_until_it_is(app):
+    auto(app)
+    ticks(app, 4, 9.0)
+    app.is_idle = False
+    pending = {"at": 1.0, "by": "loop", "state": "pending"}
+    for _ in range(3):
+        ticks(app, 1, 1.0)
+        app.row = {"orders": {ONE: {**pending, "tasks": app.ordered[-1][ONE], "now": 9}}}
+    assert app.tasks[ONE] == 9 and len(app.ordered) >= 3
+    assert sensor(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
+    app.is_idle = True
+    ticks(app, 2, 1.0)
+    assert app.tasks[ONE] <= 2
+
+
+def test_more_that_were_ordered_and_are_still_to_come_are_not_ordered_twice(app):
+    auto(app)
+    load(app, 9.0)
+    app.row = {"orders": {ONE: {"tasks": 9, "at": 1.0, "by": "loop", "now": 2, "state": "pending"}}}
+    assert sensor(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
+
+
+def test_what_was_removed_is_what_came_less_what_the_queue_grew_by(app):
+    load(app, 4.0, waits_seconds=1.0)
+    first = sensor(TARGET, app.snapshot(), None, app.now.timestamp())
+    assert (first.observation["queue_length"], first.observation["removed"]) == (4.0, 20.0)
+    load(app, 4.0, waits_seconds=3.0)
+    later = sensor(TARGET, app.snapshot(), first.counters, app.now.timestamp())
+    assert (later.observation["queue_length"], later.observation["removed"]) == (12.0, 12.0)
+
+
+def test_a_pool_of_which_nothing_is_measured_has_nothing_to_decide_on(app):
+    auto(app)
+    (entry,) = app.tick(5.0, LAW)
+    assert entry.action is None and f"what comes to {ONE} is not measured" in entry.reason
+    assert app.ordered == []
+
+
+def test_a_pool_without_work_is_at_rest_once_it_is_as_small_as_it_gets(app):
+    load(app, 0.0)
+    assert not at_rest(TARGET, app.snapshot())
+    app.tasks[ONE] = 1
+    load(app, 0.0)
+    assert at_rest(TARGET, app.snapshot())
+    assert readings(TARGET, app.snapshot()) == {"queue_length": 0.0, "tasks": 1, "node_state": None}
+    load(app, 0.5)
+    assert not at_rest(TARGET, app.snapshot())
+
+
+def test_a_person_sets_the_workers_by_hand(app, user):
+    auto(app)
+    said = {"owner": user, "reason": "a slow evening", "now": app.now, "minutes": 5}
+    loop = Loop.objects.get()
+    overrides.set_override(loop=loop, name="mode", value="manual", **said)
+    overrides.set_override(loop=loop, name="start", value=5, **said)
+    ticks(app, 1, 1.0)
+    assert app.tasks[ONE] == 5
+
+
+def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
+    app.ensured(LAW, "concurrency")
+    said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 5}
+    names = (NAME, name_of("concurrency", PLANT, ONE))
+    first, second = (Loop.objects.get(name=name) for name in names)
+    overrides.set_override(loop=first, name="mode", value="auto", **said)
+    with pytest.raises(BadInput, match=f"put {NAME} on advise first"):
+        overrides.set_override(loop=second, name="mode", value="auto", **said)
+    Loop.objects.update(mode="auto")
+    for _ in range(2):
+        load(app, 9.0)
+        entries = {entry.loop.law: entry for entry in app.tick(5.0, LAW, "concurrency")}
+    assert f"{names[1]} is on auto and steers the tasks" in entries[LAW].reason
+
+
+def test_it_is_neither_tuned_on_its_record_nor_compared_with_rivals_there(app):
+    (loop,) = app.ensured(LAW)
+    assert loop not in tuning.loops_with_a_record()
+    with pytest.raises(BadInput, match="can't be tuned on its record"):
+        tuning.learn(loop, datetime.now(UTC), 2)
+    with pytest.raises(BadInput, match="no rival that is replayed"):
+        replay_of(loop)

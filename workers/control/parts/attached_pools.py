@@ -1,0 +1,189 @@
+"""What the kinds that size one pool of an attached plant observe and do alike: a target {"plant",
+"operator"}.
+
+A loop of a pool holds while the plant is not seen, while somebody else steers it, after an order that took no
+effect, and, where it is to act, while another loop acts on the same tasks: that of the whole plant, or of the
+law whose name comes first. Such two are never both let act (`workers.steering.ownership`); this is for what
+was not asked for, as a pool that comes back.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controllers.framework.guard import Measured
+from controllers.parallelism import inputs
+from controllers.parallelism.measured_topology import MeasuredOperator
+from workers.control.parts.kind import LoopStart
+from workers.control.parts.operators import elastic_of, holder_of
+from workers.control.parts.present import Present
+from workers.documents.plants import PlantHolder, PlantStatus
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop
+from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.kind import MOST_POOLS, AdapterKind
+from workers.plants.orders import why_unreached
+from workers.plants.plant import Plant
+from workers.plants.reached import PENDING
+from workers.plants.registry import why_unseen
+from workers.steering.ownership import meet
+from workers.steering.scope import active_loops
+
+GONE = "its pool is gone, or can't be set"
+# Of a loop's name, in which the names of plants and workers may be longer.
+LONGEST_NAME, DIGEST_CHARACTERS = 120, 8
+Target = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SeenPool:
+    """The operator of a target as a snapshot has it: with its measures over `window_seconds`, how long what
+    comes to it waits (None: not known), and its plant's row.
+    """
+
+    operator: MeasuredOperator
+    window_seconds: float
+    wait_seconds: float | None
+    row: PlantStatus
+
+    @property
+    def tasks(self) -> int:
+        return self.operator.parallelism
+
+    @property
+    def coming(self) -> int:
+        """The tasks that there are, or more that were ordered and are still to come."""
+        order = self.row.orders.get(self.operator.name)
+        return max(self.tasks, order.tasks if order is not None and order.state == PENDING else 0)
+
+    @property
+    def rate_per_second(self) -> float | None:
+        """What comes to it."""
+        return inputs.rate_per_second(self.operator, self.window_seconds)
+
+    @property
+    def service_seconds(self) -> float | None:
+        """What one event takes one task."""
+        return inputs.service_seconds(self.operator)
+
+    @property
+    def waiting_events(self) -> float:
+        """By Little's law."""
+        return (self.wait_seconds or 0.0) * (self.rate_per_second or 0.0)
+
+    @property
+    def ends_idle(self) -> bool:
+        """Whether only idle tasks end."""
+        kind = kinds().get(self.row.kind)
+        return kind is not None and kind.ends_idle
+
+
+def seen_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
+    """None where it is not seen. Of a topology of hundreds of pools only this one is read: the observer has
+    checked it whole.
+    """
+    row = snapshot.plants.get(target.get("plant", ""))
+    if row is None or row.topology is None or row.state != "seen":
+        return None
+    name = target.get("operator", "")
+    found = row.topology["operators"].get(name)
+    if found is None:
+        return None
+    operator = MeasuredOperator(name=name, **{**found, "tasks": tuple(found["tasks"])})
+    waits = [each["latency_seconds"] for each in row.topology["links"] if each["target"] == name]
+    known = [each for each in waits if each is not None]
+    return SeenPool(operator, row.topology["window_seconds"], max(known, default=None), row)
+
+
+def measured(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
+    """The age of what was seen, and why a loop of this law can't decide on it."""
+    if snapshot.at is None:
+        return Measured(None, "there is no snapshot yet")
+    age, name = abs(now_seconds - snapshot.at), str(target.get("plant"))
+    row, pool = snapshot.plants.get(name), seen_pool(target, snapshot)
+    if row is None:
+        return Measured(age, f"plant {name} is not registered")
+    if row.error or row.state != "seen":
+        return Measured(age, why_unseen(name, row))
+    if pool is None:
+        return Measured(age, f"{name} has no operator {target.get('operator')} now")
+    if pool.operator.fixed is not None:
+        return Measured(age, f"the tasks of {target['operator']} can't be set: {pool.operator.fixed}")
+    return Measured(age, _held(law, target, snapshot, row))
+
+
+def _held(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
+    topology = row.topology or {}
+    there = PlantHolder(holder=topology.get("holder"), until=topology.get("held_until"))
+    return holder_of(target, snapshot, there) or _owner(law, target, snapshot) or why_unreached(row)
+
+
+def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
+    """The loop that acts on these tasks before the one of this law does, in a sentence. One that only advises
+    has none before it.
+    """
+    own = snapshot.loops.get(name_of(law, target["plant"], target["operator"]))
+    if own is None or own.mode not in Loop.ACTING:
+        return None
+    for name, loop in sorted(snapshot.loops.items()):
+        is_before = "operator" not in loop.target or loop.law < law
+        if loop.law != law and is_before and loop.mode in Loop.ACTING and meet(target, loop.target):
+            return f"{name} is on {loop.mode} and steers the tasks; they have one owner"
+    return None
+
+
+def pools(
+    law: str, present: Present, of_kind: Callable[[AdapterKind], bool]
+) -> Iterator[tuple[str, str, str, AdapterKind]]:
+    """(loop's name, plant, operator, kind) of the pools of such plants that can be set, MOST_POOLS of each
+    plant; while a plant is not seen, those that had a loop.
+    """
+    for plant, kind in present.plants.items():
+        if of_kind(kind):
+            for operator in _operators(law, plant, present.snapshot)[:MOST_POOLS]:
+                yield name_of(law, plant, operator), plant, operator, kind
+
+
+def _operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
+    row = snapshot.plants.get(plant)
+    if row is None or row.topology is None or row.state != "seen":
+        loops = active_loops().filter(law=law, target__plant=plant)
+        return sorted(loop.target["operator"] for loop in loops)
+    rows = row.topology["operators"].items()
+    return sorted(name for name, each in rows if each["kind"] == "operator" and each["fixed"] is None)
+
+
+def pool_of(plant: str, operator: str, present: Present) -> SeenPool | None:
+    """None where it is not seen now."""
+    return seen_pool({"plant": plant, "operator": operator}, present.snapshot)
+
+
+def name_of(law: str, plant: str, operator: str) -> str:
+    """Of the loop; a name that is too long ends with a digest of all of it."""
+    name = f"{law}/plant:{plant}/{operator}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return f"{name[: LONGEST_NAME - DIGEST_CHARACTERS - 1]}~{digest}"
+
+
+def start_of(plant: str, operator: str, **more: Any) -> LoopStart:
+    """The loop of one pool: it advises."""
+    return LoopStart({"plant": plant, "operator": operator}, Loop.Mode.ADVISE, **more)
+
+
+def limits(pool: SeenPool | None, usual_most: int) -> tuple[int, int]:
+    """The fewest and most tasks that a loop of the pool begins with: within what the plant takes, no fewer
+    than one, and no more than is usual there but for those that there are.
+    """
+    if pool is None:
+        return 1, usual_most
+    least = max(1, pool.operator.minimum)
+    return least, max(least, min(pool.operator.maximum, max(pool.tasks, usual_most)))
+
+
+def set_pool(tasks: int, loop: Loop, plant: Plant) -> None:
+    """Give the pool so many tasks."""
+    with elastic_of(loop, plant) as elastic:
+        elastic.set_parallelism({loop.target["operator"]: tasks})

@@ -1,0 +1,36 @@
+"""Tasks have one owner: which loops would set the tasks of the same operator of an attached plant.
+
+A loop of a whole plant (target {"plant"}) sets those of each of its operators, one of an operator (target
+{"plant", "operator"}) its own. Of two of different kinds where one is of an operator, only one may act: who
+would let the second act is refused, whichever that is. (Loops of a whole plant stand back for each other by
+themselves, as those of an application do: `workers.control.parts.operators`.)
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from workers.models import Loop
+
+Target = Mapping[str, Any]
+
+
+def meet(one: Target, other: Target) -> bool:
+    """Whether loops with these targets set tasks of one operator, and one is of that operator alone."""
+    operators = {target.get("operator") for target in (one, other)}
+    is_one_plant = bool(one.get("plant")) and one.get("plant") == other.get("plant")
+    return is_one_plant and operators != {None} and (None in operators or len(operators) == 1)
+
+
+def rival_of(loop: Loop, acting: Iterable[Loop]) -> Loop | None:
+    """The first of those that act, or are to, that sets what this loop sets."""
+    found = (each for each in acting if each.pk != loop.pk and each.law != loop.law)
+    return next((each for each in found if meet(loop.target, each.target)), None)
+
+
+def why_refused(loop: Loop, rival: Loop) -> str:
+    """In a sentence, and what to do."""
+    what = loop.target.get("operator") or rival.target.get("operator")
+    return (
+        f"can't be that of {loop.name}: {rival.name} sets the tasks of {what}, and they have one owner;"
+        f" put {rival.name} on advise first."
+    )
