@@ -128,7 +128,14 @@ OBSERVATION = (
         required=True,
         items=(Parameter("weight", "worth", "Of one event.", maximum=1e12),),
     ),
-    Parameter("service_cv2", "variance over mean²", "As measured at the bottleneck.", None, 0, 1e6),
+    Parameter(
+        "service_cv2",
+        "variance over mean²",
+        "As measured at the bottleneck; where it works in batches, of their fixed cost.",
+        None,
+        0,
+        1e6,
+    ),
     Parameter(
         "batch_seconds",
         "s",
