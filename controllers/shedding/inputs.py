@@ -37,7 +37,8 @@ PARAMETERS = (
     Parameter(
         "service_cv2",
         "variance over mean²",
-        "Variability of the service times, shed events included; an observation may bring a measured one.",
+        "Variability of the service times, shed events included, or of the fixed cost of a batch; an "
+        "observation may bring a measured one.",
         1.0,
         0,
         1e6,
