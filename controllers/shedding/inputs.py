@@ -37,7 +37,8 @@ PARAMETERS = (
     Parameter(
         "service_cv2",
         "variance over mean²",
-        "Variability of the service times, shed events included; an observation may bring a measured one.",
+        "Variability of the service times, shed events included, or of the fixed cost of a batch; an "
+        "observation may bring a measured one.",
         1.0,
         0,
         1e6,
@@ -128,7 +129,14 @@ OBSERVATION = (
         required=True,
         items=(Parameter("weight", "worth", "Of one event.", maximum=1e12),),
     ),
-    Parameter("service_cv2", "variance over mean²", "As measured at the bottleneck.", None, 0, 1e6),
+    Parameter(
+        "service_cv2",
+        "variance over mean²",
+        "As measured at the bottleneck; where it works in batches, of their fixed cost.",
+        None,
+        0,
+        1e6,
+    ),
     Parameter(
         "batch_seconds",
         "s",

@@ -15,25 +15,29 @@ for it to end:
 
     T(u) = 2 h / (1 - u)
 
-No c² is measured for these. Where h varies by c², an event that comes at random takes
+Where h varies by c² from batch to batch, an event that comes at random takes
 
     (1.5 + c² (0.5 + u) (1 - u) / (1 + u)) h / (1 - u)
 
-(it waits for half of a batch, in long ones more than in short ones, and a long one's next is long, too): 2
-covers a c² up to 1.5 at u = 0.5, and more the higher u is from there.
+(it waits for half of a batch, in long ones more than in short ones, and a long one's next is long, too). Of
+both the longer is taken: 2 covers every c² up to 1, and one of 1.5 from u = 0.5 on.
 
 What passes outside the operator (waiting for late events, stages before it) is added to either.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 HIGHEST = 1 - 1e-12
+COVERED_CV2 = 1.0  # of a batch's fixed cost: with no more, two of them are the longer time at any utilisation
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """How long events take: variability of their service, or the fixed cost of a batch; and what else."""
+    """How long events take: by their service, or by the fixed cost of a batch; and what else. service_cv2:
+    the variability of the one or the other.
+    """
 
     service_cv2: float = 1.0
     batch_seconds: float | None = None
@@ -44,12 +48,14 @@ class Waiting:
         if self.batch_seconds is None:
             inside = time_in_operator_seconds(utilisation, arrivals_per_second, self.service_cv2)
         else:
-            inside = 2 * self.batch_seconds / (1 - utilisation) if utilisation < 1 else math.inf
+            inside = self._batches_seconds(self.batch_seconds, utilisation)
         return self.elsewhere_seconds + inside
 
     def least_seconds(self, service_seconds: float) -> float:
         """T of an operator that does nothing but one event's work."""
-        inside = service_seconds if self.batch_seconds is None else 2 * self.batch_seconds
+        inside = service_seconds
+        if self.batch_seconds is not None:
+            inside = self._batches_seconds(self.batch_seconds, 0.0)
         return self.elsewhere_seconds + inside
 
     def utilisation_budget(self, bound_seconds: float, arrivals_per_second: float) -> float:
@@ -59,7 +65,19 @@ class Waiting:
             return 0.0
         if self.batch_seconds is None:
             return utilisation_budget(left, arrivals_per_second, self.service_cv2)
-        return min(HIGHEST, max(0.0, 1 - 2 * self.batch_seconds / left))
+        if self.service_cv2 <= COVERED_CV2:
+            return min(HIGHEST, max(0.0, 1 - 2 * self.batch_seconds / left))
+        return _greatest(
+            bound_seconds, lambda utilisation: self.time_seconds(utilisation, arrivals_per_second)
+        )
+
+    def _batches_seconds(self, batch_seconds: float, utilisation: float) -> float:
+        """An event's time in batches of this fixed cost."""
+        u = utilisation
+        if u >= 1:
+            return math.inf
+        varied = self.service_cv2 * (0.5 + u) * (1 - u) / (1 + u)
+        return max(2.0, 1.5 + varied) * batch_seconds / (1 - u)
 
 
 def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, service_cv2: float) -> float:
@@ -74,10 +92,18 @@ def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, ser
 
 def utilisation_budget(bound_seconds: float, arrivals_per_second: float, service_cv2: float = 1.0) -> float:
     """The greatest utilisation whose mean time in the operator is at most the bound."""
+    return _greatest(
+        bound_seconds,
+        lambda utilisation: time_in_operator_seconds(utilisation, arrivals_per_second, service_cv2),
+    )
+
+
+def _greatest(bound_seconds: float, time_seconds: Callable[[float], float]) -> float:
+    """The greatest utilisation whose time, which grows with it, is at most the bound; 0 where none is."""
     low, high = 0.0, HIGHEST
     # Halving until no number lies between the two: exact to the last bit, and as quick as a tolerance.
     while low < (middle := (low + high) / 2) < high:
-        if time_in_operator_seconds(middle, arrivals_per_second, service_cv2) <= bound_seconds:
+        if time_seconds(middle) <= bound_seconds:
             low = middle
         else:
             high = middle

@@ -15,7 +15,8 @@ utilisation            work done per second at O2
 realised_share         what the sinks got, over what the program promised (null for rivals without one)
 matches                what the sinks got
 
-With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some.
+With `state_aware` 1 the same shares are spent on events whose partners wait, as far as there are some. Who
+knows an event's state has already read it: `reading_percent` of its work is then spent on shed events, too.
 """
 
 import math
@@ -50,6 +51,7 @@ from controllers.simulation.model.shed_stream import (
 SMOOTHING_SECONDS, VIOLATION_SECONDS = 60.0, 10.0
 # Left out of every mean: until the first table everything is let through, and that queue has to drain.
 WARM_UP_SECONDS = 300.0
+LEAST_LEFT = 0.05  # of the time, for the patterns: a table has to come out
 # How far a state-aware shedder may run ahead of its share, and how much it may save, in events.
 AHEAD, SAVED = 20.0, 20.0
 SETTINGS = (
@@ -67,6 +69,9 @@ SETTINGS = (
     Parameter("interval_seconds", "s", "Time between decisions.", 5.0, 1, 600),
     Parameter("seconds", "s", "How long it lasts.", 14_400.0, 600, 86_400),
     Parameter("state_aware", "0 or 1", "1: the shares go to events whose partners wait.", 0, 0, 1, "integer"),
+    Parameter(
+        "reading_percent", "% of its work", "What an event costs before its state is known.", 0.0, 0, 100
+    ),
 )
 PATTERNS = (
     {"operator": "O2", "name": "P21", "expression": "SEQ(0;0;1)", "emits": "Q21"},
@@ -143,12 +148,22 @@ class Controlled:
         square = self.seen.ratio("service²", "events", 0.0)
         return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
 
+    def _beside(self) -> float:
+        """By how much the patterns' events seem dearer, as shed ones are read for a part of the time that the
+        bound allows.
+        """
+        rates = [self.rate(str(kind)) for kind in range(len(RATES))]
+        whole = utilisation_budget(self.settings["latency_bound_seconds"], sum(rates), self.service_cv2())
+        read = self.seen.mean("read") / float(self.settings["interval_seconds"])
+        return whole / max(LEAST_LEFT * whole, whole - read) if read else 1.0
+
     def _observation(self) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
+        beside = self._beside()
         for row in PATTERNS:
             name = row["name"]
             correction = min(1.0, self.seen.ratio(f"out {name}", f"could {name}", 1.0))
-            timed = self.seconds(name) if name in SECONDS else 0.0
+            timed = self.seconds(name) * beside if name in SECONDS else 0.0
             rows.append(
                 {
                     **row,
@@ -243,19 +258,24 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | 
     """O2 with a law's shedder, or with none and all the time in the world."""
     operator = MatchingOperator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
     service, found = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
+    reading = settings["reading_percent"] / 100 if operator.aware else 0.0
     joins = Joins(settings["window_seconds"])
     every = float(settings["interval_seconds"])
     edges = np.searchsorted(stream.times, np.arange(0, stream.seconds + every, every))
     for number, (start, end) in enumerate(pairwise(edges)):
         table, part = who.decide() if who else None, slice(int(start), int(end))
         seen = {f"in {kind}": float(count) for kind, count in enumerate(_counts(stream.types[part]))}
+        seen["read"] = 0.0
         for name in TAKES:
             dropped = _dropped(table, name)
             admitted, matches = operator.run(
                 name, stream.types[part], stream.times[part], dropped, stream.chance[name][part]
             )
-            spent = np.where(admitted, stream.work[name][part], 0.0)
-            service[part] += spent
+            work = stream.work[name][part]
+            read = np.where(~admitted & np.isin(stream.types[part], TAKES[name]), reading * work, 0.0)
+            spent = np.where(admitted, work, 0.0)
+            service[part] += spent + read
+            seen["read"] += float(read.sum())
             found[name].append(matches)
             seen |= {f"work {name}": float(spent.sum()), f"processed {name}": float(admitted.sum())}
             seen |= {

@@ -52,7 +52,8 @@ class PatternCounts(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     """types: events/s it was given, by type; shed_per_second likewise, what it was not given.
-    expression: as one writes it. recall: None while nothing is known.
+    partnerless_per_second: of those it was given, events that could add to no match. expression: as one
+    writes it. recall: None while nothing is known.
     """
 
     operator: str = ""
@@ -63,6 +64,7 @@ class PatternStatus(StoredDocument, frozen=True, kw_only=True):
     quiet: int = 0
     seconds: float | None = None
     types: dict[str, float] = {}
+    partnerless_per_second: float = 0.0
     out_per_second: float = 0.0
     shed_events: dict[str, int] = {}
     shed_per_second: dict[str, float] = {}
@@ -172,6 +174,7 @@ class ApplicationStatus(StoredDocument, frozen=True, kw_only=True):
     rules: list[RuleStatus] = []
     batch_seconds: float | None = None
     batch_overhead_seconds: float | None = None
+    batch_overhead_cv2: float | None = None
     latency_p95_seconds: float | None = None
     watermark_lag_seconds: float | None = None
     waiting_events: int | None = None

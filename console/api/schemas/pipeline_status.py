@@ -53,6 +53,9 @@ class PatternStatus(PatternCounts):
     expression: str
     sheddable: bool
     types: Annotated[dict[str, PerSecond], Field(description="Events per second by type.")]
+    partnerless_per_second: NotRequired[
+        Annotated[PerSecond, Field(description="Of these, events that could add to no match.")]
+    ]
     out_per_second: PerSecond
     shed_events: Annotated[dict[str, int], Field(description="Events shed since ever, by type.")]
     shed_per_second: dict[str, PerSecond]
@@ -210,6 +213,7 @@ class ApplicationStatus(TierFigures):
     queues: list[str]
     sinks: Annotated[dict[str, list[str]], Field(description="The queues that each complex event goes to.")]
     batch_overhead_seconds: Seconds | None
+    batch_overhead_cv2: NotRequired[Annotated[float | None, Field(description="Its variance over mean².")]]
     latency_p95_seconds: Seconds | None
     shed_share: Share
     complex_events: int

@@ -62,9 +62,9 @@ def test_nothing_is_shed_before_the_ladder_permits_it_and_what_is_shed_ends_with
     assert again.action is None
 
 
-@given(st.floats(0.01, 100), st.floats(0.001, 20), st.floats(0, 50))
-def test_of_batches_the_budget_is_the_greatest_that_keeps_the_bound(bound, batch, elsewhere):
-    waiting = Waiting(batch_seconds=batch, elsewhere_seconds=elsewhere)
+@given(st.floats(0.01, 100), st.floats(0.001, 20), st.floats(0, 50), st.floats(0, 20))
+def test_of_batches_the_budget_is_the_greatest_that_keeps_the_bound(bound, batch, elsewhere, cv2):
+    waiting = Waiting(cv2, batch, elsewhere)
     budget = waiting.utilisation_budget(bound, 100.0)
     if bound <= waiting.least_seconds(0.0):
         assert budget == 0.0
@@ -73,7 +73,9 @@ def test_of_batches_the_budget_is_the_greatest_that_keeps_the_bound(bound, batch
         assert waiting.time_seconds(min(1.0, budget + 1e-6), 100.0) > bound
 
 
-@pytest.mark.parametrize(("cv2", "utilisation"), [(0.0, 0.5), (1.5, 0.5), (1.5, 0.75), (2.5, 0.9)])
+@pytest.mark.parametrize(
+    ("cv2", "utilisation"), [(0.0, 0.5), (1.5, 0.5), (1.5, 0.75), (2.5, 0.9), (3.0, 0.3), (6.0, 0.6)]
+)
 def test_events_of_batches_whose_fixed_cost_varies_take_no_longer_than_is_reckoned(cv2, utilisation):
     """Batches of chance, each of which works what came in the one before; events come evenly."""
     variance = max(1e-6, cv2)
@@ -85,7 +87,24 @@ def test_events_of_batches_whose_fixed_cost_varies_take_no_longer_than_is_reckon
     taken = float((of[:-1] * (of[:-1] / 2 + of[1:])).sum() / of[:-1].sum())
     varied = cv2 * (0.5 + utilisation) * (1 - utilisation) / (1 + utilisation)
     assert taken == pytest.approx((1.5 + varied) / (1 - utilisation), rel=0.02)
-    assert taken <= 1.02 * Waiting(batch_seconds=1.0).time_seconds(utilisation, 100.0)
+    assert taken <= 1.02 * Waiting(cv2, batch_seconds=1.0).time_seconds(utilisation, 100.0)
+
+
+@given(st.floats(0.0, 0.99), st.floats(0, 1.0))
+def test_what_varies_little_costs_no_more_than_two_batches(utilisation, cv2):
+    steady = Waiting(0.0, 1.0).time_seconds(utilisation, 100.0)
+    assert Waiting(cv2, 1.0).time_seconds(utilisation, 100.0) == steady == 2 / (1 - utilisation)
+
+
+def test_a_fixed_cost_that_varies_much_leaves_less_of_the_budget_than_one_that_is_steady():
+    seen = {**SEEN, "batch_seconds": 0.5}
+    given = {"needs": "measured", "latency_bound_seconds": 2.0}
+    budgets = [
+        decide(given, {**seen, "service_cv2": cv2})[1].terms["jobs"]["budget"] for cv2 in (None, 1.0, 4.0)
+    ]
+    assert budgets[0] == budgets[1] == 0.5
+    # T(u) = (1.5 + 4 (0.5 + u) (1 - u) / (1 + u)) 0.5 / (1 - u) = 2 s.
+    assert budgets[2] == pytest.approx(1 / 7, abs=1e-5)
 
 
 def test_what_a_longer_bound_is_worth_is_what_it_brings():

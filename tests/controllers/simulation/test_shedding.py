@@ -71,6 +71,18 @@ def test_spending_the_shares_on_events_whose_partners_wait_finds_more_in_a_short
     assert aware["utilisation"] <= plain["utilisation"] * 1.01
 
 
+@pytest.mark.thorough
+def test_what_an_event_costs_before_its_state_is_known_takes_the_gain_of_asking_for_it():
+    settings = {"load_percent": 200, "balance": "balanced", "window_seconds": 0.2}
+    plain = short("global", **settings)
+    cheap, dear = (short("global", **settings, state_aware=1, reading_percent=each) for each in (5, 20))
+    assert cheap["matches"] > 1.05 * plain["matches"] > 1.1 * dear["matches"]
+    # What is shed without being read costs nothing, whatever reading would cost.
+    assert short("global", **settings, reading_percent=20) == plain
+    for found in (cheap, dear):
+        assert 0.9 <= found["latency_mean_seconds"] / 0.12 <= 1.05
+
+
 def test_below_the_bound_nothing_is_shed():
     found = short("global", load_percent=60, balance="balanced")
     assert found["recall"] == 1.0 and found["bound_violations"] < 0.2

@@ -54,7 +54,7 @@ def sensor(
         },
         "patterns": [_pattern(name, work, yields[name]) for name in names],
         "sinks": {row.patterns[name].emits: 1.0 for name in names if row.sinks.get(row.patterns[name].emits)},
-        "service_cv2": None,
+        "service_cv2": row.batch_overhead_cv2,
         "bottleneck": None,
         "batch_seconds": round(work.batch_seconds, 3),
         "latency_seconds": row.latency_p95_seconds,

@@ -28,6 +28,7 @@ from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_gro
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import bounded
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDecisions, Shedder, by_type
+from workers.pipeline.shedding.traced_keys import periods
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
 
@@ -148,7 +149,7 @@ class Work:
         made = []
         shedder = self.combined.controls.shedder
         decisions = (
-            ShedDecisions(shedder, batch, batch.column("match_key"))
+            ShedDecisions(shedder, batch, batch.column("match_key"), periods(self.graph))
             if batch is not None and shedder.sheds
             else None
         )
@@ -180,6 +181,7 @@ class Work:
         matcher = Matcher.resume(pattern, memory.states(pattern.signature))
         found = self._matches(matcher, due, decisions, count)
         memory.keep(pattern.signature, matcher.save(), matcher.timers())
+        count.partnerless += matcher.partnerless
         count.seconds += time.perf_counter() - started
         return found
 

@@ -18,6 +18,7 @@ from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, key_groups
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import ShedCounts, bounded, counted, to_text
 from workers.pipeline.shedding.shedder import ShedDecisions, Shedder, by_type
+from workers.pipeline.shedding.traced_keys import periods
 from workers.pipeline.tiers.result_queue import Blob, ResultQueue
 
 SLICE_GROUPS = 8  # key groups of one blob, where a batch is large enough to be cut
@@ -83,7 +84,7 @@ class ResultWriter:
         valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         present: np.ndarray = valid.to_numpy(zero_copy_only=False)
         decisions = (
-            ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()))
+            ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()), periods(self.graph))
             if self.shedder.sheds
             else None
         )

@@ -26,6 +26,7 @@ class ConjunctionOnce(RetainedRows):
     def __init__(self, pattern: Pattern) -> None:
         super().__init__(pattern.within_us)
         self._places = tuple(pattern.bits[symbol] for symbol in pattern.needed or ())
+        self.begins = int(np.bitwise_or.reduce(self._places))  # any of its events
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from queues.errors import BadInput
 from workers.pipeline.matching.conjunction_once import ConjunctionOnce
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.partners import without_partner
 from workers.pipeline.matching.previous import Previous
 from workers.pipeline.matching.retained.group_state import GroupStates
 from workers.pipeline.matching.retained.matches import Matches
@@ -27,7 +28,14 @@ from workers.pipeline.patterns.predicate import previous_of
 
 
 class RawMatcher(Protocol):
-    """Searches for a pattern. `masks`: the bits of the symbols each row satisfies."""
+    """Searches for a pattern. `masks`: the bits of the symbols each row satisfies. begins: those of them that
+    may begin a match. has_open: per key (text, distinct) whether something is open of it.
+    """
+
+    @property
+    def begins(self) -> int: ...
+
+    def has_open(self, keys: pa.Array) -> np.ndarray: ...
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches: ...
 
@@ -54,13 +62,16 @@ def raw_matcher_of(pattern: Pattern) -> RawMatcher:
 
 
 class Matcher:
-    """Holds what is open of one pattern, of all keys it is given."""
+    """Holds what is open of one pattern, of all keys it is given. partnerless: events that it was given, and
+    did not search, since they could add to no match (`partners`).
+    """
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self._raw_matcher = raw_matcher_of(pattern)
         self._previous = Previous(pattern) if pattern.reads_previous else None
         self._suppression = Suppression(pattern.suppression_us, pattern.within_us)
+        self.partnerless = 0
 
     @classmethod
     def resume(cls, pattern: Pattern, states: Mapping[int, bytes]) -> "Matcher":
@@ -106,7 +117,16 @@ class Matcher:
         if masks is None:
             before = self._previous.columns(rows) if self._previous else {}
             masks = masks_of(self.pattern, rows, before)
-        return self._suppression.marked(self._raw_matcher.take(rows, masks))
+        return self._suppression.marked(self._raw_matcher.take(rows, self._with_partners(rows, masks)))
+
+    def _with_partners(self, rows: pa.RecordBatch, masks: np.ndarray) -> np.ndarray:
+        """The masks without those of events that could add to no match."""
+        if self.pattern.needs_every_event:
+            return masks
+        raw, absent = self._raw_matcher, self.pattern.absent_bits
+        left_out = without_partner(rows.column("match_key"), masks, raw.begins, absent, raw.has_open)
+        self.partnerless += int(left_out.sum())
+        return np.where(left_out, 0, masks) if left_out.any() else masks
 
     def advance(self, now_us: int) -> Matches:
         """No event before `now_us` will come: closes what is over."""

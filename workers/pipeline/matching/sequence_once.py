@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from workers.pipeline.matching.clamps import clamp_chain
 from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.keyed_rows import KeyedRows, appended, least_by_group
+from workers.pipeline.matching.retained.keyed_rows import KeyedRows, appended, least_by_group, of_these
 from workers.pipeline.matching.retained.matches import KEYED, Matches, nothing, of_rows
 from workers.pipeline.patterns.pattern import Pattern, Step
 
@@ -63,6 +63,14 @@ class SequenceOnce:
         self._within_us = pattern.within_us
         self._plan = pattern.plain or ()
         self.kept = pa.RecordBatch.from_pylist([], schema=_RETAINED)
+
+    @property
+    def begins(self) -> int:
+        return self._plan[0].bit
+
+    def has_open(self, keys: pa.Array) -> np.ndarray:
+        """Per key (text, distinct) whether a machine of it is open."""
+        return of_these(self.kept, keys)
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies."""

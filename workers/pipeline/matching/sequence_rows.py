@@ -24,6 +24,10 @@ class SequenceRows(RetainedRows):
         self._relaxed = pattern.is_relaxed
         self._plan = pattern.plain or ()
 
+    @property
+    def begins(self) -> int:
+        return self._plan[0].bit
+
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         """Rows in event-time order, `masks` with the bits of the symbols each satisfies; of no symbol matters
         where contiguity is strict.

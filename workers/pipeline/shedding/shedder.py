@@ -7,7 +7,8 @@ pattern that drops as much: what nobody wants any more need not travel.
 Dropped *by event*, of a pattern's matches the product of the shares that are kept is left: nothing much where
 each key has few events. *By key* the events of a key share their shed decision, and of a pattern whose types
 are kept alike so many matches are left; which keys these are changes every ROTATION_WINDOWS windows of the
-pattern, so that none is left out for good.
+pattern, or of the longest behind it that goes on with its keys (`traced_keys`), so that none is left out for
+good.
 
 A small share of the keys are *control keys*: all their events go to all patterns, which shows what the others
 lose (`recall`).
@@ -47,6 +48,20 @@ class Shedder:
         return any(share > 0 for types in self.shares.values() for share in types.values())
 
 
+@dataclass(frozen=True)
+class DecisionPeriod:
+    """For how long of event time a key keeps its shed decision. level: of its operator; what operators of two
+    levels drop of the same keys has nothing to do with one another.
+    """
+
+    lasts_us: int
+    level: int = 0
+
+    def salt(self, number: int) -> int:
+        """Of the ranks of keys in one period."""
+        return crc32(f"{number}/{self.level}".encode() if self.level else str(number).encode())
+
+
 class KeyRanks:
     """What follows from keys: text, one per row or match; null where a row is of no use anyway."""
 
@@ -70,13 +85,21 @@ class KeyRanks:
 
 
 class ShedDecisions(KeyRanks):
-    """Of the rows of one batch."""
+    """Of the rows of one batch. periods: pattern → how long its keys keep their decision; of others it
+    follows from their window.
+    """
 
-    def __init__(self, shedder: Shedder, rows: pa.RecordBatch, keys: pa.Array) -> None:
+    def __init__(
+        self,
+        shedder: Shedder,
+        rows: pa.RecordBatch,
+        keys: pa.Array,
+        periods: Mapping[str, DecisionPeriod] | None = None,
+    ) -> None:
         super().__init__(shedder, keys)
-        self._rows = rows
+        self._rows, self._periods = rows, periods or {}
         self._ranks = np.full(rows.num_rows, np.nan)
-        self._turns: dict[tuple[int, int], np.ndarray] = {}
+        self._in_periods: dict[tuple[DecisionPeriod, int], np.ndarray] = {}
 
     def dropped(self, pattern: Pattern, masks: np.ndarray) -> np.ndarray:
         """bool per row: whether the pattern does without it. masks: see `masks_of`.
@@ -98,14 +121,16 @@ class ShedDecisions(KeyRanks):
         return dropped
 
     def _key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
-        """Per row the rank of its key in the turn that its time falls into."""
-        turn_us = ROTATION_WINDOWS * max(1, pattern.within_us)
-        turns = self._rows.column("time").to_numpy() // turn_us
+        """Per row the rank of its key in the period that its time falls into."""
+        period = self._periods.get(pattern.name) or DecisionPeriod(
+            ROTATION_WINDOWS * max(1, pattern.within_us)
+        )
+        numbers = self._rows.column("time").to_numpy() // period.lasts_us
         ranks = np.ones(self._rows.num_rows)
-        for turn in np.unique(turns[concerned]).tolist():
-            if (turn_us, turn) not in self._turns:
-                self._turns[turn_us, turn] = self._of_keys(crc32(str(turn).encode()))
-            ranks = np.where(turns == turn, self._turns[turn_us, turn], ranks)
+        for number in np.unique(numbers[concerned]).tolist():
+            if (period, number) not in self._in_periods:
+                self._in_periods[period, number] = self._of_keys(period.salt(number))
+            ranks = np.where(numbers == number, self._in_periods[period, number], ranks)
         return ranks
 
     @cached_property

@@ -3,7 +3,7 @@ board's lock is held.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from workers.documents.pipeline import RecallEstimate
@@ -30,8 +30,11 @@ class _Batch:
 class ShedRecord:
     """Times are the board's monotonic seconds."""
 
-    def __init__(self, before: ShedCounts) -> None:
-        """before: what a process before has counted."""
+    def __init__(self, before: ShedCounts, beginnings: Mapping[str, frozenset[str]]) -> None:
+        """before: what a process before has counted. beginnings: pattern → those whose events its matches
+        are made of in the end (`traced_keys`).
+        """
+        self._beginnings = beginnings
         self.totals: ShedCounts = {name: dict(types) for name, types in before.items()}
         self._lately: deque[tuple[float, ShedCounts]] = deque()
         self._batches: deque[_Batch] = deque()
@@ -63,20 +66,20 @@ class ShedRecord:
         return found.get(pattern, {})
 
     def recall(self, pattern: str) -> RecallEstimate | None:
-        """`recall.Recall` of a pattern; None while nothing is known."""
-        batches = list(self._of(pattern))
-        if not any(each.control_events for each in batches):
+        """`recall.Recall` of a pattern's whole matches; None while nothing is known."""
+        made, given = list(self._of({pattern})), list(self._of(self._beginnings.get(pattern, frozenset())))
+        if not any(each.control_events for each in given):
             return None
         found = recall_of(
-            _sums(each.control_matches for each in batches),
-            _sums(each.control_events for each in batches),
-            sum(each.matches for each in batches),
-            sum(each.events for each in batches),
+            _sums(each.control_matches for each in made),
+            _sums(each.control_events for each in given),
+            sum(each.matches for each in made),
+            sum(each.events for each in given),
         )
         return None if found is None else RecallEstimate(**vars(found))
 
-    def _of(self, pattern: str) -> Iterator[_Batch]:
-        return (each for each in self._batches if each.pattern == pattern)
+    def _of(self, patterns: Collection[str]) -> Iterator[_Batch]:
+        return (each for each in self._batches if each.pattern in patterns)
 
     def _add(self, at: float, shed: ShedCounts) -> None:
         if shed:

@@ -6,9 +6,11 @@ count on over restarts; `seconds` is the matcher's time for one event. Per repli
 is the share of the window that it worked (of each of its tasks); `work` is what was measured of each task
 (`task_measures`), `parallelism` how many it has when there is enough to do, `tasks` how many worked last.
 `offered_per_second` and `shed_per_second` count what patterns could use, once for each of them; `shed_share`
-is their ratio. Of an operator `overhead_seconds` is its time for one event beside that of its patterns; of
-the application `batch_overhead_seconds` is what a batch takes beside its operators, `latency_p95_seconds` the
-time from an event's own to the end of the batch that has worked it.
+is their ratio. Of a pattern `partnerless_per_second` counts events that were not searched
+(`matching.partners`). Of an operator `overhead_seconds` is its time for one event beside that of its
+patterns; of the application `batch_overhead_seconds` is what a batch takes beside its operators,
+`batch_overhead_cv2` how much that varies (variance over mean²), `latency_p95_seconds` the time from an
+event's own to the end of the batch that has worked it.
 
 A replica's `response_seconds` is the mean of the window; null without a batch in it, and as long as the
 process' first one is: that one waits for Spark to warm up, and those behind it wait for that one.
@@ -57,6 +59,8 @@ from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.patterns.graph import Graph, Operator, types_named
 from workers.pipeline.shedding.shed_counts import bounded
 from workers.pipeline.shedding.shedder import is_sheddable
+from workers.pipeline.shedding.traced_keys import beginnings
+from workers.pipeline.status.batch_overheads import BatchOverheads
 from workers.pipeline.status.event_ages import EventAges
 from workers.pipeline.status.progress_record import ProgressRecord
 from workers.pipeline.status.shed_record import ShedRecord
@@ -85,8 +89,8 @@ class StatusBoard:
         self._application = application
         self._clock, self._monotonic = clock, monotonic
         self._totals = Totals.of(before)
-        self._shed = ShedRecord(self._totals.shed)
-        self._ages = EventAges()
+        self._shed = ShedRecord(self._totals.shed, beginnings(application.graph))
+        self._ages, self._overheads = EventAges(), BatchOverheads()
         self._notify = notify
         self._results = ResultQueue(control, application.name)
         self._dispatches = Dispatches(control, application.name)
@@ -173,6 +177,8 @@ class StatusBoard:
             self._progress.at_combiner(batch)
             sheds = batch.combined.controls.shedder.sheds
             self._shed.at_operators(batch.at, batch.operators.values(), sheds)
+            if batch.operators:
+                self._overheads.add(batch.at, batch.seconds - batch.work_seconds)
             if (late := batch.late_seconds(self._clock())) is not None:
                 self._ages.add(batch.at, *late)
         self._notify()
@@ -200,6 +206,7 @@ class StatusBoard:
                 **self._rates(now),
                 batch_seconds=newest.seconds if newest else None,
                 batch_overhead_seconds=self._batch_overhead(now),
+                batch_overhead_cv2=self._overheads.cv2(self._between_batches(now)),
                 latency_p95_seconds=self._ages.quantile(0.95),
                 watermark_lag_seconds=self._lag(newest.combined.watermark_us if newest else None),
                 waiting_events=waiting,
@@ -261,6 +268,7 @@ class StatusBoard:
             while len(records) > 1 and records[1].at < now - WINDOW_SECONDS:
                 records.popleft()
         self._ages.forget(now - WINDOW_SECONDS)
+        self._overheads.forget(now)
         self._shed.forget(now, WINDOW_SECONDS)
 
     def _window(self, now: float) -> float:
@@ -292,16 +300,20 @@ class StatusBoard:
         }
 
     def _batch_overhead(self, now: float) -> float | None:
-        """What a batch takes beside its operators, and Spark between two of them when it does not wait for
-        anything: the shortest time that lay between two lately.
-        """
-        recent = self._recent_batches(now)
-        worked = [each for each in recent if each.operators]
+        """What a batch takes beside its operators, and Spark between two of them."""
+        worked = [each for each in self._recent_batches(now) if each.operators]
         if not worked:
             return None
         beside = sum(each.seconds - each.work_seconds for each in worked) / len(worked)
+        return round(beside + self._between_batches(now), 4)
+
+    def _between_batches(self, now: float) -> float:
+        """Seconds between two when Spark does not wait for anything: the shortest time that lay between two
+        lately.
+        """
+        recent = self._recent_batches(now)
         between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
-        return round(beside + max(0.0, min(between, default=0.0)), 4)
+        return max(0.0, min(between, default=0.0))
 
     def _shedding(self, now: float) -> dict[str, Any]:
         shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in self._graph.patterns)
@@ -415,6 +427,7 @@ class StatusBoard:
             quiet=self._totals.suppressed.get(name, 0),
             seconds=sum(count.seconds for count in counts) / events if events else None,
             types=self._by_type(types, now),
+            partnerless_per_second=self._rate([given.partnerless], now),
             out_per_second=self._rate((count.matches for count in counts), now),
             shed_events=self._shed.totals.get(name, {}),
             shed_per_second=self._by_type(lately, now),

@@ -446,6 +446,21 @@ def test_a_bound_that_nothing_can_keep_says_by_how_much_and_keeps_the_table(plan
     assert plant.shed() == before != {}
 
 
+def test_how_much_batches_vary_is_taken_as_measured_and_leaves_less_of_the_budget(plant):
+    plant.load(2.0)
+    plant.tick("ladder")
+    steady = plant.tick("shedding")
+    assert steady.observation["service_cv2"] == plant.row["batch_overhead_cv2"] == 0.4
+    plant.row |= {"batch_overhead_cv2": 9.0, "batch_overhead_seconds": 1.5}
+    varying = plant.tick("shedding")
+    assert varying.observation["service_cv2"] == 9.0
+    plant.row["batch_overhead_cv2"] = None
+    plant.load(2.2)  # rates that moved call for another table
+    unknown = plant.tick("shedding")
+    assert unknown.observation["service_cv2"] is None
+    assert varying.terms["hosts"]["budget"] < unknown.terms["hosts"]["budget"]
+
+
 def test_what_is_offered_is_what_producers_put_in_not_what_an_overloaded_operator_counts(plant):
     plant.load(3.0)
     work = plant.offered()

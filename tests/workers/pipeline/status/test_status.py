@@ -324,3 +324,30 @@ def test_a_process_that_starts_says_how_the_one_before_ended_unless_that_was_ask
     asked = Statuses(control, times)
     asked.enter_state("starting")
     assert json.loads(control.get(keys.PIPELINE))["error"] is None
+
+
+def test_the_fixed_cost_of_a_batch_is_reported_with_how_much_it_varies(control):
+    times = Times()
+    shown = board(control, times, times)
+    for place in range(20):
+        times.now += 1.0
+        # Every other batch takes three times as long beside its operators, which take 0.1 s of each.
+        seconds = 0.1 + (0.6 if place % 2 else 0.2)
+        hosts = OperatorCount("hosts", events=40, seconds=0.1)
+        shown.inter_event(InterEventBatch(times(), place, Combined(), {"hosts": hosts}, (hosts,), seconds))
+        if place == 8:
+            assert plain(shown.document({}))["batch_overhead_cv2"] is None, "of few it is not known"
+    said = plain(shown.document({}))
+    between = 0.3  # the least time between the end of one and the begin of the next
+    assert said["batch_overhead_seconds"] == pytest.approx(0.4 + between, abs=0.02)
+    assert said["batch_overhead_cv2"] == pytest.approx(0.04 * 20 / 19 / (0.4 + between) ** 2, rel=0.02)
+    times.now += 100.0
+    assert plain(shown.document({}))["batch_overhead_cv2"] is None
+
+
+def test_events_that_were_not_searched_are_reported_by_pattern(control):
+    hosts = OperatorCount("hosts", events=40, seconds=0.1)
+    hosts.patterns["load-rises"] = PatternCount({"cpu": 40}, partnerless=30)
+    shown = board(control)
+    shown.inter_event(InterEventBatch(100.0, 1, Combined(), {"hosts": hosts}, (hosts,), 0.5))
+    assert plain(shown.document({}))["patterns"]["load-rises"]["partnerless_per_second"] == 30.0

@@ -31,6 +31,16 @@ class Interpreted:
         self._automata: dict[str, tuple[MatchAutomaton, int]] = {}
         self._deadlines: list[tuple[int, str]] = []
 
+    @property
+    def begins(self) -> int:
+        automaton = self._rules.automaton
+        return automaton.state(automaton.start).wanted
+
+    def has_open(self, keys: pa.Array) -> np.ndarray:
+        """Per key (text, distinct) whether it has a machine that is at work."""
+        found = (self._automata.get(key) for key in keys.to_pylist())
+        return np.array([pair is not None and not pair[0].is_empty() for pair in found], bool)
+
     def take(self, rows: pa.RecordBatch, masks: np.ndarray) -> Matches:
         if not self._rules.pattern.needs_every_event and not masks.all():
             wanted = np.flatnonzero(masks)

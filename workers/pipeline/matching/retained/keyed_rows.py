@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from workers.pipeline.matching.retained.matches import KEYED
 
@@ -66,6 +67,12 @@ def by_group(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
         int(groups[begin]): rows.slice(begin, end - begin)
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
     }
+
+
+def of_these(kept: pa.RecordBatch, keys: pa.Array) -> np.ndarray:
+    """Per key whether rows of it are among those kept."""
+    found: np.ndarray = pc.is_in(keys, kept.column("match_key")).to_numpy(zero_copy_only=False)
+    return found
 
 
 def least_by_group(rows: pa.RecordBatch, column: str) -> dict[int, int]:

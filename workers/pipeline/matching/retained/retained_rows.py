@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.keyed_rows import least_by_group
+from workers.pipeline.matching.retained.keyed_rows import least_by_group, of_these
 from workers.pipeline.matching.retained.matches import KEYED, Matches, nothing
 
 SCHEMA = KEYED.append(pa.field("mask", pa.int64()))
@@ -30,6 +30,10 @@ class RetainedRows:
         """The symbols of what is kept, int64[events]."""
         masks: np.ndarray = self.kept.column("mask").to_numpy()
         return masks
+
+    def has_open(self, keys: pa.Array) -> np.ndarray:
+        """Per key (text, distinct) whether some event of it is kept."""
+        return of_these(self.kept, keys)
 
     def advance(self, now_us: int) -> Matches:
         """Discards what no match that ends from `now_us` on can contain."""

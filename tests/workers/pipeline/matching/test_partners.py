@@ -1,0 +1,68 @@
+"""Events without a partner are not searched: whatever the pattern, that changes no match and no state."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
+from tests.workers.pipeline.matching.test_matchers import ANY_PATTERN, CONJUNCTIONS, EVENTS
+from workers.pipeline.matching.matcher import Matcher
+from workers.pipeline.matching.retained.matches import joined
+
+
+class Searching(Matcher):
+    """One that searches every event."""
+
+    def _with_partners(self, rows, masks):
+        return masks
+
+
+@settings(deadline=None, max_examples=150)
+@given(ANY_PATTERN | CONJUNCTIONS, EVENTS, st.sets(st.integers(0, 60), max_size=6))
+def test_the_same_matches_are_found_in_the_same_order_and_the_same_is_left_open(pattern, events, cuts):
+    rows = rows_of(events)
+    ours, other = Matcher(pattern), Searching(pattern)
+    found = [], []
+    places = [0, *sorted(each for each in cuts if each < rows.num_rows), rows.num_rows]
+    for start, end in pairwise(places):
+        part = rows.slice(start, end - start)
+        for matcher, parts in zip((ours, other), found, strict=True):
+            parts.append(matcher.take(part))
+            if part.num_rows:
+                parts.append(matcher.advance(part.column("time")[-1].as_py()))
+        assert ours.save() == other.save()
+        ours, other = Matcher.resume(pattern, ours.save()), Searching.resume(pattern, other.save())
+    found[0].append(ours.finish())
+    found[1].append(other.finish())
+    assert list(joined(found[0]).emitted()) == list(joined(found[1]).emitted())
+
+
+@pytest.mark.parametrize("consume", ["once", "skip-past-last"])
+@pytest.mark.parametrize("text", ["SEQ(A; B)", "SEQ(A; B+; C)", "SEQ(A; B; NOT C)"])
+def test_what_comes_before_its_key_has_begun_is_not_searched_and_what_comes_behind_is(text, consume):
+    matcher = Matcher(pattern_of(text, consume=consume))
+    events = [(0, "B", 0, "x"), (1, "A", 0, "y"), (2, "B", 0, "x"), (3, "B", 0, "y"), (4, "B", 0, "z")]
+    matcher.take(rows_of(events))
+    assert matcher.partnerless == 3
+    resumed = Matcher.resume(pattern_of(text, consume=consume), matcher.save())
+    resumed.take(rows_of([(5, "A", 0, "z"), (6, "B", 0, "y"), (7, "B", 0, "z"), (8, "B", 0, "x")]))
+    # What is left open of `y` is a match that may still grow, or the part of one; else it has gone.
+    assert resumed.partnerless == 1 + ("C" not in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [("AND(A, B)", {}), ("SEQ(A; B)", {"contiguity": "strict"}), ("SEQ(A; NOT B; C)", {}), ("SEQ(A)", {})],
+)
+def test_where_any_event_begins_or_counts_or_is_forbidden_all_are_searched(text, more):
+    matcher = Matcher(pattern_of(text, **more))
+    matcher.take(rows_of([(0, "B", 0, "x"), (1, "A", 0, "y"), (2, "B", 0, "x")]))
+    assert matcher.partnerless == 0
+
+
+def test_a_batch_of_nothing_is_searched_without_ado():
+    matcher = Matcher(pattern_of("SEQ(A; B)"))
+    assert len(matcher.take(rows_of([]), np.zeros(0, np.int64))) == 0

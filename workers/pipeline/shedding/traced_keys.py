@@ -1,0 +1,65 @@
+"""Control keys of the last operator, traced back to the events that its matches are made of.
+
+A complex event's source is the key it was found by. So where an operator brings complex events together by
+`source`, its keys are those of the operator before, whatever column that one reads them from. A key is a
+control key by its text: all that a control key's match is made of is of that key, and none of it was shed.
+How many matches the others would have follows from the events at the beginning of the chain, which are
+counted before any is shed (what reaches the last operator has lost some already):
+
+    recall of whole matches = (n_o / E_o) / (n_s / E_s)     n: matches at the end, E: events at the beginning
+
+By key, a key keeps its shed decision for as long as the longest window along its chain asks (`periods`): so a
+match of the last operator is found whole or not at all, and not lost by a part that was decided on anew.
+
+By any other column (the pattern's name, the type) complex events of all keys come together: no sample of keys
+has whole matches then, and nothing is estimated.
+"""
+
+from collections.abc import Mapping
+
+from workers.pipeline.patterns.graph import Graph, types_named
+from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, DecisionPeriod
+
+BY_KEY_BEFORE = "source"  # the column of a complex event that holds what it was found by
+
+
+def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
+    """Pattern → the patterns at the beginning of its chains, itself where it reads no complex events; none
+    where keys are lost on the way.
+    """
+    emitters, found = _emitters(graph), dict[str, frozenset[str]]()
+    for operator in (each for level in graph.levels for each in level):
+        for pattern in operator.patterns:
+            before = [found[name] for kind in types_named(pattern) for name in emitters.get(kind, ())]
+            if not before:
+                found[pattern.name] = frozenset({pattern.name})
+            elif operator.key == BY_KEY_BEFORE and all(before):
+                found[pattern.name] = frozenset().union(*before)
+            else:
+                found[pattern.name] = frozenset()
+    return found
+
+
+def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
+    """Pattern → for how long a key of it keeps its shed decision: ROTATION_WINDOWS of the longest window, its
+    own or of those that go on with what it emits, by the same keys.
+    """
+    emitters, longest_us = _emitters(graph), {each.name: max(1, each.within_us) for each in graph.patterns}
+    found: dict[str, DecisionPeriod] = {}
+    for number, level in reversed(list(enumerate(graph.levels))):
+        for operator in level:
+            for pattern in operator.patterns:
+                own_us = longest_us[pattern.name]
+                found[pattern.name] = DecisionPeriod(ROTATION_WINDOWS * own_us, number)
+                for name in (each for kind in types_named(pattern) for each in emitters.get(kind, ())):
+                    if operator.key == BY_KEY_BEFORE:
+                        longest_us[name] = max(longest_us[name], own_us)
+    return found
+
+
+def _emitters(graph: Graph) -> dict[str, list[str]]:
+    """Type → the patterns that emit it."""
+    found: dict[str, list[str]] = {}
+    for pattern in graph.patterns:
+        found.setdefault(pattern.emits, []).append(pattern.name)
+    return found

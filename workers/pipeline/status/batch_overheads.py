@@ -1,0 +1,30 @@
+"""How much the fixed cost of a batch varies: what it takes beside its operators, over a while."""
+
+from collections import deque
+from statistics import fmean, variance
+
+LEAST_BATCHES = 10  # with fewer the variance says little
+RETAINED_SECONDS = 60.0
+
+
+class BatchOverheads:
+    """Of the batches that were finished in the last RETAINED_SECONDS. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[float, float]] = deque()
+
+    def add(self, at: float, overhead_seconds: float) -> None:
+        """A batch is finished; overhead_seconds: its own time without that of its operators."""
+        self._batches.append((at, overhead_seconds))
+
+    def forget(self, now: float) -> None:
+        while self._batches and self._batches[0][0] < now - RETAINED_SECONDS:
+            self._batches.popleft()
+
+    def cv2(self, between_seconds: float) -> float | None:
+        """Variance over mean², of what a batch takes together with what lies between two; None with few."""
+        found = [overhead for _, overhead in self._batches]
+        mean = between_seconds + fmean(found) if found else 0.0
+        if len(found) < LEAST_BATCHES or mean <= 0:
+            return None
+        return round(variance(found) / mean**2, 4)
