@@ -22,10 +22,16 @@ EVENTS_PER_FLUSH, FLUSHES_PER_SECOND = 20, 5
 
 @dataclass
 class Flow:
-    """Use it as a context. acknowledged: keys of events; rerouted: sent to another node than was meant."""
+    """Use it as a context. acknowledged: keys of events; rerouted: sent to another node than was meant.
+
+    queue: they are published to it; effect: the type that their effects have in the table, their own (the
+    flow's name) where it is empty.
+    """
 
     plant: WholePlant
     name: str
+    queue: str = QUEUE
+    effect: str = ""
     acknowledged: set[str] = field(default_factory=set)
     refused: int = 0
     rerouted: int = 0
@@ -53,7 +59,7 @@ class Flow:
                 events = [f"{self.name}-{number + place}" for place in range(EVENTS_PER_FLUSH)]
                 number += EVENTS_PER_FLUSH
                 try:
-                    done = client.publish(QUEUE, [{"type": self.name, "key": key} for key in events])
+                    done = client.publish(self.queue, [{"type": self.name, "key": key} for key in events])
                 except WeirError:
                     self.refused += EVENTS_PER_FLUSH
                 else:
@@ -71,9 +77,10 @@ class Flow:
                     self.said.setdefault(about, set()).add(subject["word"])
 
     def handled(self) -> list[tuple[str, int]]:
-        question = f"SELECT key, count(*) FROM {TABLE} WHERE type = %s GROUP BY key"
+        question = f"SELECT key, count(*) FROM {TABLE} WHERE type = %s AND key LIKE %s GROUP BY key"
+        values = (self.effect or self.name, f"{self.name}-%")
         try:
-            return [(str(key), int(count)) for key, count in self.plant.ask(question, self.name)]
+            return [(str(key), int(count)) for key, count in self.plant.ask(question, *values)]
         except psycopg.errors.UndefinedTable:
             return []  # the first worker makes it
 

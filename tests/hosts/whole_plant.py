@@ -1,5 +1,6 @@
 """A whole plant over hosts: a control server, a database, three nodes, the console, and two hosts of workers,
-which a third may join. The producer is the test itself, on its host "desk"; there is no pipeline.
+which a third may join. The producer is the test itself, on its host "desk". A pipeline is there where it is
+begun, on a host of its own.
 """
 
 import json
@@ -25,7 +26,8 @@ from tests.postgres import as_postgres, folder_of_postgres, server_binary
 from tests.waiting import until
 
 NODES, WORKERS = ("n1", "n2", "n3"), ("w1", "w2", "w3")
-HOSTS = ("control", "database", *NODES, "console", *WORKERS)
+PIPELINE = "pipeline"
+HOSTS = ("control", "database", *NODES, "console", *WORKERS, PIPELINE)
 CLOCKED = ("n2", "w2")
 SERVER_PORT, DATABASE_PORT, WEB_PORT = 6379, 5432, 8000
 STARTED_SECONDS = 240.0
@@ -119,6 +121,8 @@ class WholePlant:
             app = "console.beat" if (self.code / "console" / "beat.py").exists() else "console.celery"
             beat = (self.program("celery"), "--app", app, "beat", "--loglevel", "WARNING")
             self.start("console", name, *beat)
+        elif kind == PIPELINE:
+            self.start(PIPELINE, name, python, "-m", "workers.pipeline.runtime.application")
         elif kind == "web":
             address = ("--host", "0.0.0.0", "--port", str(WEB_PORT))
             uvicorn = (self.program("uvicorn"), "console.asgi:application")
@@ -227,6 +231,21 @@ class WholePlant:
             url = f"http://{self.net.of('console')}:{WEB_PORT}/login/"
             return httpx.get(url, timeout=5).status_code == 200
         return False
+
+    def act(self, path: str, **body: Any) -> None:
+        """POST to the API, as the administrator at the console's address."""
+        base = f"http://{self.net.of('console')}:{WEB_PORT}"
+        with httpx.Client(base_url=base, follow_redirects=True, timeout=30, headers={"Referer": base}) as web:
+            web.get("/login/")
+            form = {
+                "username": "admin",
+                "password": PASSWORD,
+                "csrfmiddlewaretoken": web.cookies["csrftoken"],
+            }
+            web.post("/login/", data=form).raise_for_status()
+            headers = {"X-CSRFToken": web.cookies["csrftoken"]}
+            answer = web.post(f"/api/v1/{path}", json={"reason": "A test.", **body}, headers=headers)
+            assert answer.is_success, answer.text
 
     def ends_of_logs(self) -> str:
         logs = sorted(self.folder.glob("*.log"))
