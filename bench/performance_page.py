@@ -103,8 +103,9 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         Row("page after ./run", "first_minutes", "calm_page_seconds", "s", 4.0, True),
         Row("pipeline live after ./run", "first_minutes", "calm_live_seconds", "s", 15.0, True),
         Row("idle: a day's ledger of eight loops", "idle", "ledger_bytes_a_day", "B", 15e6, True),
-        Row("idle: processor", "page", "idle_cores", "cores", 0.35, True),
-        Row("idle: memory", "page", "idle_memory_bytes", "B", 2.5e9, True),
+        Row("idle: processor", "idle", "cores", "cores", 0.08, True),
+        Row("idle: memory", "idle", "bytes", "B", 1.5e9, True),
+        Row("idle: processes", "idle", "processes", "", 24, True),
     ),
 }
 
