@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from queues.errors import BadInput
 from workers.pipeline.matching.conjunction_once import ConjunctionOnce
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.partners import without_partner
+from workers.pipeline.matching.partners import is_rare, without_partner
 from workers.pipeline.matching.previous import Previous
 from workers.pipeline.matching.retained.group_state import GroupStates
 from workers.pipeline.matching.retained.matches import Matches
@@ -29,11 +29,15 @@ from workers.pipeline.patterns.predicate import previous_of
 
 class RawMatcher(Protocol):
     """Searches for a pattern. `masks`: the bits of the symbols each row satisfies. begins: those of them that
-    may begin a match. has_open: per key (text, distinct) whether something is open of it.
+    may begin a match. open_rows: how many events it retains; None where it searches event by event. has_open:
+    per key (text, distinct) whether something is open of it.
     """
 
     @property
     def begins(self) -> int: ...
+
+    @property
+    def open_rows(self) -> int | None: ...
 
     def has_open(self, keys: pa.Array) -> np.ndarray: ...
 
@@ -123,8 +127,13 @@ class Matcher:
         """The masks without those of events that could add to no match."""
         if self.pattern.needs_every_event:
             return masks
-        raw, absent = self._raw_matcher, self.pattern.absent_bits
-        left_out = without_partner(rows.column("match_key"), masks, raw.begins, absent, raw.has_open)
+        raw, keys = self._raw_matcher, rows.column("match_key")
+        relevant, beginning = (int(np.count_nonzero(each)) for each in (masks, masks & raw.begins))
+        if beginning == relevant or (
+            raw.open_rows is not None and not is_rare(keys, relevant, beginning, raw.open_rows, raw.has_open)
+        ):
+            return masks
+        left_out = without_partner(keys, masks, raw.begins, self.pattern.absent_bits, raw.has_open)
         self.partnerless += int(left_out.sum())
         return np.where(left_out, 0, masks) if left_out.any() else masks
 

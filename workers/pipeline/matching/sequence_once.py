@@ -68,6 +68,10 @@ class SequenceOnce:
     def begins(self) -> int:
         return self._plan[0].bit
 
+    @property
+    def open_rows(self) -> int:
+        return int(self.kept.num_rows)
+
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Per key (text, distinct) whether a machine of it is open."""
         return of_these(self.kept, keys)

@@ -33,7 +33,7 @@ def test_the_same_matches_are_found_in_the_same_order_and_the_same_is_left_open(
             parts.append(matcher.take(part))
             if part.num_rows:
                 parts.append(matcher.advance(part.column("time")[-1].as_py()))
-        assert ours.save() == other.save()
+        assert ours.save() == other.save() and ours.timers() == other.timers()
         ours, other = Matcher.resume(pattern, ours.save()), Searching.resume(pattern, other.save())
     found[0].append(ours.finish())
     found[1].append(other.finish())
@@ -61,6 +61,25 @@ def test_where_any_event_begins_or_counts_or_is_forbidden_all_are_searched(text,
     matcher = Matcher(pattern_of(text, **more))
     matcher.take(rows_of([(0, "B", 0, "x"), (1, "A", 0, "y"), (2, "B", 0, "x")]))
     assert matcher.partnerless == 0
+
+
+@pytest.mark.parametrize("consume", ["once", "skip-past-last"])
+def test_in_arrays_it_is_asked_only_where_little_begins_little_is_kept_and_most_keys_hold_nothing(consume):
+    pattern = pattern_of("SEQ(A; B)", within_us=1_000, consume=consume)
+
+    def partnerless(first: list[tuple], then: list[tuple]) -> int:
+        matcher = Matcher(pattern)
+        matcher.take(rows_of(first))
+        resumed = Matcher.resume(pattern, matcher.save())
+        resumed.take(rows_of(then))
+        return resumed.partnerless
+
+    ends = [(20 + place, "B", 0, chr(ord("a") + place % 8)) for place in range(40)]
+    begun = [(place, "A", 0, chr(ord("a") + place)) for place in range(8)]
+    assert partnerless(begun[:1], ends) == 35, "most hold nothing"
+    assert partnerless(begun[:6], ends) == 0, "most keys hold something"
+    assert partnerless([], sorted([*ends, *((20 + n, "A", 0, "z") for n in range(14))])) == 0, "many begin"
+    assert partnerless([(0, "A", 0, "z")] * 14, ends) == 0, "much is kept"
 
 
 def test_a_batch_of_nothing_is_searched_without_ado():

@@ -36,6 +36,10 @@ class Interpreted:
         automaton = self._rules.automaton
         return automaton.state(automaton.start).wanted
 
+    @property
+    def open_rows(self) -> None:
+        """It searches event by event."""
+
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Per key (text, distinct) whether it has a machine that is at work."""
         found = (self._automata.get(key) for key in keys.to_pylist())

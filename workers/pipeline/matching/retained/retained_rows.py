@@ -31,6 +31,11 @@ class RetainedRows:
         masks: np.ndarray = self.kept.column("mask").to_numpy()
         return masks
 
+    @property
+    def open_rows(self) -> int:
+        """How many events are kept."""
+        return int(self.kept.num_rows)
+
     def has_open(self, keys: pa.Array) -> np.ndarray:
         """Per key (text, distinct) whether some event of it is kept."""
         return of_these(self.kept, keys)
