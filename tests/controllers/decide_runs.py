@@ -42,6 +42,7 @@ def worker_rate(chance: np.random.Generator, action: Mapping[str, Any] | None) -
         "started": int(chance.integers(0, 3)),
         "waiting_to_run": int(chance.integers(0, 3)),
         "running": int(chance.integers(0, 5)),
+        "service_seconds": float(chance.uniform(0.001, 20.0)),
         "oldest_seconds": float(chance.uniform(0, 90)),
         "node_state": str(chance.choice(["NORMAL", "TOOBUSY"])),
     }
@@ -72,7 +73,7 @@ def concurrency(chance: np.random.Generator, action: Mapping[str, Any] | None) -
     mean = 1 / (min(threads, 8) - 0.4 * max(0, threads - 12)) if threads < 30 else 1.0
     times = (mean * chance.uniform(0.8, 1.2, 130)).tolist()
     seen = {"threads": threads, "interdeparture_seconds": times, "seconds": 90.0}
-    return {**seen, "epoch": 0, "mean_threads": 1.0, "steered": True}
+    return {**seen, "epoch": 0, "mean_threads": 1.0, "steered": True, "ends_idle": bool(threads % 2)}
 
 
 def queueing(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Document:
@@ -142,10 +143,11 @@ def ladder(chance: np.random.Generator, action: Mapping[str, Any] | None) -> Doc
 
 ADAPTIVE = {"a": 0.985, "b": -134, "tuning": "adaptive", "kp": -0.002162, "ki": -0.000289, "kd": 0.0}
 LOCAL = {"perspective": "local", "utilisation_budget": 0.6, "never_shed": {"0": True}}
+PERMANENT = tuple({"workers": "permanent", "method": method} for method in ("forecast", "thesis"))
 RUNS: Mapping[str, tuple[Seen, tuple[Document, ...]]] = {
     "flow": (flow, (ADAPTIVE, {"form": "pi", "setpoint": 3e8})),
     "balance": (balance, ({}, {"a_of": {"a": 0.4}, "b_of": {"b": 2.0}, "minimum_share": 0.1})),
-    "worker_rate": (worker_rate, ({}, {"method": "thesis", "events_per_worker": 50})),
+    "worker_rate": (worker_rate, ({}, {"method": "thesis", "events_per_worker": 50}, *PERMANENT)),
     "rebalancing": (plant, ({"exact_ways": 15, "branches": 5}, {"goal": "band", "exact_ways": 0})),
     "node_scaling": (scaling, ({}, {"quiet_decisions": 1})),
     "concurrency": (concurrency, ({}, {"method": "explorer"}, {"method": "explorer", "aim": "peak"})),

@@ -312,11 +312,14 @@ def _checked(
 
 def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str) -> None:
     """Raise `BadInput` naming the field where loops may not act (`mode`) because another sets the same tasks
-    of an attached plant, or would once an override has ended.
+    of an attached plant, or would once an override has ended; or because they only advise there.
     """
-    begins = [loop for loop in loops if mode in Loop.ACTING and "plant" in loop.target]
+    chosen = list(loops)
+    begins = [loop for loop in chosen if mode in Loop.ACTING and "plant" in loop.target]
     if not begins:
         return
+    if len(chosen) == 1 and (why := ownership.why_never(chosen[0])):
+        raise BadInput(field, why)
     others = list(active_loops().filter(target__has_key="plant"))
     held = by_loop(others, now)
     act = [each for each in others if {each.mode, mode_of(each, held[each.pk], now)} & set(Loop.ACTING)]

@@ -9,9 +9,19 @@ themselves, as those of an application do: `workers.control.parts.operators`.)
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from controllers.shedding.ladder import LAW as LADDER
 from workers.models import Loop
 
 Target = Mapping[str, Any]
+LADDER_ADVISES = (
+    "takes advise or hold: the remedy ladder of an attached plant applies nothing there; put a loop of the"
+    " plant on auto for more tasks, and pause a queue on the plant's page."
+)
+
+
+def why_never(loop: Loop) -> str | None:
+    """Why a loop may not act whatever else does; None: it may."""
+    return LADDER_ADVISES if loop.law == LADDER.name and "plant" in loop.target else None
 
 
 def meet(one: Target, other: Target) -> bool:

@@ -183,7 +183,7 @@ def loop_page(
         prediction=predicts,
         effect=None if predicts or explored else effect.shown(found, {}, now),
         shedding=shedding,
-        ladder=ladder_of(found.target["queue"]) if found.law == ladder.LAW.name else None,
+        ladder=ladder_of(found.target["queue"]) if _has_levels(found) else None,
         parallelism=parallelism_view.shown(
             found, seen_of(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
         ),
@@ -196,6 +196,11 @@ def loop_page(
     )
     view = f"queue:{found.target['queue']}" if "queue" in found.target else "whole"
     return render_page(request, page, view)
+
+
+def _has_levels(found: Loop) -> bool:
+    """Whether its page shows the levels of a queue's ladder."""
+    return found.law == ladder.LAW.name and "queue" in found.target
 
 
 def _shedding(

@@ -8,6 +8,7 @@ from typing import Any
 
 from controllers.framework.guard import reversals
 from controllers.framework.reason import capitalised, counted
+from controllers.shedding import ladder
 from controllers.worker_rate import law as worker_rate
 from queues import pausing
 from workers.alerts.conditions.condition import Condition, Reading
@@ -130,14 +131,17 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
             continue
         last = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at  # at rest it writes no entry
         ticks = evidence.now - last <= 3 * loop.interval_seconds + 5
-        blind = 0.0 if _advises_on_a_pool(loop) else _blind_seconds(loop)
+        blind = 0.0 if _advises_elsewhere(loop) else _blind_seconds(loop)
         said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
         yield _reading(evidence, loop, blind if ticks else None, said)
 
 
-def _advises_on_a_pool(loop: LoopFacts) -> bool:
-    """Of an attached plant that is silent its own loops say so; each of its pools has more of them."""
-    return {"plant", "operator"} <= loop.target.keys() and loop.mode not in Loop.ACTING
+def _advises_elsewhere(loop: LoopFacts) -> bool:
+    """Of an attached plant that is silent the loops of all its tasks say so; it has more of them, for each of
+    its pools, and its ladder.
+    """
+    of_all = "operator" not in loop.target and loop.law != ladder.LAW.name
+    return "plant" in loop.target and not of_all and loop.mode not in Loop.ACTING
 
 
 def _blind_seconds(loop: LoopFacts) -> float:

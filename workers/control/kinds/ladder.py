@@ -9,7 +9,8 @@ Capacity follows from what comes: what producers hold back takes nobody's time. 
 in what waits: most of its time is Spark's own, whatever the load. While those who publish over HTTP are asked
 to wait, they offer what comes of them over the share of time that they are not.
 
-It advises until a person trusts it: its upper levels cost delay, events.
+It advises until a person trusts it: its upper levels cost delay, events. At an attached plant it only advises
+(`workers.control.parts.plant_ladder`).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,9 @@ from controllers.framework import guard
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Sensed
 from controllers.shedding.ladder import LAW, allows, level
+from queues.errors import BadInput
 from queues.waiting import AT_CAPACITY_SECONDS
+from workers.control.parts import plant_ladder
 from workers.control.parts.budgets import budgets, observed
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_load import OperatorLoad
@@ -33,7 +36,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.placement.plans import BEING_EXECUTED
 from workers.plants.plant import Plant
-from workers.steering import ladder_level, stopped
+from workers.steering import ladder_level, ownership, stopped
 
 # Beyond it a batch, or a worker, waits for the one before it longer than it takes.
 FULL = 0.9
@@ -47,6 +50,8 @@ Document = Mapping[str, Any]
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
     """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one queue."""
+    if "plant" in target:
+        return plant_ladder.sensed(target, snapshot, now_seconds)
     name = str(target.get("queue"))
     row = snapshot.queues.get(name, UNKNOWN)
     came = row.in_per_second or 0.0
@@ -183,7 +188,9 @@ def _measured(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: floa
 
 
 def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
-    """What a level is judged by: how far behind the queue is."""
+    """What a level is judged by: how far behind the queue is, or the plant."""
+    if "plant" in target:
+        return plant_ladder.readings(target, snapshot)
     row = snapshot.queues.get(target.get("queue", ""))
     if row is None:
         return None
@@ -206,15 +213,18 @@ def keep_throttling(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
+    if "plant" in loop.target:
+        raise BadInput("mode", ownership.LADDER_ADVISES)
     closed = closed_share if allows(rung, "throttle") else 0.0
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 
 
 def targets(present: Present) -> Targets:
-    """Each queue."""
+    """Each queue, and each attached plant."""
     topology = present.topology
     found = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
-    return Targets(found, f"revision {topology.revision}")
+    elsewhere = plant_ladder.starts(LAW.name, present)
+    return Targets({**found, **elsewhere}, f"revision {topology.revision}, or its plant is gone")
 
 
 def _level_of(action: Document) -> float:
@@ -227,7 +237,8 @@ def _words(action: Document) -> str:
 
 
 def _engaged(row: LoopStatus) -> str:
-    return f"the remedy ladder of {row.target['queue']} has enabled {level(int(row.actuator or 0))}"
+    of = row.target.get("queue") or row.target.get("plant")
+    return f"the remedy ladder of {of} has enabled {level(int(row.actuator or 0))}"
 
 
 KIND = LoopKind(
@@ -243,7 +254,7 @@ KIND = LoopKind(
     parameters={"unmet_decisions": 3},
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
-        of_each="queue",
+        of_each="queue, attached plant (there it only advises)",
         purpose=(
             "Decides which remedy acts next in an overload of a queue, the cheapest first, and "
             "which ends first after it."

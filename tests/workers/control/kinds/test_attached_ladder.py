@@ -1,0 +1,122 @@
+"""The remedy ladder at an attached plant: advice where there is something to do, and nothing applied."""
+
+import pytest
+
+from controllers import catalog
+from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
+from queues.errors import BadInput
+from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
+from workers.control.kinds.ladder import readings, sensor
+from workers.control.ledger import ledger
+from workers.models import Loop
+from workers.steering import overrides
+
+pytestmark = pytest.mark.django_db
+LAW = "ladder"
+TARGET = {"plant": PLANT}
+
+
+class QueuedApp(PooledApp):
+    """An app of one pool, which takes from some queues."""
+
+    queues = ("celery", "mail")
+
+    def topology(self):
+        found = super().topology()
+        sources = {
+            f"queue {name}": MeasuredOperator(f"queue {name}", "source", 1, 1, 1, "a queue")
+            for name in self.queues
+        }
+        links = tuple(Link(source, ONE, self.waits_seconds) for source in sources)
+        operators = {**sources, ONE: found.operators[ONE]}
+        return MeasuredTopology(found.plant, found.at, found.window_seconds, operators, links)
+
+
+@pytest.fixture
+def app(control, monkeypatch):
+    return QueuedApp(control, monkeypatch, one=2)
+
+
+def load(app, per_second, waits_seconds=0.0, run_seconds=0.5):
+    inputs = per_second * 10.0 / app.tasks[ONE]
+    app.measures = {
+        "inputs": inputs,
+        "executions": inputs,
+        "service_seconds": run_seconds,
+        "latency_seconds": 0.0,
+    }
+    app.waits_seconds = waits_seconds
+
+
+def ticks(app, count, per_second, **more):
+    entries = []
+    for _ in range(count):
+        load(app, per_second, **more)
+        entries += app.tick(5.0, LAW)
+    return entries
+
+
+def test_each_attached_plant_has_a_ladder_that_advises_and_reaches_no_further_than_a_pause(app):
+    (loop,) = app.ensured(LAW)
+    assert (loop.name, loop.mode, loop.target) == (f"ladder/plant:{PLANT}", "advise", TARGET)
+    read = catalog.read_parameters(catalog.law(LAW), loop.parameters)
+    assert (read["cap"], read["backlog_bound_seconds"]) == ("throttle", 10.0)
+
+
+def test_while_more_comes_than_its_tasks_can_do_it_advises_more_tasks(app):
+    app.ensured(LAW)
+    assert ticks(app, 2, 3.0)[-1].action is None
+    entry = ticks(app, 3, 8.0, waits_seconds=4.0)[-1]
+    seen = entry.observation
+    assert (seen["demand_per_second"], seen["capacity_per_second"], seen["backlog_seconds"]) == (
+        8.0,
+        4.0,
+        4.0,
+    )
+    assert entry.reason.startswith("Would enable adding workers (advice only)")
+    assert app.ordered == [] and not entry.applied and ledger.replay(entry).same
+    assert readings(TARGET, app.snapshot()) == {"wait_seconds": 4.0, "node_state": None}
+
+
+def test_where_the_pool_has_its_most_it_advises_to_pause_a_queue_if_there_is_another(app):
+    app.ensured(LAW)
+    app.tasks[ONE] = 16
+    entry = ticks(app, 4, 50.0, waits_seconds=4.0)[-1]
+    assert entry.observation["saturated"]["workers"] and not entry.observation["saturated"]["throttle"]
+    assert entry.reason.startswith("Would enable throttling (advice only)")
+    app.queues = ("celery",)
+    (entry,) = ticks(app, 1, 50.0, waits_seconds=4.0)
+    assert entry.observation["saturated"]["throttle"] and entry.action is None
+    assert "what is short has the most tasks it may" in entry.reason
+
+
+@pytest.mark.parametrize(("per_second", "run_seconds"), [(0.0, 0.5), (4.0, None)])
+def test_of_a_plant_to_which_nothing_comes_or_of_which_too_little_is_known_nothing_is_decided(
+    app, per_second, run_seconds
+):
+    load(app, per_second, run_seconds=run_seconds)
+    sensed = sensor(TARGET, app.snapshot(), None, app.now.timestamp())
+    assert "nothing comes" in sensed.measured.idle
+    app.row = {"state": "stale", "age_seconds": 9.0, "error": "late"}
+    assert (
+        "was last seen 9 s ago" in sensor(TARGET, app.snapshot(), None, app.now.timestamp()).measured.invalid
+    )
+
+
+def test_it_can_not_be_put_on_auto_or_manual(app, user):
+    (loop,) = app.ensured(LAW)
+    said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 5}
+    for mode in ("auto", "manual"):
+        with pytest.raises(BadInput, match="applies nothing there; put a loop of the plant on auto"):
+            overrides.set_override(loop=loop, name="mode", value=mode, **said)
+    overrides.set_override(loop=loop, name="mode", value="hold", **said)
+
+
+def test_ladders_of_queues_are_put_on_auto_together_and_that_of_a_plant_still_applies_nothing(app, user):
+    (loop,) = app.ensured(LAW)
+    Loop.objects.create(name="ladder/alert", law=LAW, target={"queue": "alert"}, mode="advise")
+    said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 5}
+    overrides.set_override(law=LAW, name="mode", value="auto", **said)
+    entry = next(each for each in ticks(app, 1, 8.0, waits_seconds=4.0) if each.loop_id == loop.pk)
+    entry.refresh_from_db()
+    assert not entry.applied and "applies nothing there" in entry.error and app.ordered == []

@@ -1,0 +1,121 @@
+"""The remedy ladder at an attached plant: what there is to do against an overload there, as advice.
+
+    workers     more tasks, by a loop of the plant or a person; it can do no more where each operator that is
+                short has its most
+    throttle    a less important queue is paused, where people can do that at the plant; not with fewer than
+                two queues
+
+Points, nodes and events of others are not ours to move, add or drop: the other levels can do no more. Which
+queue is less important nobody has said here, so a person chooses; the ladder applies nothing. Where neither
+is left there is nothing to advise.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controllers.framework.guard import Measured
+from controllers.framework.sensed import Sensed
+from controllers.parallelism import inputs
+from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
+from workers.control.parts.kind import LoopStart
+from workers.control.parts.operators import BOUND_SECONDS, topology_inputs
+from workers.control.parts.present import Present
+from workers.documents.snapshot import Snapshot
+from workers.models import Loop
+from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.kind import AdapterKind
+
+PAUSE = "pause"  # of an adapter's interventions
+INTERVAL_SECONDS = 5.0
+# A bound of waiting is kept by the loops of the plant; what waits so many times longer is an overload.
+BACKLOG_BOUNDS, LEAST_BACKLOG_SECONDS = 2.0, 10.0
+NOTHING_LEFT = "what is short has the most tasks it may, and no queue can be paused"
+NOTHING: Mapping[str, Any] = {"demand_per_second": 0.0, "capacity_per_second": 0.0}
+Target = Mapping[str, Any]
+
+
+def sensed(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
+    """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one plant."""
+    topology, measured = topology_inputs(target, snapshot, now_seconds)
+    if topology is None or measured.invalid:
+        return Sensed(dict(NOTHING), measured, {})
+    came, passes = inputs.source_per_second(topology), _passes(topology)
+    if not passes or not came:
+        idle = Measured(
+            measured.age_seconds, idle="nothing comes, or what its operators could do is not measured"
+        )
+        return Sensed(dict(NOTHING), idle, {})
+    short = [name for name, per_second in passes.items() if per_second < came] or list(passes)
+    row = snapshot.plants[target["plant"]]
+    saturated = {
+        "rebalance": True,
+        "workers": all(_is_at_most(topology.operators[name], kinds().get(row.kind)) for name in short),
+        "nodes": True,
+        "throttle": not _can_pause(topology, kinds().get(row.kind)),
+        "shed": True,
+    }
+    if all(saturated.values()):
+        measured = Measured(measured.age_seconds, idle=NOTHING_LEFT)
+    observation = {
+        "demand_per_second": round(came, 3),
+        "came_per_second": round(came, 3),
+        "capacity_per_second": round(min(passes.values()), 3),
+        "backlog_seconds": round(backlog_seconds(topology), 3),
+        "saturated": saturated,
+    }
+    return Sensed(observation, measured, {})
+
+
+def _passes(topology: MeasuredTopology) -> dict[str, float]:
+    """Operator → how much of what comes from the sources it lets through a second."""
+    source, found = inputs.source_per_second(topology), {}
+    for operator in inputs.steered(topology):
+        rate = inputs.rate_per_second(operator, topology.window_seconds)
+        service = inputs.service_seconds(operator)
+        if rate and service and source:
+            found[operator.name] = operator.parallelism / service * source / rate
+    return found
+
+
+def backlog_seconds(topology: MeasuredTopology) -> float:
+    """How long what waits longest waits, before any operator that can be set."""
+    steered = {each.name for each in inputs.steered(topology)}
+    waits = [link.latency_seconds for link in topology.links if link.target in steered]
+    return max((each for each in waits if each is not None), default=0.0)
+
+
+def _is_at_most(operator: MeasuredOperator, kind: AdapterKind | None) -> bool:
+    """As many tasks as the plant takes, or as its loops begin with at most."""
+    usual = operator.maximum if kind is None or kind.pace is None else kind.pace.maximum
+    return operator.parallelism >= min(operator.maximum, usual)
+
+
+def _can_pause(topology: MeasuredTopology, kind: AdapterKind | None) -> bool:
+    can = kind is not None and any(each.name == PAUSE for each in kind.interventions)
+    return can and sum(each.kind == "source" for each in topology.operators.values()) > 1
+
+
+def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
+    """How far behind the plant is."""
+    topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
+    if topology is None:
+        return None
+    return {"wait_seconds": backlog_seconds(topology), "node_state": None}
+
+
+def starts(law: str, present: Present) -> dict[str, LoopStart]:
+    """One of each plant of which something can be set."""
+    return {
+        f"{law}/plant:{name}": LoopStart(
+            {"plant": name},
+            Loop.Mode.ADVISE,
+            {"cap": "throttle", "backlog_bound_seconds": _bound_seconds(kind)},
+            interval_seconds=INTERVAL_SECONDS,
+        )
+        for name, kind in present.plants.items()
+    }
+
+
+def _bound_seconds(kind: AdapterKind) -> float:
+    bound = BOUND_SECONDS if kind.pace is None else kind.pace.bound_seconds
+    return max(LEAST_BACKLOG_SECONDS, BACKLOG_BOUNDS * bound)
