@@ -24,8 +24,8 @@ EVENTS_PER_FLUSH, FLUSHES_PER_SECOND = 20, 5
 class Flow:
     """Use it as a context. acknowledged: keys of events; rerouted: sent to another node than was meant.
 
-    queue: they are published to it; effect: the type that their effects have in the table, their own (the
-    flow's name) where it is empty.
+    queue: they are published to it; effect: the type that their complex events have in the table, whose
+    source is the event's key; "" where the events themselves stand there.
     """
 
     plant: WholePlant
@@ -77,7 +77,8 @@ class Flow:
                     self.said.setdefault(about, set()).add(subject["word"])
 
     def handled(self) -> list[tuple[str, int]]:
-        question = f"SELECT key, count(*) FROM {TABLE} WHERE type = %s AND key LIKE %s GROUP BY key"
+        column = "source" if self.effect else "key"
+        question = f"SELECT {column}, count(*) FROM {TABLE} WHERE type = %s AND {column} LIKE %s GROUP BY 1"
         values = (self.effect or self.name, f"{self.name}-%")
         try:
             return [(str(key), int(count)) for key, count in self.plant.ask(question, *values)]
