@@ -1,5 +1,7 @@
 """Worker hosts as the snapshot has them, and as they report themselves (`weir:hosts`)."""
 
+from msgspec.structs import force_setattr
+
 from queues.stored_document import StoredDocument
 from workers.documents.queues import PauseStatus
 
@@ -18,7 +20,7 @@ class PoolWork(StoredDocument, frozen=True, kw_only=True):
 
 class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     """slots: processes there are; busy: those at work; at_work: how many were, on average, in the second
-    before the report, None where an older Weir reports. reserved: tasks handed to it and not finished, those
+    before the report; of an older Weir's, busy. reserved: tasks handed to it and not finished, those
     at work included. drained: it takes no new work. started_with: slots at its start. `trouble`: why the pool
     is not what it was set to, "" where it is. ahead_seconds: by so much the host's clock is ahead of the
     control server's.
@@ -36,6 +38,11 @@ class WorkerHost(StoredDocument, frozen=True, kw_only=True):
     trouble: str | None = None
     done: PoolWork | None = None
     ahead_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """An older Weir says only who is at work at the instant of the report."""
+        if self.at_work is None:
+            force_setattr(self, "at_work", float(self.busy))
 
 
 class ReportedHost(WorkerHost, frozen=True, kw_only=True):

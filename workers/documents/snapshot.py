@@ -2,6 +2,8 @@
 everybody else.
 """
 
+from msgspec.structs import force_setattr
+
 from queues.nodes.node_state import NORMAL
 from queues.stored_document import StoredDocument, decoded, encoded
 from workers.documents.alerts import AlertStatus
@@ -58,19 +60,24 @@ class PlantTotals(StoredDocument, frozen=True, kw_only=True):
     worker_slots: int | None = None
     dead_letters: int | None = None
 
+    def __post_init__(self) -> None:
+        """An older Weir counts those at work at an instant alone."""
+        if self.workers_at_work is None and self.workers_busy is not None:
+            force_setattr(self, "workers_at_work", float(self.workers_busy))
+
 
 class Snapshot(StoredDocument, frozen=True, kw_only=True):
     """seq counts the observer's looks; at: seconds since 1970, None of a snapshot that nobody made;
-    ahead_seconds: how far the clock of who made it was ahead of the plant's. Parts are by name, runs by
-    number; overrides: the soonest to expire first, plans: the oldest first, alerts: the most severe first,
-    `deeds`: the newest first. states: by "kind/name"; empty in snapshots that are older than they. hands:
-    what people set besides overrides. parts: what the plant runs on. objectives: by name. bands: in which
-    rates are expected.
+    ahead_seconds: how far the clock of who made it was ahead of the plant's, None of an older Weir. Parts
+    are by name, runs by number; overrides: the soonest to expire first, plans: the oldest first, alerts: the
+    most severe first, `deeds`: the newest first. states: by "kind/name"; empty in snapshots that are older
+    than they. hands: what people set besides overrides. parts: what the plant runs on. objectives: by name.
+    bands: in which rates are expected.
     """
 
     seq: int = 0
     at: float | None = None
-    ahead_seconds: float = 0.0
+    ahead_seconds: float | None = None
     plant: str = "main"
     health: PlantHealth = PlantHealth(NORMAL, "")
     totals: PlantTotals = PlantTotals()

@@ -48,13 +48,27 @@ def columns(
     bursts the middle between its least and its greatest is far from its mean.
     """
     since, until = (min(max(0.0, each), LAST_SECONDS) for each in (since_seconds, until_seconds))
-    parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys(series)}
+    earlier = {name: before for name in series if (before := _earlier(name)) is not None}
+    parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys([*series, *earlier.values()])}
     step = _kept_step(data, _step(until - since if range_seconds is None else range_seconds), since, until)
     if step is not None:
         since = (_add_means if means else _add_windows)(parts, data, step, since, until)
     since = _add_seconds(parts, data, since, until)
     _add_live(parts, control, since, until)
-    return _on_one_axis(parts)
+    found = _on_one_axis(parts)
+    for name, before in earlier.items():
+        pairs = zip(found[name], found[before], strict=True)
+        found[name] = [older if value is None else value for value, older in pairs]
+    return {name: found[name] for name in ("at", *series)}
+
+
+def _earlier(name: str) -> str | None:
+    """What rows of an older Weir have in place of a series: workers at work at an instant."""
+    if name == "totals.workers_at_work":
+        return "totals.workers_busy"
+    if name.startswith("hosts.") and name.endswith(".at_work"):
+        return f"{name.removesuffix('.at_work')}.busy"
+    return None
 
 
 def step_seconds(range_seconds: float) -> int:

@@ -29,7 +29,6 @@ import pyarrow.parquet as pq  # and not its dataset, which imports pandas: 32 MB
 
 from queues.errors import BadInput
 from queues.stored_document import BadDocument
-from workers.documents.hosts import HostStatus
 from workers.documents.snapshot import Snapshot
 from workers.history.event_archive import Partition, checked, parquet_files, partitions
 from workers.history.snapshot_archive import snapshot_at
@@ -276,12 +275,7 @@ def _measured(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str, float
     for name, node in shown.nodes.items():
         yield "node", name, "utilisation", node.utilisation
     for name, host in shown.hosts.items():
-        yield "worker host", name, "busy share", _at_work(host) / host.slots if host.slots else None
-
-
-def _at_work(host: HostStatus) -> float:
-    """Of its slots; an archive of an older Weir has those of an instant."""
-    return host.busy if host.at_work is None else host.at_work
+        yield "worker host", name, "busy share", (host.at_work or 0.0) / host.slots if host.slots else None
 
 
 def _day(seconds: float) -> str:

@@ -78,7 +78,7 @@ class PublishedPlant(SteeredPlant):
             READABILITY.note(error)
             raise NotObserved(f"The snapshot can't be read ({error}).") from None
         READABILITY.note(None)
-        if self._ahead_seconds is None or snapshot.at is None:
+        if self._ahead_seconds is None or snapshot.at is None or snapshot.ahead_seconds is None:
             return snapshot
         ahead = self._ahead_seconds()
         return changed(snapshot, at=snapshot.at - snapshot.ahead_seconds + ahead, ahead_seconds=ahead)

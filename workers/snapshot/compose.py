@@ -347,11 +347,7 @@ def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
     for name, host in sorted(inputs.readings.hosts.items()):
         age = inputs.ages["host", name]
         if age <= HOST_SHOWN_SECONDS:
-            status = HostStatus(**shared_values(host, WorkerHost), age_seconds=age)
-            # An older Weir's host says only who is at work at the instant of its report.
-            hosts[name] = (
-                status if status.at_work is not None else changed(status, at_work=float(status.busy))
-            )
+            hosts[name] = HostStatus(**shared_values(host, WorkerHost), age_seconds=age)
     return hosts
 
 

@@ -82,7 +82,15 @@ def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Ov
     """The same, of all that are in force, which have been read already."""
     oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk))
     held = [(Scope.of(row), row) for row in oldest_first if not is_itself(row)]
-    return {loop.pk: [row for scope, row in held if scope.covers(loop)] for loop in loops}
+    return {
+        loop.pk: [row for scope, row in held if _reaches(scope, row.name, row.value, loop)] for loop in loops
+    }
+
+
+def _reaches(scope: Scope, name: str, value: Any, loop: Loop) -> bool:
+    """Whether an override is on the loop. One on many loops lets none act that is let act by itself."""
+    lets_many_act = scope.is_wide and name == "mode" and value in Loop.ACTING
+    return scope.covers(loop) and not (lets_many_act and ownership.acts_by_itself(loop))
 
 
 def on(loop: Loop, now: datetime) -> list[Override]:
@@ -294,9 +302,12 @@ def _checked(
     scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """The value, and the one it takes the place of (None when they differ); `BadInput` when it can't."""
-    loops = [scope.loop] if scope.loop else [each for each in active_loops() if scope.covers(each)]
-    if not loops:
+    covered = [scope.loop] if scope.loop else [each for each in active_loops() if scope.covers(each)]
+    if not covered:
         raise BadInput("scope", f"{scope} has no loop; choose another law, queue or node.")
+    loops = [each for each in covered if _reaches(scope, name, value, each)]
+    if not loops:
+        raise BadInput("scope", f"{scope} has loops of attached plants alone; they are let act one by one.")
     if name == "mode":
         if value not in Loop.Mode.values:
             raise BadInput("value", f"takes one of {', '.join(Loop.Mode.values)}, not {value!r}")

@@ -24,6 +24,13 @@ def why_never(loop: Loop) -> str | None:
     return LADDER_ADVISES if loop.law == LADDER.name and "plant" in loop.target else None
 
 
+def acts_by_itself(loop: Loop) -> bool:
+    """Whether it acts only where somebody lets this very loop: of pools of an attached plant, and its ladder.
+    Who lets all loops of a law act did not mean a pool that comes later, or its plant.
+    """
+    return "plant" in loop.target and ("operator" in loop.target or loop.law == LADDER.name)
+
+
 def meet(one: Target, other: Target) -> bool:
     """Whether loops with these targets set tasks of one operator, and one is of that operator alone."""
     operators = {target.get("operator") for target in (one, other)}

@@ -353,7 +353,7 @@ class PlantSnapshot(ApiAnswer):
     seq: int
     at: Instant
     ahead_seconds: NotRequired[
-        Annotated[Seconds, Field(description="The clock that gave `at`, ahead of the plant's.")]
+        Annotated[Seconds | None, Field(description="The clock that gave `at`, ahead of the plant's.")]
     ]
     plant: str
     health: PlantHealth

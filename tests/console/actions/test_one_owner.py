@@ -6,7 +6,8 @@ from django.utils import timezone
 from console.accounts.access import actor_of_user
 from console.actions import loops
 from queues.errors import BadInput
-from workers.models import Loop
+from workers.models import Loop, Override
+from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
 POOL, WHOLE = "concurrency/plant:shop/celery@one", "parallelism_joint/plant:shop"
@@ -61,3 +62,51 @@ def test_the_ladder_of_a_plant_has_a_page_that_says_that_it_only_advises_and_is_
     assert answer.status_code == 200 and "At an attached plant it only advises" in answer.content.decode()
     with pytest.raises(BadInput, match="applies nothing there"):
         put(ladder, "auto")
+
+
+@pytest.mark.parametrize("mode", ["auto", "manual"])
+@pytest.mark.parametrize(
+    ("law", "target"),
+    [
+        ("ladder", {"plant": "shop"}),
+        ("concurrency", {"plant": "shop", "operator": "celery@one"}),
+        ("worker_rate", {"plant": "shop", "operator": "celery@one"}),
+    ],
+)
+def test_what_lets_all_loops_of_a_law_act_lets_none_act_that_began_to_advise_at_an_attached_plant(
+    people, both, put, law, target, mode
+):
+    """An override of an older Weir would cover them from the first: nobody has allowed them anything."""
+    name = f"{law}/plant:shop/new"
+    there = Loop.objects.create(name=name, law=law, mode="advise", target=target)
+    own = Loop.objects.create(name=f"{law}/own", law=law, mode="advise", target={"queue": "tasks"})
+    now = timezone.now()
+
+    def put_all(value: str) -> None:
+        owner = people["operator"]
+        overrides.set_override(
+            law=law, name="mode", value=value, owner=owner, reason="a test", now=now, endless=True
+        )
+
+    put_all(mode)
+    held = overrides.by_loop([there, own], now)
+    modes = {loop.name: overrides.mode_of(loop, held[loop.pk], now) for loop in (there, own)}
+    assert modes == {there.name: "advise", own.name: mode}
+    put(both[WHOLE], "auto")  # and nothing has the plant's tasks
+    put_all("hold")
+    held = overrides.by_loop([there], now)[there.pk]
+    assert overrides.mode_of(there, held, now) == "hold"
+
+
+def test_to_let_all_loops_of_a_law_act_is_refused_where_all_are_of_pools(people, both):
+    with pytest.raises(BadInput, match="one by one") as refused:
+        overrides.set_override(
+            law="concurrency",
+            name="mode",
+            value="auto",
+            owner=people["operator"],
+            reason="a test",
+            now=timezone.now(),
+            minutes=5,
+        )
+    assert refused.value.field == "scope" and not Override.objects.exists()

@@ -23,6 +23,7 @@ from queues.stored_document import (
     typed,
     value_at,
 )
+from tests.workers.snapshots import snapshot_of
 from workers.coordination.merge_patch import applied, difference, document_difference
 from workers.documents.alerts import AlertStatus, AuditVerdict
 from workers.documents.controls import ControlValues
@@ -202,3 +203,13 @@ def test_documents_are_frozen():
     with pytest.raises(AttributeError):
         Snapshot().seq = 2
     assert issubclass(Snapshot, msgspec.Struct)
+
+
+def test_a_snapshot_of_an_older_weir_has_workers_at_work_as_they_were_counted_then() -> None:
+    """Pages of the past show it, and pages of now while an upgrade goes on."""
+    totals, host = {"workers_busy": 2, "worker_slots": 3}, {"role": "jobs", "slots": 3, "busy": 2}
+    found = snapshot_of({"totals": totals, "hosts": {"jobs@a": host}})
+    assert (found.totals.workers_at_work, found.hosts["jobs@a"].at_work) == (2, 2)
+    newer = snapshot_of({"totals": {**totals, "workers_at_work": 0.5}})
+    assert newer.totals.workers_at_work == 0.5
+    assert snapshot_of({}).totals.workers_at_work is None

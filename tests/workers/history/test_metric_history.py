@@ -111,6 +111,25 @@ def test_a_node_was_as_bad_as_its_worst_in_each_window(control: redis.Redis, tmp
     assert found[state] == [3, 3, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("series", "older"),
+    [
+        ("totals.workers_at_work", "totals.workers_busy"),
+        ("hosts.jobs@a.b.at_work", "hosts.jobs@a.b.busy"),
+    ],
+)
+def test_rows_of_an_older_weir_have_workers_at_work_as_they_were_counted_then(
+    control: redis.Redis, tmp_path: Path, series: str, older: str
+) -> None:
+    spill(tmp_path, MIDNIGHT, [2, 2], older)
+    live(control, MIDNIGHT + 2, [3], older)
+    control.xadd(keys.METRICS, {older: 4, series: 3.5}, id=f"{round((MIDNIGHT + 3) * 1000)}-0")
+    found = metric_history.columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 9, [series])
+    assert found == {"at": [MIDNIGHT + second for second in range(4)], series: [2, 2, 3, 3.5]}
+    asked = metric_history.columns(control, tmp_path, MIDNIGHT, MIDNIGHT + 9, [older, series])
+    assert (asked[older], asked[series]) == ([2, 2, 3, 4], [2, 2, 3, 3.5])
+
+
 def test_a_state_is_kept_as_its_place_from_good_to_bad() -> None:
     nodes = {"n1": {"state": "TOOBUSY"}, "n2": {"state": None}, "n3": {"state": "IDLE"}}
     snapshot = snapshot_of({"nodes": nodes})

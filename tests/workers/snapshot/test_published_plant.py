@@ -48,6 +48,14 @@ def test_who_does_not_ask_for_it_reads_the_observers_time():
     assert PublishedPlant(Stored(snapshot), lambda: PLANT_NOW).observe().at == snapshot.at
 
 
+def test_the_time_of_an_older_observer_that_does_not_say_how_far_ahead_it_is_stays_as_it_is():
+    """In an upgrade, where both clocks are ahead: loops would be held until the observer is new, too."""
+    shown = {**sample_snapshot(), "at": PLANT_NOW + 4.0}
+    older = snapshot_of({name: value for name, value in shown.items() if name != "ahead_seconds"})
+    plant = PublishedPlant(Stored(older), lambda: PLANT_NOW, lambda: 5.0)
+    assert plant.observe().at == PLANT_NOW + 4.0
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("observer_ahead", [-600.0, -4.0, 0.0, 4.0, 600.0])
 def test_a_loop_decides_though_the_observers_clock_differs_from_its_own(control, observer_ahead):

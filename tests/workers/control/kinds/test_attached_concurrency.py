@@ -176,15 +176,16 @@ def test_an_owner_that_is_held_for_a_time_still_owns(app, user):
     overrides.set_override(loop=whole, name="mode", value="hold", **said)
     with pytest.raises(BadInput, match="one owner"):
         overrides.set_override(loop=pool, name="mode", value="auto", **said)
-    with pytest.raises(BadInput, match="one owner"):
+    with pytest.raises(BadInput, match="one by one"):
         overrides.set_override(law=LAW, name="mode", value="auto", **said)
 
 
 def test_loops_of_two_pools_or_two_plants_are_no_rivals(control, monkeypatch, user):
     app = PooledApp(control, monkeypatch, one=2, two=2)
-    app.ensured(LAW)
+    pools = app.ensured(LAW)
     said = {"owner": user, "reason": "both", "now": app.now, "minutes": 30}
-    overrides.set_override(law=LAW, name="mode", value="auto", **said)
+    for pool in pools:
+        overrides.set_override(loop=pool, name="mode", value="auto", **said)
     other = Loop.objects.create(
         name="parallelism_joint/plant:east", law="parallelism_joint", target={"plant": "east"}, mode="advise"
     )
