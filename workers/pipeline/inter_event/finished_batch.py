@@ -47,6 +47,13 @@ class InterEventBatch:
         """What its operators took of its time, one after the other, each on its tasks at once."""
         return sum(each.seconds / max(1, self.tasks_of(name)) for name, each in self.operators.items())
 
+    @property
+    def overhead_seconds(self) -> float:
+        """What it took beside its operators. Those of a level that are worked at the same time add up to more
+        than they took: then 0, which a cost may be, and nothing less.
+        """
+        return max(0.0, self.seconds - self.work_seconds)
+
     def late_seconds(self, now_seconds: float) -> tuple[float, int] | None:
         """(age of all but the oldest 5 % of its events, how many); None without any."""
         oldest = [each.early_us for each in self.operators.values() if each.early_us is not None]

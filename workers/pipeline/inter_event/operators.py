@@ -7,7 +7,7 @@ watermark has passed it is late.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -196,7 +196,7 @@ class Work:
         parts = []
         if due is not None:
             masks = None if matcher.pattern.reads_previous else masks_of(matcher.pattern, due)
-            if masks is not None and decisions is not None:
+            if decisions is not None:
                 masks = _admitted(matcher.pattern, due, masks, decisions, count)
             parts.append(matcher.take(due, masks))
             of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
@@ -284,18 +284,34 @@ def _newest_late(late: pa.Table) -> pa.RecordBatch | None:
 
 
 def _admitted(
-    pattern: Pattern, due: pa.RecordBatch, masks: np.ndarray, decisions: ShedDecisions, count: PatternCount
-) -> np.ndarray:
+    pattern: Pattern,
+    due: pa.RecordBatch,
+    masks: np.ndarray | None,
+    decisions: ShedDecisions,
+    count: PatternCount,
+) -> np.ndarray | None:
     """The masks without what the pattern does without; what is dropped, and what control keys keep, is
-    counted.
+    counted. None: it needs every event, whatever that satisfies; those of control keys are counted alike.
     """
-    dropped = decisions.dropped(pattern, masks)
     named = types_named(pattern)
+    if masks is None:
+        _count_control_events(due, decisions.control, named, decisions, count)
+        return None
+    dropped = decisions.dropped(pattern, masks)
     add_types(count.shed, bounded(by_type(due, dropped), named))
-    control = decisions.control & (masks != 0)
+    _count_control_events(due, decisions.control & (masks != 0), named, decisions, count)
+    return np.where(dropped, 0, masks)
+
+
+def _count_control_events(
+    due: pa.RecordBatch,
+    control: np.ndarray,
+    named: Collection[str],
+    decisions: ShedDecisions,
+    count: PatternCount,
+) -> None:
     add_types(count.control_types, bounded(by_type(due, control), named))
     count.control_events = added(count.control_events, _by_group(decisions.groups[control]))
-    return np.where(dropped, 0, masks)
 
 
 def _count_control_matches(shedder: Shedder, found: Matches, count: PatternCount) -> None:

@@ -125,7 +125,8 @@ class ShedDecisions(KeyRanks):
         period = self._periods.get(pattern.name) or DecisionPeriod(
             ROTATION_WINDOWS * max(1, pattern.within_us)
         )
-        numbers = self._rows.column("time").to_numpy() // period.lasts_us
+        # A rule may leave a row without its time: nobody gets such a row, but it comes here first.
+        numbers = self._rows.column("time").fill_null(0).to_numpy() // period.lasts_us
         ranks = np.ones(self._rows.num_rows)
         for number in np.unique(numbers[concerned]).tolist():
             if (period, number) not in self._in_periods:
@@ -141,7 +142,7 @@ class ShedDecisions(KeyRanks):
         """The ranks, with those of these rows known: each is computed once, whoever asks."""
         new = np.flatnonzero(concerned & np.isnan(self._ranks))
         if len(new):
-            self._ranks[new] = ranked(self._rows.column("id").take(pa.array(new)))
+            self._ranks[new] = ranked(self._rows.column("id").take(pa.array(new)).fill_null(""))
         return self._ranks
 
 

@@ -17,7 +17,8 @@ has whole matches then, and nothing is estimated.
 
 from collections.abc import Mapping
 
-from workers.pipeline.patterns.graph import Graph, types_named
+from workers.pipeline.patterns.graph import Graph, Operator, types_named
+from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, DecisionPeriod
 
 BY_KEY_BEFORE = "source"  # the column of a complex event that holds what it was found by
@@ -30,7 +31,7 @@ def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
     emitters, found = _emitters(graph), dict[str, frozenset[str]]()
     for operator in (each for level in graph.levels for each in level):
         for pattern in operator.patterns:
-            before = [found[name] for kind in types_named(pattern) for name in emitters.get(kind, ())]
+            before = [found[name] for kind in _read(pattern, operator) for name in emitters.get(kind, ())]
             if not before:
                 found[pattern.name] = frozenset({pattern.name})
             elif operator.key == BY_KEY_BEFORE and all(before):
@@ -51,10 +52,16 @@ def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
             for pattern in operator.patterns:
                 own_us = longest_us[pattern.name]
                 found[pattern.name] = DecisionPeriod(ROTATION_WINDOWS * own_us, number)
-                for name in (each for kind in types_named(pattern) for each in emitters.get(kind, ())):
+                for name in (each for kind in _read(pattern, operator) for each in emitters.get(kind, ())):
                     if operator.key == BY_KEY_BEFORE:
                         longest_us[name] = max(longest_us[name], own_us)
     return found
+
+
+def _read(pattern: Pattern, operator: Operator) -> frozenset[str]:
+    """The types it may take: a condition that names none takes whatever comes to its operator."""
+    names_all = all(pattern.defines[symbol].types for symbol in pattern.symbols)
+    return types_named(pattern) if names_all else operator.types
 
 
 def _emitters(graph: Graph) -> dict[str, list[str]]:

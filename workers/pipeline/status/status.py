@@ -178,7 +178,7 @@ class StatusBoard:
             sheds = batch.combined.controls.shedder.sheds
             self._shed.at_operators(batch.at, batch.operators.values(), sheds)
             if batch.operators:
-                self._overheads.add(batch.at, batch.seconds - batch.work_seconds)
+                self._overheads.add(batch.at, batch.overhead_seconds)
             if (late := batch.late_seconds(self._clock())) is not None:
                 self._ages.add(batch.at, *late)
         self._notify()
@@ -304,7 +304,7 @@ class StatusBoard:
         worked = [each for each in self._recent_batches(now) if each.operators]
         if not worked:
             return None
-        beside = sum(each.seconds - each.work_seconds for each in worked) / len(worked)
+        beside = sum(each.overhead_seconds for each in worked) / len(worked)
         return round(beside + self._between_batches(now), 4)
 
     def _between_batches(self, now: float) -> float:

@@ -111,6 +111,20 @@ def test_an_event_that_a_not_waits_for_is_never_dropped_and_a_strict_pattern_dro
     assert kept_of(strict, rows, everything).equals(rows)
 
 
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("column", ["time", "id"])
+def test_a_row_that_a_rule_has_left_without_its_time_or_id_changes_no_decision_on_others(unit, column):
+    rows = rows_of([(place, "AB"[place % 2], 1.0, KEYS[place % 12]) for place in range(40)])
+    at = rows.schema.get_field_index(column)
+    values = [None, *rows.column(column).to_pylist()[1:]]
+    lacking = rows.set_column(at, column, pa.array(values, rows.schema.field(column).type))
+    shedder, masks = Shedder({"ab": {"A": 0.5, "B": 0.5}}, 0.0, unit), masks_of(AB, rows)
+    all_there, one_lacks = (
+        ShedDecisions(shedder, each, each.column("match_key")).dropped(AB, masks) for each in (rows, lacking)
+    )
+    assert all_there[1:].any() and (all_there[1:] == one_lacks[1:]).all()
+
+
 def test_control_keys_lose_nothing_and_all_others_their_share():
     rows = rows_of([(place, "A", 1.0, chr(0x4E00 + place % 997)) for place in range(20_000)])
     fates = ShedDecisions(Shedder({"ab": {"A": 0.4}}, 0.1), rows, rows.column("match_key"))

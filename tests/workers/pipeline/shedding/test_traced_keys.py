@@ -100,6 +100,23 @@ def test_what_two_operators_drop_of_the_same_keys_has_nothing_to_do_with_one_ano
     assert abs(recall.estimate - found / everything) < 0.05
 
 
+def test_recall_counts_the_control_keys_of_a_pattern_that_reads_the_event_before_like_those_of_others(
+    control,
+):
+    """Nothing of such a pattern is shed; of the pairs that its matches go together with there is."""
+    pair = named("pair", "SEQ(A; B)", "key", 300)
+    close = pattern_of("SEQ(R)", {"R": "type == 'B' and time > prev(time)"}, within_us=300)
+    close = replace(close, name="close", emits="close", key="key")
+    both = named("twice", "AND(pair, close)", "source", SPAN_US)
+    graph = Graph((Operator("users", "key", (pair, close)), Operator("last", "source", (both,))))
+    assert beginnings(graph)["twice"] == {"pair", "close"}
+    rows = events_of(7)
+    everything, _ = worked(control, graph, rows)
+    found, recall = worked(control, graph, rows, shed={"pair": {"A": 0.6, "B": 0.6}}, shed_by="key")
+    true = found / everything
+    assert recall is not None and abs(recall.estimate - true) < 0.05, (recall, true)
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_recall_of_the_last_operator_is_that_of_whole_matches_though_it_reads_its_keys_elsewhere(
     control, unit
@@ -147,3 +164,12 @@ def test_a_chain_is_traced_to_all_its_beginnings_through_every_operator_that_kee
         "lost": set(),
         "behind": set(),
     }
+
+
+def test_a_condition_that_names_no_type_takes_the_complex_events_of_its_operator_as_well():
+    pair, twice = named("pair", "SEQ(A; B)", "key", 20), named("twice", "SEQ(pair; pair)", "source", 20)
+    hot = pattern_of("SEQ(H)", {"H": "value > 80"}, within_us=SPAN_US)
+    hot = replace(hot, name="hot", emits="hot", key="source")
+    graph = Graph((Operator("users", "key", (pair,)), Operator("last", "source", (twice, hot))))
+    assert beginnings(graph)["hot"] == {"pair"}
+    assert periods(graph)["pair"].lasts_us == ROTATION_WINDOWS * SPAN_US

@@ -345,6 +345,19 @@ def test_the_fixed_cost_of_a_batch_is_reported_with_how_much_it_varies(control):
     assert plain(shown.document({}))["batch_overhead_cv2"] is None
 
 
+def test_operators_that_are_worked_at_once_leave_no_fixed_cost_below_nothing(control):
+    times = Times()
+    shown = board(control, times, times)
+    for place in range(20):
+        times.now += 1.0
+        counts = {name: OperatorCount(name, events=40, seconds=0.8) for name in ("hosts", "sites")}
+        batch = InterEventBatch(times(), place, Combined(), counts, tuple(counts.values()), 1.0)
+        shown.inter_event(batch)
+    said = plain(shown.document({}))
+    # The shedding law declares a cost from 0 on.
+    assert said["batch_overhead_seconds"] == 0.0 and said["batch_overhead_cv2"] is None
+
+
 def test_events_that_were_not_searched_are_reported_by_pattern(control):
     hosts = OperatorCount("hosts", events=40, seconds=0.1)
     hosts.patterns["load-rises"] = PatternCount({"cpu": 40}, partnerless=30)
