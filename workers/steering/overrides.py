@@ -354,6 +354,8 @@ def _checked_parameter(
     loop: Loop, scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     law = catalog.law(loop.law)
+    if (why := ownership.why_fixed(loop.law, name)) is not None:
+        raise BadInput("name", why)
     try:
         value = catalog.parameter(law, name).check(value, "value")
     except BadInput as error:

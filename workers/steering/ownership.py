@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controllers.shedding.ladder import LAW as LADDER
+from controllers.worker_rate.law import LAW as WORKER_RATE
 from workers.models import Loop
 
 Target = Mapping[str, Any]
@@ -22,6 +23,13 @@ LADDER_ADVISES = (
 def why_never(loop: Loop) -> str | None:
     """Why a loop may not act whatever else does; None: it may."""
     return LADDER_ADVISES if loop.law == LADDER.name and "plant" in loop.target else None
+
+
+def why_fixed(law: str, name: str) -> str | None:
+    """Why nobody sets this parameter of a law; None: people do."""
+    if (law, name) != (WORKER_RATE.name, "workers"):
+        return None
+    return "workers follows what a loop steers: a container's are short, a pool's are permanent."
 
 
 def acts_by_itself(loop: Loop) -> bool:

@@ -280,6 +280,14 @@ def test_an_override_on_a_scope_holds_on_each_of_its_loops_and_on_no_other(case,
     assert set(held_on(loops, "mode", after(minutes=2)).values()) == {None}
 
 
+@pytest.mark.parametrize("scope", [{"law": "worker_rate"}, {"queue": "alert"}])
+def test_what_follows_what_a_loop_steers_is_nobodys_to_set(loops, put, scope):
+    """A container of which each worker ends would get one at each check for ever."""
+    with pytest.raises(BadInput, match="workers follows what a loop steers"):
+        put("workers", "permanent", loop=None, **scope)
+    assert not Override.objects.exists()
+
+
 def test_a_value_on_a_scope_is_checked_for_each_of_its_loops(loops, put):
     Loop.objects.filter(pk=loops["alert/n2"].pk).update(parameters={"maximum_rate": 2})
     with pytest.raises(BadInput, match="maximum_rate"):
