@@ -122,8 +122,8 @@ def run(url: str, data: Path, *arguments: str, **set_to: str) -> str:
     [
         ("import console.asgi", SAME),
         (BEGIN_WORKER, WORK),
-        (BEGIN_OBSERVER, WORK),
-        (BEGIN_ALERTER, WORK),
+        pytest.param(BEGIN_OBSERVER, WORK, marks=pytest.mark.slow),
+        pytest.param(BEGIN_ALERTER, WORK, marks=pytest.mark.slow),
         ("", dict.fromkeys(LIMITS, "0")),
     ],
     ids=["web", "worker", "observer", "alerter", "any other command"],

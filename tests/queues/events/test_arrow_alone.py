@@ -35,14 +35,13 @@ import pyarrow as pa
 pa.array([1])
 assert "pandas" not in sys.modules, "PyArrow imported pandas, given its first list"
 """
-PROCESSES = (
-    "console.asgi, console.urls",
+PROCESSES = ("console.asgi, console.urls", "workers.pipeline.runtime.source")
+OTHERS = (
     "console.management.commands.observe",
     "console.management.commands.alert",
     "console.celery, workers.tasks",
     "queues.publishing.telemetry",
     "workers.pipeline.runtime.application",
-    "workers.pipeline.runtime.source",
     "workers.pipeline.intra_event.event_source",
     "workers.pipeline.inter_event.operators, workers.pipeline.intra_event.result_writer",
 )
@@ -53,7 +52,9 @@ def run(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=environment)
 
 
-@pytest.mark.parametrize("modules", PROCESSES)
+@pytest.mark.parametrize(
+    "modules", [*PROCESSES, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
+)
 def test_no_process_of_a_plant_has_pandas(modules: str) -> None:
     run(IN_A_PROCESS.format(modules))
 
