@@ -25,6 +25,7 @@ GAIN = 0.2
 LEAST_GAIN, GREATEST_GAIN = 0.1, 0.9
 # How much more than in each of the last two intervals is believed to come in the next.
 MOST_RISE = 2.0
+ONE_BY_ONE = 10_000  # intervals; of more a sum is taken by its formula
 LARGE = 1e16
 ARRIVALS = (
     Parameter("level", "events", "Events per interval.", None, 0.0, LARGE, required=True),
@@ -62,11 +63,20 @@ class ArrivalRate:
     def ahead(self, intervals: float, caution: float = 0.0) -> float:
         """Events that arrive within the next intervals, never fewer than none."""
         whole = math.floor(intervals)
-        events = sum(self._at(k) for k in range(1, whole + 1)) + (intervals - whole) * self._at(whole + 1)
+        events = self._within(whole) + (intervals - whole) * self._at(whole + 1)
         expected = max(0.0, events - caution * self.deviation * min(1.0, intervals))
         if len(self.recent) < 2:
             return expected
         return min(expected, intervals * MOST_RISE * min(self.recent))
+
+    def _within(self, whole: int) -> float:
+        """Of the next intervals, one by one; of very many by the series: a falling trend ends at none."""
+        if whole <= ONE_BY_ONE:
+            return sum(self._at(k) for k in range(1, whole + 1))
+        last = (
+            whole if self.trend >= 0 else min(whole, math.floor(min(self.level / -self.trend, float(whole))))
+        )
+        return max(0.0, last * self.level + self.trend * last * (last + 1) / 2)
 
     def _at(self, interval: int) -> float:
         return max(0.0, self.level + interval * self.trend)

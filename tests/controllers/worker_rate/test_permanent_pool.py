@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
+from controllers.worker_rate import arrival_rate
+from controllers.worker_rate.arrival_rate import ArrivalRate
 
 LAW = catalog.law("worker_rate")
 SECONDS, MOST = 5.0, 200
@@ -151,3 +153,14 @@ def test_short_workers_are_decided_on_as_ever():
     short, same = read(workers="short"), read(workers="short", life_seconds=99.0, target_utilisation=0.5)
     seen = {"queue_length": 900, "running": 2, "service_seconds": 3.0}
     assert decided(short, None, **seen)[1].action == decided(same, None, **seen)[1].action
+
+
+@pytest.mark.parametrize(
+    ("level", "trend"), [(5.0, 0.0), (5.0, 0.01), (50.0, -0.002), (0.0, -1.0), (1e6, -50.0)]
+)
+def test_what_comes_in_very_many_intervals_is_summed_as_what_comes_in_few(level, trend):
+    """A life of 1e9 s in intervals of a second is answered at once."""
+    rate, many = ArrivalRate(level, trend), arrival_rate.ONE_BY_ONE + 7_000
+    each = sum(max(0.0, level + number * trend) for number in range(1, many + 1))
+    assert rate.ahead(many) == pytest.approx(each, rel=1e-9, abs=1e-6)
+    assert math.isfinite(rate.ahead(1e10))
