@@ -230,6 +230,6 @@ def figures(snapshot: Snapshot) -> str:
             f"backlog {formatted(totals.backlog_seconds, 'seconds')} s{trend}",
             f"shed {shed}",
             f"nodes {formatted(totals.nodes_in_use)}/{formatted(totals.nodes)}",
-            f"workers {formatted(totals.workers_busy)}/{formatted(totals.worker_slots)}",
+            f"workers {formatted(totals.workers_at_work, 'rate')}/{formatted(totals.worker_slots)}",
         )
     )

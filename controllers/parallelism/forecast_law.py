@@ -105,9 +105,8 @@ class ParallelismForecast:
         changes = sum(before != after for before, after in zip([current, *path], path, strict=False))
         missed = sum(row[column] for row, column in zip(missed_events.tolist(), columns, strict=True))
         terms = {"missed": missed, "changes": changes, "tasks_mean": sum(path) / len(path)}
-        what = (
-            f"Keep {counted(current, 'task')}" if path[0] == current else f"Set tasks {current} → {path[0]}"
-        )
+        keeps = path[0] == current
+        what = f"Keep {counted(current, 'task')}" if keeps else f"Set tasks {current} → {path[0]}"
         cause = f"this begins the cheapest path over {len(path)} windows"
         reason = because(what, cause, remarks=[f"cost: {cost:.6g}; changes: {changes}"])
         return state, Decision(action, reason, terms, raw=float(path[0]))

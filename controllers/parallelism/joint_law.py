@@ -459,7 +459,7 @@ def _what(before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
 
 def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], tasks: Mapping[str, int]) -> str:
     now, then = sum(before.values()), sum(tasks.values())
-    have, do, suffice = (counted(now, "task"), *(("does", "suffices") if now == 1 else ("do", "suffice")))
+    have, (do, suffice) = counted(now, "task"), ("does", "suffices") if now == 1 else ("do", "suffice")
     pause = "the pause" if parameters["pause_seconds"] else "the change"
     if needs.short and then > now:
         return f"{have} {do} not suffice for the forecast load, nor do {then}, and more are not allowed"

@@ -208,12 +208,8 @@ def _what_would_suffice(
     if path.budget_seconds <= 0:
         suffices = f"an event spends {spent:.4g} s there besides waiting, so the bound must be longer"
     else:
-        enough_tasks = _maximum_that_suffices(operators, path)
-        suffices = (
-            f"{counted(enough_tasks, 'task')} would suffice"
-            if enough_tasks
-            else "no number of tasks suffices"
-        )
+        tasks = _maximum_that_suffices(operators, path)
+        suffices = f"{counted(tasks, 'task')} would suffice" if tasks else "no number of tasks suffices"
         if math.isfinite(wait_seconds):
             enough = (spent + wait_seconds) / parameters["batching_share"]
             suffices += f", or a bound of {enough:.4g} s would"

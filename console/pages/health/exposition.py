@@ -23,6 +23,7 @@ TOTALS = {
     "console_available": "1 where the console answers, else 0",
     "nodes_in_use": "Nodes that serve",
     "workers_busy": "Workers at work",
+    "workers_at_work": "Workers at work, the mean of a second",
     "worker_slots": "Workers that may run at once",
     "dead_letters": "Events in the dead letters",
 }
