@@ -91,13 +91,22 @@ def service_seconds(operator: MeasuredOperator) -> float | None:
 
 
 def backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:
-    """What waits in front of it, by Little's law: what comes in a second, times how long it waits there."""
+    """What waits in front of it."""
     waits = [
         link.latency_seconds
         for link in topology.links
         if link.target == operator.name and link.latency_seconds is not None
     ]
-    return max(waits, default=0.0) * (rate_per_second(operator, topology.window_seconds) or 0.0)
+    return waiting_events(operator, topology.window_seconds, max(waits, default=None))
+
+
+def waiting_events(operator: MeasuredOperator, window_seconds: float, wait_seconds: float | None) -> float:
+    """What waits in front of it: as it is counted, else by Little's law: what comes in a second, times how
+    long it waits there. Of a load that has ended that law makes nothing, whatever it left behind.
+    """
+    if operator.waiting is not None:
+        return operator.waiting
+    return (wait_seconds or 0.0) * (rate_per_second(operator, window_seconds) or 0.0)
 
 
 def squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:

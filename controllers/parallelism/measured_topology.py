@@ -56,6 +56,7 @@ _OPERATOR = (
     Parameter("fixed", "sentence", "Why its tasks can't be set; null: they can.", None, kind="text"),
     Parameter("failed", "events", "Of a source: whose work failed in the window.", None, 0, 1e18),
     Parameter("acked", "events", "Of a source: that were worked to their end in the window.", None, 0, 1e18),
+    Parameter("waiting", "events", "In front of it now; null: not counted.", None, 0, 1e18),
     Parameter("tasks", "tasks", "What is measured of each, from the first.", (), kind="rows", items=MEASURES),
 )  # fmt: skip
 _LINK = (
@@ -89,6 +90,7 @@ class MeasuredOperator:
     failed: float | None = None
     acked: float | None = None
     tasks: tuple[Mapping[str, float | None], ...] = ()
+    waiting: float | None = None
 
     @property
     def task_names(self) -> tuple[str, ...]:

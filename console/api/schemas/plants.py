@@ -43,6 +43,9 @@ class OperatorTopology(ApiAnswer):
     acked: Annotated[
         float | None, Field(description="Of a source: events worked to their end in the window.")
     ]
+    waiting: NotRequired[
+        Annotated[float | None, Field(description="Events in front of it now; null: not counted.")]
+    ]
     tasks: Annotated[list[TaskMeasures], Field(description="From the first.")]
 
 

@@ -47,6 +47,34 @@ def test_rates_are_of_all_tasks_and_service_times_of_an_event(topology):
     assert source_per_second(topology) == 40.0
 
 
+def test_what_waits_is_as_it_was_counted_also_when_nothing_comes_any_more(topology):
+    """By Little's law alone a load that has ended leaves nothing, whatever waits."""
+    ended = MeasuredOperator(
+        "sites", "operator", 2, waiting=112.0, tasks=(task(0, 0.4, executions=12.0),) * 2
+    )
+    seen = replace(topology, operators={**topology.operators, "sites": ended})
+    assert joint(seen)["operators"]["sites"]["backlog_events"] == 112.0
+    assert MeasuredTopology.from_document(seen.to_document()).operators["sites"].waiting == 112.0
+    before = seen.to_document()
+    del before["operators"]["sites"]["waiting"]  # of an older Weir
+    assert MeasuredTopology.from_document(before).operators["sites"].waiting is None
+
+
+def test_a_backlog_that_a_load_has_left_is_worked_off_before_tasks_go():
+    queue = MeasuredOperator("queue", "source", 1, 1, 1, "a queue", tasks=({"outputs": 0.0},))
+    measured = task(0, 0.4, executions=12.0, latency_seconds=0.0)
+    pool = MeasuredOperator("pool", "operator", 2, 1, 100, waiting=112.0, tasks=(measured,) * 2)
+    seen = MeasuredTopology(
+        "app", 100.0, 10.0, {"queue": queue, "pool": pool}, (Link("queue", "pool", 61.0),)
+    )
+    made = catalog.law("parallelism_joint")
+    quick = {"deadline_seconds": 2.0, "pause_seconds": 0.0, "window_seconds": 2.0, "maximum": 16}
+    parameters = catalog.read_parameters(made, {"bound_seconds": 1.0, **quick})
+    observed = catalog.read_observation(made, joint(seen))
+    _, decision = made.decide(parameters, made.initial_state(parameters), observed)
+    assert decision.action is not None and decision.action["tasks"]["pool"] > 2, decision.reason
+
+
 def test_what_failed_at_the_sources_is_a_rate_and_not_known_where_no_source_counts_it(topology):
     assert joint(topology)["failed_per_second"] is None
     source = MeasuredOperator("source", "source", 1, fixed="a source", failed=250.0)

@@ -69,8 +69,8 @@ class SeenPool:
 
     @property
     def waiting_events(self) -> float:
-        """By Little's law."""
-        return (self.wait_seconds or 0.0) * (self.rate_per_second or 0.0)
+        """What waits in front of it."""
+        return inputs.waiting_events(self.operator, self.window_seconds, self.wait_seconds)
 
     @property
     def ends_idle(self) -> bool:

@@ -33,6 +33,7 @@ class PooledApp(Elastic):
         self.completions: dict[str, dict[str, Any]] = {}
         self.measures: dict[str, float | None] = {}
         self.waits_seconds: float | None = 0.0
+        self.waiting: float | None = None
         self.row: dict[str, Any] = {}  # of the snapshot, besides
         RegisteredPlant.objects.create(name=PLANT, kind="celery", url="redis://127.0.0.1:1/0")
         monkeypatch.setattr(adapters, "bounded", lambda row: _Kept(self))
@@ -45,7 +46,14 @@ class PooledApp(Elastic):
         queue = MeasuredOperator("queue celery", "source", 1, 1, 1, "it is a queue")
         pools = {
             name: MeasuredOperator(
-                name, "operator", count, 1, 100, self.fixed, tasks=(dict(self.measures),) * count
+                name,
+                "operator",
+                count,
+                1,
+                100,
+                self.fixed,
+                waiting=self.waiting,
+                tasks=(dict(self.measures),) * count,
             )
             for name, count in self.tasks.items()
         }

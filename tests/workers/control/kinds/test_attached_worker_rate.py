@@ -127,6 +127,18 @@ def test_what_was_removed_is_what_came_less_what_the_queue_grew_by(app):
     assert (later.observation["queue_length"], later.observation["removed"]) == (12.0, 12.0)
 
 
+def test_what_a_load_has_left_is_worked_off_though_nothing_comes_any_more(app):
+    auto(app)
+    load(app, 8.0)
+    app.waiting = 100.0
+    app.tick(5.0, LAW)
+    load(app, 0.0, waits_seconds=60.0)
+    app.measures["executions"], app.waiting = 12.0, 112.0
+    entries = [app.tick(5.0, LAW)[0] for _ in range(2)]
+    assert entries[-1].observation["queue_length"] == 112.0
+    assert "112 events wait" in entries[-1].reason and app.tasks[ONE] > 2
+
+
 def test_a_pool_of_which_nothing_is_measured_has_nothing_to_decide_on(app):
     auto(app)
     (entry,) = app.tick(5.0, LAW)

@@ -182,6 +182,7 @@ def _operator(each: PoolMeasures, most: int) -> MeasuredOperator:
         1,
         max(most, pool.processes),
         pool.fixed,
+        waiting=each.waiting if task else None,
         tasks=(task,) * _rows(pool) if task else (),
     )
 

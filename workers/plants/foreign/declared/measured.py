@@ -125,6 +125,7 @@ def _operator(
         declared.minimum,
         declared.maximum,
         fixed,
+        waiting=known(declared.measures.get("waiting_events")),
         tasks=(measures,) * rows,
     )
 
