@@ -95,7 +95,7 @@ def each(text: str) -> list[str]:
 @register.filter
 def did(entry: LedgerEntry) -> str:
     """A decision's action in a few words: its kind's where it has some, else its values."""
-    return display_of(entry.loop.law).brief(entry.action) or compact(entry.action)
+    return display_of(entry.loop.law, entry.loop.target).brief(entry.action) or compact(entry.action)
 
 
 @register.filter

@@ -39,7 +39,9 @@ def _engaged(snapshot: Snapshot) -> Iterator[str]:
     engaged = [
         (loop.actuator, words(loop))
         for _, loop in sorted(snapshot.loops.items())
-        if loop.decided_in(*Loop.ACTING) and (words := display_of(loop.law).engaged) and loop.actuator
+        if loop.decided_in(*Loop.ACTING)
+        and (words := display_of(loop.law, loop.target).engaged)
+        and loop.actuator
     ]
     for _, words_of_one in sorted(engaged, key=lambda each: -each[0]):
         yield words_of_one

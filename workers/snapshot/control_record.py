@@ -106,7 +106,7 @@ def _recent_action(entry: LedgerEntry) -> RecentAction:
         entry=entry.pk,
         at=entry.at.timestamp(),
         verdict=entry.verdict,
-        did=display_of(entry.loop.law).past(action),
+        did=display_of(entry.loop.law, entry.loop.target).past(action),
         points=sum(move["points"] for move in action.get("moves", ())),
     )
 
@@ -143,7 +143,7 @@ def _loop(
     """An override shows at once, though the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
     about = (entry.observation or {}) if entry else {}
-    display = display_of(loop.law)
+    display = display_of(loop.law, loop.target)
     return LoopStatus(
         id=loop.pk,
         law=loop.law,

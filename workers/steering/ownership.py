@@ -22,7 +22,12 @@ LADDER_ADVISES = (
 
 def why_never(loop: Loop) -> str | None:
     """Why a loop may not act whatever else does; None: it may."""
-    return LADDER_ADVISES if loop.law == LADDER.name and "plant" in loop.target else None
+    return LADDER_ADVISES if only_advises(loop.law, loop.target) else None
+
+
+def only_advises(law: str, target: Target) -> bool:
+    """Whether a law's loop on this target never acts."""
+    return law == LADDER.name and "plant" in target
 
 
 def why_fixed(law: str, name: str) -> str | None:

@@ -65,7 +65,7 @@ def _sentence(found: what_if.Rerun) -> str:
 def _rows(loop: Loop, found: what_if.Rerun) -> list[EffectRow]:
     if not found.steps:
         return []
-    done = display_of(loop.law).lanes.done
+    done = display_of(loop.law, loop.target).lanes.done
     return [
         EffectRow("Actions", found.did.actions, found.would.actions),
         EffectRow(f"{done.capitalize()} in all", found.did.total, found.would.total),

@@ -14,8 +14,10 @@ from controllers.framework.law import Law
 from controllers.framework.parameter import Parameter
 from workers.models import Loop, Override
 from workers.steering import overrides
+from workers.steering.ownership import only_advises
 from workers.steering.scope import active_loops
 
+MODES = ("auto", "advise", "hold", "manual")
 TABLES = ("rows", "map")  # not for a hand: they are set where they are measured
 
 
@@ -40,6 +42,11 @@ class DescribedLoop:
     actuator: str | None
     interval_seconds: float
     ticked_at: datetime | None
+
+    @property
+    def modes(self) -> Sequence[str]:
+        """That it may be given, as a page has them."""
+        return ("advise", "hold") if only_advises(self.law, self.target) else MODES
 
 
 @dataclass(frozen=True, kw_only=True)

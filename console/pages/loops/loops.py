@@ -143,7 +143,7 @@ def _listed(loop: DescribedLoop, seen: Snapshot) -> ListedLoop:
     late = late_now(status, loop.interval_seconds, seen.at)
     return ListedLoop(
         **vars(loop),
-        lanes=display_of(loop.law).lanes,
+        lanes=display_of(loop.law, loop.target).lanes,
         late_seconds=late,
         badness=badness_of_loop(status, late),
     )
@@ -166,7 +166,7 @@ def loop_page(
     law = catalog.law(found.law)
     effective = overrides.effective_parameters(law, found.parameters, counted, now)
     shedding, unasked = _shedding(request, found, effective)
-    display = display_of(found.law)
+    display = display_of(found.law, found.target)
     predicts = prediction.shown(found.law, effective)
     explored = exploration.shown(found, effective, _asked(request))
     page = LoopPage(

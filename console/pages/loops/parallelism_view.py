@@ -279,7 +279,7 @@ def _deciders(loop: Loop) -> Iterator[LoopDecider]:
             loop=each.pk,
             law=each.law,
             of=each.target.get("operator"),
-            about=display_of(each.law).about,
+            about=display_of(each.law, each.target).about,
             mode=modes[each.pk],
             steers=each.pk == owner,
             is_this=each.pk == loop.pk,

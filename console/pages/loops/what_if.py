@@ -88,7 +88,7 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         errors = {error.field: [error.message]}
     asked = WhatIfPage(
         loop=describe(loop, held, now),
-        lanes=display_of(loop.law).lanes,
+        lanes=display_of(loop.law, loop.target).lanes,
         rows=[AskedParameter(**vars(row), would=_would(row, request.GET)) for row in rows],
         changed=changed,
         rerun=found,

@@ -1,6 +1,7 @@
 """Every kind of loop by its law's name, found in this folder: a module that says `KIND = LoopKind(…)`."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from controllers.framework.discovery import modules_of
 from queues.errors import BadInput
@@ -41,6 +42,8 @@ def rest_seconds(law: str) -> float:
     return KINDS[law].rest_seconds if law in KINDS else 0.0
 
 
-def display_of(law: str) -> Display:
-    """How a law's loops are shown. Those of a law that is gone have plain words: their ledger stays."""
-    return KINDS[law].display if law in KINDS else UNKNOWN
+def display_of(law: str, target: Mapping[str, Any] | None = None) -> Display:
+    """How a law's loops are shown, or one on a target. Those of a law that is gone have plain words: their
+    ledger stays.
+    """
+    return KINDS[law].display_of(target or {}) if law in KINDS else UNKNOWN

@@ -4,9 +4,11 @@ trusts it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from controllers.framework.guard import Measured
+from controllers.framework.reason import counted
 from controllers.framework.sensed import Counters, Sensed, since
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
@@ -199,6 +201,74 @@ def _words(action: Mapping[str, Any]) -> str:
     return f"started {count} worker{'' if count == 1 else 's'}"
 
 
+DISPLAY = Display(
+    Lanes("Waiting, events", "Workers started", "started"),
+    of_each="container of a jobs queue, pool of an attached plant",
+    purpose=(
+        "Starts short-lived workers at one container, so that its events are handled within their wait limit."
+    ),
+    formula=(
+        "start = ⌈(waiting + coming) / events_per_worker⌉ of full workers, sooner where an "
+        "event would wait longer than max_wait_seconds"
+    ),
+    main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
+    topics=(
+        (
+            "Forecast",
+            ("limit_wait_seconds", "fill_share", "lead_seconds", "trend_gain", "caution", "start_when"),
+        ),
+        (
+            "Thesis method",
+            (
+                "lower_share",
+                "raise_factor",
+                "lower_factor",
+                "history",
+                "low_count",
+                "backlog_factor",
+                "backlog_workers",
+                "initial_rate",
+                "minimum_rate",
+                "maximum_rate",
+            ),
+        ),
+        ("Permanent workers", ("workers", "life_seconds", "target_utilisation")),
+        ("Pool and node", ("pool_patience", "pool_allowance", "toobusy_share", "interval_seconds")),
+    ),
+    joint=" on ",
+    measured="observation.queue_length",
+    setpoints=("upper_limit",),
+    # What a manager forecasts, and what bounds it.
+    terms=(
+        "method",
+        "rate_per_second",
+        "arrivals_per_second",
+        "trend_per_second",
+        "coming",
+        "backlog_events",
+        "full_workers",
+        "executed",
+        "cap",
+        "started",
+        "removed",
+        "workers",
+    ),
+    past=_words,
+)
+# Of a pool of an attached plant.
+ELSEWHERE = replace(
+    DISPLAY,
+    lanes=Lanes("Waiting, events", "Workers", "set", has_reference=False),
+    setpoints=(),
+    purpose="Sets how many workers a pool has, so that what waits is worked off within their life.",
+    formula="⌈(λ + q / life_seconds) s / target_utilisation⌉ workers",
+    main=("method", "life_seconds", "target_utilisation", "maximum_rate", "max_wait_seconds"),
+    lasting="running",
+    brief=lambda action: counted(action["start"], "worker") if "start" in action else "",
+    past=lambda action: f"set {counted(action.get('start', 0), 'worker')}",
+)
+
+
 KIND = LoopKind(
     law=LAW,
     sensor=sensor,
@@ -212,62 +282,8 @@ KIND = LoopKind(
     parameters={"interval_seconds": INTERVAL_SECONDS},
     followed={"events_per_worker": "its queue"},
     seeded=True,
-    display=Display(
-        Lanes("Waiting, events", "Workers started", "started"),
-        of_each="container of a jobs queue, pool of an attached plant",
-        purpose=(
-            "Starts short-lived workers at one container, so that its events are handled within "
-            "their wait limit; of a pool, sets how many workers stand there."
-        ),
-        formula=(
-            "start = ⌈(waiting + coming) / events_per_worker⌉ of full workers, sooner where an "
-            "event would wait longer than max_wait_seconds; of a pool ⌈(λ + q / life_seconds) s / "
-            "target_utilisation⌉ stand"
-        ),
-        main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
-        topics=(
-            (
-                "Forecast",
-                ("limit_wait_seconds", "fill_share", "lead_seconds", "trend_gain", "caution", "start_when"),
-            ),
-            (
-                "Thesis method",
-                (
-                    "lower_share",
-                    "raise_factor",
-                    "lower_factor",
-                    "history",
-                    "low_count",
-                    "backlog_factor",
-                    "backlog_workers",
-                    "initial_rate",
-                    "minimum_rate",
-                    "maximum_rate",
-                ),
-            ),
-            ("Permanent workers", ("workers", "life_seconds", "target_utilisation")),
-            ("Pool and node", ("pool_patience", "pool_allowance", "toobusy_share", "interval_seconds")),
-        ),
-        joint=" on ",
-        measured="observation.queue_length",
-        setpoints=("upper_limit",),
-        # What a manager forecasts, and what bounds it.
-        terms=(
-            "method",
-            "rate_per_second",
-            "arrivals_per_second",
-            "trend_per_second",
-            "coming",
-            "backlog_events",
-            "full_workers",
-            "executed",
-            "cap",
-            "started",
-            "removed",
-            "workers",
-        ),
-        past=_words,
-    ),
+    display=DISPLAY,
+    elsewhere=ELSEWHERE,
     scenario="manager",
     unit_hours=hours_of_a_run,
     at_rest=at_rest,

@@ -157,6 +157,7 @@ class LoopKind:
     unit_hours: worker-hours of one unit of the actuator (in an hour, where it stays); None while that is not
     known, or for an actuator that has no price.
     at_rest: whether there is nothing to decide at a target; None: there always may be.
+    elsewhere: how its loops at plants of others are shown; None: as all.
     """
 
     law: Law
@@ -183,6 +184,7 @@ class LoopKind:
     replay: LoadReplay | None = None
     unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
     at_rest: Callable[[Mapping[str, Any], Snapshot], bool] | None = None
+    elsewhere: Display | None = None
 
     @property
     def name(self) -> str:
@@ -193,6 +195,10 @@ class LoopKind:
     def rest_seconds(self) -> float:
         """How long a loop may go without an entry, beyond its interval."""
         return 0.0 if self.at_rest is None else REST_SECONDS
+
+    def display_of(self, target: Document) -> Display:
+        """How a loop on this target is shown."""
+        return self.elsewhere if self.elsewhere is not None and "plant" in target else self.display
 
     def rehearsal_of(self, target: Document) -> Rehearsal | None:
         """How a loop on this target is tuned; None at a plant of others, which no model here is of."""

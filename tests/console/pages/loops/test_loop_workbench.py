@@ -1,5 +1,6 @@
 """A loop's page: parameters in human units, in their places, and what other values would change."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,8 @@ from console.display.human_units import human_unit
 from controllers import catalog
 from controllers.framework import guard
 from tests.console.page_form import form_of
-from workers.control.kinds.registry import KINDS
+from tests.console.page_text import source_of
+from workers.control.kinds.registry import KINDS, display_of
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering import overrides
 
@@ -245,3 +247,21 @@ def test_what_a_change_would_have_done_is_counted_and_the_limit_of_that_is_said(
     part = operator.get(f"/loops/{loop.pk}/predicted?would-backlog_bound_seconds=5").content.decode()
     assert "of the last 4 decisions" in part or "Nothing was decided" in part
     assert "can't be predicted" in part.replace("&#x27;", "'") or "Nothing was decided" in part
+
+
+def test_a_pool_of_an_attached_plant_has_its_own_words_as_its_workers_stay(operator):
+    pool = loop_of("worker_rate", plant="shop", operator="celery@one")
+    container = loop_of("worker_rate", queue="alert", node="n1")
+    assert display_of("worker_rate", pool.target).past({"start": 3}) == "set 3 workers"
+    assert display_of("worker_rate", container.target).past({"start": 3}) == "started 3 workers"
+    page = operator.get(f"/loops/{pool.pk}/")
+    assert "short-lived" not in source_of(page) and "Sets how many workers a pool has" in source_of(page)
+    assert "short-lived" in source_of(operator.get(f"/loops/{container.pk}/"))
+
+
+def test_a_ladder_that_only_advises_has_no_button_that_would_be_refused(operator):
+    def buttons(loop: Loop) -> list[str]:
+        return re.findall(r'<button name="mode" value="(\w+)"', source_of(operator.get(f"/loops/{loop.pk}/")))
+
+    assert buttons(loop_of("ladder", plant="shop")) == ["advise", "hold"]
+    assert buttons(loop_of("ladder", application="performance")) == ["auto", "advise", "hold", "manual"]
