@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db.models import Count
+from django.db.models.functions import TruncMinute
 
 from console.incidents.change_sources import FoundChange, audited, found_changes
 from console.models import AuditEntry, Mark
@@ -34,6 +35,7 @@ LOOPS_RECORD = timedelta(days=1)  # loops act so often that a day says how often
 # What is assumed of how seldom, until the record says so: people change a kind of thing once in a fortnight.
 PRIOR, LOOPS_PRIOR = timedelta(days=7), timedelta(hours=3)
 MOST_INCIDENTS = 200  # that a record rests on
+NEAR_STEPS = 1  # upstream, of a change that counts as one that came before an incident
 # Of what comes from snapshots alone, which are not counted over days, by the word that its kind ends with:
 # assumed. Rates change each day; a node, a host or a producer comes or goes less than once a week.
 APPEARANCE_CHANCES = {"rose": 0.15, "fell": 0.15}
@@ -47,7 +49,7 @@ SEARCH_EVERY = timedelta(minutes=2)
 class IncidentChange:
     """A change as it is kept with an incident. steps: from what is disturbed upstream to it, None: it is not
     upstream; delay_seconds: to the onset. before, incidents: so many of the incidents of this condition had
-    such a change upstream, this one not counted.
+    such a change upstream and near, this one not counted.
     """
 
     kind: str
@@ -148,16 +150,22 @@ def kind_records(
 
 
 def _counted_once(incidents: Iterable[list[dict[str, Any]]]) -> Counter[str]:
-    """Kind → how many incidents had a change of it upstream, the oldest incident first. One change counts for
-    the first that it came before: of five incidents in one night it is not five times the cause.
+    """Kind → how many incidents had a change of it upstream, the oldest incident first: NEAR_STEPS away at
+    most, as in a small plant all is upstream of all, and a deploy at another queue says nothing of deploys
+    here. One change counts for the first that it came before: of five incidents in one night it is not five
+    times the cause.
     """
     before: Counter[str] = Counter()
     counted: set[tuple[str, str, str]] = set()
     for rows in incidents:
-        upstream = {(row["kind"], row["at"], row["ref"]) for row in rows if row["steps"] is not None}
+        upstream = {(row["kind"], row["at"], row["ref"]) for row in rows if _is_near(row["steps"])}
         before.update({kind for kind, _, _ in upstream - counted})
         counted |= upstream
     return before
+
+
+def _is_near(steps: int | None) -> bool:
+    return steps is not None and steps <= NEAR_STEPS
 
 
 def _assumed(kind: str) -> float:
@@ -197,7 +205,7 @@ def _chances(onset: datetime, data: Path) -> dict[str, float]:
     """Kind → the probability that any REACH holds such a change, from what was recorded before the onset."""
     since = onset - RECORD_DAYS
     counts: Counter[str] = Counter()
-    for name, count in _counted(Override.objects.filter(created_at__range=(since, onset)), "name"):
+    for name, count in _override_acts(since, onset).items():
         counts[f"override {name}"] += count
         counts["override ended"] += count
     for kind, count in _counted(Plan.objects.filter(started_at__range=(since, onset)), "kind"):
@@ -212,6 +220,15 @@ def _chances(onset: datetime, data: Path) -> dict[str, float]:
         **{kind: _chance(count, observed, PRIOR) for kind, count in counts.items()},
         **_loop_chances(onset),
     }
+
+
+def _override_acts(since: datetime, until: datetime) -> Counter[str]:
+    """Name → how often people set such overrides. Who holds the loops of a queue, one a node, has acted once:
+    what one person sets within a minute for one reason is one act.
+    """
+    rows = Override.objects.filter(created_at__range=(since, until)).order_by()
+    acts = rows.values_list("name", "owner", "reason", TruncMinute("created_at")).distinct()
+    return Counter(name for name, *_ in acts)
 
 
 def _chance(count: int, observed: timedelta, prior: timedelta) -> float:

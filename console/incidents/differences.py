@@ -36,8 +36,8 @@ class ComparisonRuns(BadInput):
 
 @dataclass(frozen=True)
 class Comparison:
-    """rows: beyond chance, the largest effect first; compared: how many values were tested; counted_at: when
-    Spark counted the archived events, None where they were read just now.
+    """rows: beyond chance, in the order of `differences`; compared: how many values were tested; counted_at:
+    when Spark counted the archived events, None where they were read just now.
     """
 
     here: Stretch

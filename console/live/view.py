@@ -17,6 +17,7 @@ Document = dict[str, Any]
 PLACE = frozenset({"points"})
 BANDS = PLACE | {"in_per_second", "out_per_second"}
 HOST = frozenset({"role", "slots", "busy", "reserved", "drained", "draining", "age_seconds"})
+PRODUCER = frozenset({"in_per_second", "age_seconds", "queues", "rejected", "rerouted"})
 LASTING = frozenset({"id", "mode", "verdict", "entry"})
 JUDGED = frozenset({"kind", "severity", "sign", "stale", "word", "finding"})
 USE = frozenset(
@@ -51,7 +52,7 @@ PLANT = frozenset(
 
 @dataclass(frozen=True)
 class View:
-    """Fields kept of every node, container, loop, worker host and registered plant (None: all of them), and
+    """Fields kept of every node, container, loop, producer, worker host and registered plant (None: all), and
     the `queue` or `node` whose containers and loops are kept whole.
     """
 
@@ -59,6 +60,7 @@ class View:
     nodes: frozenset[str] | None = None
     containers: frozenset[str] | None = None
     loops: frozenset[str] | None = None
+    producers: frozenset[str] | None = PRODUCER
     hosts: frozenset[str] | None = HOST
     plants: frozenset[str] | None = PLANT
     queue: str | None = None
@@ -69,6 +71,8 @@ class View:
         result = dict(document)
         if self.nodes is not None and document.get("nodes"):
             result["nodes"] = _rows(document["nodes"], self.nodes)
+        if self.producers is not None and document.get("producers"):
+            result["producers"] = _rows(document["producers"], self.producers)
         if self.hosts is not None and document.get("hosts"):
             result["hosts"] = _rows(document["hosts"], self.hosts)
         if self.plants is not None and document.get("plants"):
@@ -116,7 +120,7 @@ def _rows(
     return kept
 
 
-WHOLE = View("whole", hosts=None, plants=None)
+WHOLE = View("whole", producers=None, hosts=None, plants=None)
 VIEWS = {
     view.name: view
     for view in (

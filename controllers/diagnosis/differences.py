@@ -1,4 +1,4 @@
-"""What is different in a stretch of time against another, beyond chance; the largest difference first.
+"""What is different in a stretch of time against another, beyond chance; the largest differences first.
 
 **Shares.** Of a dimension (type, key, node …) a value has some of the events here and some there; both
 stretches are cut into slices. Tested is the table of two by two (the value or another; here or there) by
@@ -16,12 +16,15 @@ logarithm of the ratio of the means: 0.7 is twice as much. A mean of 0 (all has 
 counts as a hundredth of the other: its ratio would be without end.
 
 Of all tests together those stay that Benjamini and Hochberg (1995) keep at a false discovery rate of RATE,
-and whose effect is at least LEAST_EFFECT: with a million events everything differs a little.
+and whose effect is at least LEAST_EFFECT: with a million events everything differs a little. Shares and means
+come by turns, of each the largest effect first: the two effects have no common unit, and what comes in says
+more of a cause than that a queue which falls behind has more to do.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 import scipy
@@ -57,7 +60,7 @@ def differences(
     counts: Mapping[str, tuple[Counts, Counts]],
     measures: Mapping[tuple[str, str, str], tuple[Sequence[float], Sequence[float]]],
 ) -> list[Difference]:
-    """Those beyond chance, the largest effect first.
+    """Those beyond chance: of shares and of means by turns the largest effect first.
 
     counts: of each dimension the values here and there, of as many slices each; measures: of (dimension,
     value, measure) the slices here and there, those that are not known left out.
@@ -71,7 +74,10 @@ def differences(
     found = [
         each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= LEAST_EFFECT
     ]
-    return sorted(found, key=lambda each: (-abs(each.effect), each.dimension, each.value))
+    found.sort(key=lambda each: (-abs(each.effect), each.dimension, each.value))
+    shares = [each for each in found if each.is_share]
+    means = [each for each in found if not each.is_share]
+    return [each for pair in zip_longest(shares, means) for each in pair if each is not None]
 
 
 def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Difference]:

@@ -161,6 +161,11 @@ class Client:
         """Count events that were refused before publishing, for the producer's figures."""
         self._report.add(queue, rejected=events)
 
+    def sample(self, queue: str, batch: pa.RecordBatch) -> None:
+        """Note what is published, for the producer's figures."""
+        if batch.num_rows:
+            self._report.sample(queue, batch)
+
     def segment(self, queue: str, node: str) -> Segment:
         """The segment of a queue on a node."""
         return Segment(self._node(node), queue)
@@ -307,6 +312,7 @@ class Publishing:
     def _encoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedBlock]:
         rows = CHUNK_BLOCKS * BLOCK_EVENTS
         for batch in batches:
+            self._client.sample(self._queue, batch)
             for start in range(0, batch.num_rows, rows):
                 yield from cut(batch.slice(start, rows), self._client.ids)
 

@@ -5,9 +5,12 @@ import secrets
 import threading
 from collections.abc import Callable
 
+import orjson
+import pyarrow as pa
 import redis
 
 from queues import keys
+from queues.events.composition import Composition, composition
 from queues.lua.script import script
 
 EVERY_SECONDS = 1.0
@@ -30,6 +33,7 @@ class ProducerReport:
         self._process, self._number = secrets.token_hex(4), 0
         self._pending: dict[str, list[int]] = {}
         self._unsure: dict[str, tuple[int, list[int]]] = {}  # queue → the report that has no answer yet
+        self._samples: dict[str, Composition] = {}  # queue → what was published first since its last report
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -45,6 +49,16 @@ class ProducerReport:
             if self._thread is None and not self._closing.is_set():
                 self._thread = threading.Thread(target=self._run, name="weir-producer", daemon=True)
                 self._thread.start()
+
+    def sample(self, queue: str, batch: pa.RecordBatch) -> None:
+        """Note what is published, once for each report."""
+        with self._lock:
+            if queue in self._samples:
+                return
+            self._samples[queue] = {}
+        found = composition(batch)
+        with self._lock:
+            self._samples[queue] = found
 
     def flush(self) -> None:
         """Report now. What cannot be reported is kept for the next time: figures never stop publishing."""
@@ -79,7 +93,10 @@ class ProducerReport:
         process = f"{self._process}-{os.getpid()}"  # one that was forked counts by itself
         try:
             known = (KNOWN_SECONDS, KNOWN_PROCESSES)
-            self._add(keys=[keys.PRODUCERS], args=[name, at, *row, process, number, *known])
+            with self._lock:
+                found = self._samples.pop(queue, None)
+            sample = orjson.dumps(found) if found else b""
+            self._add(keys=[keys.PRODUCERS], args=[name, at, *row, process, number, *known, sample])
         except (redis.RedisError, OSError):
             return False
         return True

@@ -80,10 +80,21 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
     containers: dict[str, ContainerStatus] = {}
 
 
+class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
+    """What events are made of (`queues.events.composition`): events by value, the most frequent values alone.
+    events: how many were sampled.
+    """
+
+    events: int = 0
+    type: dict[str, int] = {}
+    key: dict[str, int] = {}
+    source: dict[str, int] = {}
+
+
 class ReportedProducer(StoredDocument, frozen=True, kw_only=True, gc=False):
     """What a producer has published to one queue since ever (`weir:producers`), in events and blocks.
     rejected: events that were none; rerouted: that went elsewhere, since their node did not answer.
-    at: seconds since 1970, by the producer's clock.
+    at: seconds since 1970, by the producer's clock. sample: of what it published last.
     """
 
     at: float
@@ -91,11 +102,16 @@ class ReportedProducer(StoredDocument, frozen=True, kw_only=True, gc=False):
     blocks: int = 0
     rejected: int = 0
     rerouted: int = 0
+    sample: EventSample | None = None
+
+
+# Before the name of an application: who publishes its complex events.
+PIPELINE_PRODUCER = "pipeline-"
 
 
 class ProducerStatus(StoredDocument, frozen=True, kw_only=True):
     """age_seconds: since it published. queues: events/s by queue. rejected, rerouted: events since
-    it began.
+    it began. samples: by queue, of the busiest alone.
     """
 
     in_per_second: float | None = None
@@ -103,3 +119,4 @@ class ProducerStatus(StoredDocument, frozen=True, kw_only=True):
     queues: dict[str, float | None] = {}
     rejected: int = 0
     rerouted: int = 0
+    samples: dict[str, EventSample] = {}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from queues.stored_document import BadDocument
+from workers.documents.queues import PIPELINE_PRODUCER
 from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import REACH_SECONDS, snapshot_at
 
@@ -102,10 +103,14 @@ def _settled_at(known: list[tuple[float, ShownParts]], since: float) -> float:
 
 
 def present_in(snapshot: Snapshot) -> ShownParts:
-    """Producers that publish, nodes and hosts that are heard, types that applications read."""
+    """Producers that publish, nodes and hosts that are heard, types that applications read. What publishes an
+    application's complex events is none: it comes and goes with the application and with what that finds.
+    """
     rates: dict[str, float | None] = {}
     restarts: dict[str, int] = {}
     for name, producer in snapshot.producers.items():
+        if name.startswith(PIPELINE_PRODUCER):
+            continue
         if producer.age_seconds is None or producer.age_seconds < GONE_SECONDS:
             rates[f"producer/{name}"] = producer.in_per_second
     for name, node in snapshot.nodes.items():

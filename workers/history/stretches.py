@@ -6,6 +6,7 @@ many events each value of each dimension has, and what was measured.
 | the archive (`queue=…/day=…`, Parquet), where the queue is archived | type, key, source |
 | snapshots, two counters' difference a slice | node, container: events in; handler: events out |
 | snapshots, a rate times the slice | producer, operator, type at an application |
+| snapshots, the same by a sample of each producer's events, of other queues | type, key, source |
 | snapshots, as measured at the slice's end | events/s in all, seconds per event, busy share of a host |
 
 Two stretches that are compared are read with one `ReadBudget`: the archive may be larger than what a
@@ -17,7 +18,7 @@ is one: folded by itself, each stretch would have others, and each of those woul
 import itertools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,15 +29,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq  # and not its dataset, which imports pandas: 32 MB in each web process
 
 from queues.errors import BadInput
+from queues.events.composition import COLUMNS, NONE
 from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
 from workers.history.event_archive import Partition, checked, parquet_files, partitions
 from workers.history.snapshot_archive import snapshot_at
 
 SLICES = 12
-ARCHIVED = ("type", "key", "source")
+ARCHIVED = COLUMNS
 MOST_VALUES = 200
-REST, UNKNOWN = "(all others)", "(none)"
+REST, UNKNOWN = "(all others)", NONE
 MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # of both stretches; more is for the Spark job
 DAY_SECONDS = 86_400.0
 BATCH_ROWS = 65_536
@@ -127,7 +129,7 @@ def with_snapshots(
 
     found = StretchFigures()
     found.counts.update(counts)
-    add_snapshots(found, stretch, read, queue)
+    add_snapshots(found, stretch, read, queue, {each.queue for each in stretch.partitions(data)})
     return found
 
 
@@ -216,13 +218,23 @@ def _sum(one: list[float], other: list[int]) -> list[float]:
     return [left + right for left, right in zip(one, other, strict=True)]
 
 
-def add_snapshots(figures: StretchFigures, stretch: Stretch, read: Read, queue: str = "") -> None:
-    """Of the snapshots at the slices' ends. A slice of which one is missing counts nothing."""
+def add_snapshots(
+    figures: StretchFigures,
+    stretch: Stretch,
+    read: Read,
+    queue: str = "",
+    archived: Collection[str] = (),
+) -> None:
+    """Of the snapshots at the slices' ends. A slice of which one is missing counts nothing. archived: queues
+    whose events are counted already.
+    """
     shown = [read(at) for at in stretch.ends()]
     for place, (before, after) in enumerate(itertools.pairwise(shown)):
         if after is None:
             continue
-        for dimension, value, events in _counted(before, after, stretch.slice_seconds, queue):
+        counted = _counted(before, after, stretch.slice_seconds, queue)
+        sampled = _sampled(after, stretch.slice_seconds, queue, archived)
+        for dimension, value, events in itertools.chain(counted, sampled):
             slices = figures.counts[dimension].setdefault(value, [0.0] * SLICES)
             slices[place] += max(0.0, events)
         for dimension, value, measure, number in _measured(after, queue):
@@ -257,6 +269,20 @@ def _counted(
         for pattern in application.patterns.values():
             for kind, rate in pattern.types.items():
                 yield f"type at {name}", kind, seconds * rate
+
+
+def _sampled(
+    shown: Snapshot, seconds: float, only: str, archived: Collection[str]
+) -> Iterator[tuple[str, str, float]]:
+    """Events of queues that are not archived, as what their producers sampled says that they are made of."""
+    for producer in shown.producers.values():
+        for queue, sample in producer.samples.items():
+            if queue in archived or (only and queue != only) or not sample.events:
+                continue
+            each = seconds * (producer.queues.get(queue) or 0.0) / sample.events
+            for dimension, found in zip(ARCHIVED, (sample.type, sample.key, sample.source), strict=True):
+                yield from ((dimension, value, each * count) for value, count in found.items())
+                yield dimension, REST, each * (sample.events - sum(found.values()))
 
 
 def _measured(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str, float | None]]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from workers.documents.pipeline import ApplicationStatus, OperatorStatus
 from workers.documents.plants import PlantHolder
-from workers.documents.queues import ProducerStatus, QueueStatus
+from workers.documents.queues import PIPELINE_PRODUCER, ProducerStatus, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.pipeline.status.status import WINDOW_SECONDS
 
@@ -24,7 +24,6 @@ MOST_TASKS = 64  # as `workers.pipeline.declaration.controls` takes
 ONE_PRODUCER = "those who publish are no part of the plant"
 DECLARED = "the replicas are declared with the application"
 SENT_FOR = "its workers are sent for by the loop worker_rate"
-PIPELINE_PRODUCER = "pipeline-"
 
 
 def topology_of(snapshot: Snapshot) -> MeasuredTopology:

@@ -1,5 +1,6 @@
 """Composing the snapshot (`workers.documents.snapshot`) from what was read and watched. Unknown is None."""
 
+import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,7 +16,7 @@ from workers.documents.hosts import HostStatus, WorkerHost
 from workers.documents.loops import LoopStatus, OverrideStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import NOT_REPORTING, PipelineFigures, PipelineStatus
-from workers.documents.queues import ContainerStatus, ProducerStatus, QueueStatus
+from workers.documents.queues import ContainerStatus, EventSample, ProducerStatus, QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.models import Loop
 from workers.snapshot.readings import Readings, Workers
@@ -23,6 +24,7 @@ from workers.steering import stopped
 
 PRODUCER_SHOWN_SECONDS = 300.0
 HOST_SHOWN_SECONDS = 10.0
+MOST_SAMPLES = 50
 PIPELINE_OFFLINE_SECONDS = 10.0
 TAIL = 0.95
 Number = TypeVar("Number", int, float)
@@ -339,7 +341,27 @@ def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
             rejected=before.rejected + report.rejected,
             rerouted=before.rerouted + report.rerouted,
         )
+    for (producer, queue), sample in _samples(inputs, producers).items():
+        shown = producers[producer]
+        producers[producer] = changed(shown, samples={**shown.samples, queue: sample})
     return producers
+
+
+def _samples(
+    inputs: SnapshotInputs, producers: Mapping[str, ProducerStatus]
+) -> dict[tuple[str, str], EventSample]:
+    """Of the MOST_SAMPLES busiest producers' queues, what they publish is made of."""
+    busy = [
+        (rate, producer, queue)
+        for producer, shown in producers.items()
+        for queue, rate in shown.queues.items()
+        if rate and inputs.readings.producers[producer, queue].sample is not None
+    ]
+    return {
+        (producer, queue): sample
+        for _, producer, queue in heapq.nlargest(MOST_SAMPLES, busy)
+        if (sample := inputs.readings.producers[producer, queue].sample) is not None
+    }
 
 
 def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:

@@ -104,12 +104,24 @@ class PlantTotals(ApiAnswer):
     dead_letters: int | None
 
 
+class EventSample(ApiAnswer):
+    """Events by value, the eight most frequent alone."""
+
+    events: Annotated[int, Field(description="How many were sampled.")]
+    type: dict[str, int]
+    key: dict[str, int]
+    source: dict[str, int]
+
+
 class ProducerFigures(ApiAnswer):
     in_per_second: PerSecond | None
     age_seconds: Annotated[Seconds, Field(description="Since it was heard, s.")]
     queues: dict[str, PerSecond | None]
     rejected: Annotated[Events, Field(description="Malformed events.")]
     rerouted: Events
+    samples: NotRequired[
+        Annotated[dict[str, EventSample], Field(description="By queue what is published; the busiest alone.")]
+    ]
 
 
 class SnapshotPause(ApiAnswer):

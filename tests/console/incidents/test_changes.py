@@ -253,6 +253,27 @@ def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop
     assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
 
 
+def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path: Path):
+    """A deploy at another queue on the same node is upstream, two steps away."""
+    for steps in (0, 1, 2, None):
+        deploy = {"kind": "deploy", "steps": steps, "at": NOW.isoformat(), "ref": f"mark:{steps}"}
+        ended = an_alert(30 * MINUTE, state="resolved", resolved_at=NOW)
+        Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
+    records = changes.kind_records(an_alert().condition, {"deploy"}, 0, NOW, tmp_path)
+    assert (records["deploy"].before, records["deploy"].incidents) == (2, 4)
+
+
+def test_who_holds_the_loops_of_a_queue_one_a_node_has_acted_once(people, loop, tmp_path: Path):
+    def chance(*ago: timedelta) -> float:
+        Override.objects.all().delete()
+        for each in ago:
+            an_override(people["operator"], loop, each, name="mode", value="hold")
+        return changes.kind_records("queue_wait", {"override mode"}, 0, NOW, tmp_path)["override mode"].chance
+
+    together, apart = 2.1 * MINUTE, 9 * MINUTE
+    assert chance(together) == chance(together, together, together) < chance(together, apart)
+
+
 @pytest.mark.parametrize(
     ("hours", "deploys", "least", "most"),
     [(4, 4, 0.05, 0.1), (4, 40, 0.45, 0.55), (24 * 40, 4, 0.0, 0.05), (24 * 40, 40, 0.1, 0.15)],

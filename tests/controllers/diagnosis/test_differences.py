@@ -45,6 +45,20 @@ def test_each_is_beyond_chance_and_falls_in_effect(here, there):
         assert (each.effect > 0) == (each.here > each.there)
 
 
+def test_what_comes_in_stands_beside_what_a_queue_that_falls_behind_has_more_to_do():
+    """A hot key: rates and waits rise by more than any share can."""
+    here = {"hot": [90.0] * 12, "k": [5.0] * 12, "l": [5.0] * 12}
+    there = {"hot": [1.0] * 12, "k": [49.0] * 12, "l": [50.0] * 12}
+    rates = [float(at % 3) for at in range(12)]
+    means = {
+        ("queue", "orders", measure): ([base + each for each in rates], rates)
+        for measure, base in (("events in, /s", 900.0), ("events out, /s", 300.0))
+    }
+    found = differences({"key": (here, there)}, means)
+    assert [each.value for each in found] == ["hot", "orders", "l", "orders", "k"]
+    assert [each.is_share for each in found] == [True, False, True, False, True]
+
+
 @given(tables, tables)
 def test_the_other_way_round_the_signs_turn(here, there):
     ours = {each.value: each for each in share_tests("type", here, there)}

@@ -21,7 +21,7 @@ from queues.errors import (
     QueuePaused,
     UnknownQueue,
 )
-from queues.events.block import decode
+from queues.events.block import decode, from_events
 from queues.publishing.client import Client
 from queues.publishing.producers import KNOWN_PROCESSES, ProducerReport
 from queues.segments.segment import Segment
@@ -106,8 +106,24 @@ def test_producers_figures_add_up_over_clients_of_one_name(control, control_serv
 
 def counted(control):
     row = json.loads(control.hget("weir:producers", "shop|alert"))
-    del row["reported"]
-    return row
+    return {name: value for name, value in row.items() if name not in ("reported", "sample")}
+
+
+def test_a_producer_says_once_a_report_what_its_events_are_made_of(control):
+    report = ProducerReport(control, "shop", lambda: 12.5)
+    report._closing.set()  # it is flushed here, and by no thread
+    events = [{"type": "order", "key": "hot" if at % 4 else f"k{at}"} for at in range(2_000)]
+    for made in (events, [{"type": "visit"}] * 5):
+        report.sample("alert", from_events(made, 1))  # the second is of the same report
+    report.add("alert", 2_005, 3)
+    report.flush()
+    row = json.loads(control.hget(keys.PRODUCERS, "shop|alert"))
+    assert row["sample"]["events"] == 2_000 and row["sample"]["type"] == {"order": 2_000}
+    assert row["sample"]["key"]["hot"] == 1_500 and len(row["sample"]["key"]) == 8
+    assert row["sample"]["source"] == {"(none)": 2_000}
+    report.add("alert", 1)  # blocks that were made elsewhere: the last sample stays
+    report.flush()
+    assert json.loads(control.hget(keys.PRODUCERS, "shop|alert"))["sample"] == row["sample"]
 
 
 def test_a_report_that_is_said_again_since_its_answer_was_lost_counts_once(control, monkeypatch):

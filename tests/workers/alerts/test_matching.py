@@ -1,5 +1,7 @@
 """Matchers and causes: what means which alert, and what explains which."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,6 +68,17 @@ def test_what_is_explained_hands_over_to_the_first_cause():
     assert causes([lost, busy, queue, other]) == {2: 1, 3: 1}
 
 
+def test_what_a_lost_node_has_explained_stays_below_it_while_its_backlog_is_worked_off():
+    lost = Party(1, "node_lost", "critical", {"node": "n1"})
+    back = replace(lost, is_clear=True)
+    over = replace(back, ended_seconds=LINGER_SECONDS)
+    behind = Party(2, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n2"]}, under=1)
+    assert causes([back, behind]) == causes([over, behind]) == {2: 1}
+    assert causes([back, replace(behind, under=None)]) == {}
+    assert causes([lost, behind]) == {}  # it has nothing on the node, and waits all the same
+    assert causes([replace(over, ended_seconds=LINGER_SECONDS + 1.0), behind]) == {}
+
+
 @pytest.mark.parametrize("cause", ["order_unreached", "sensor_silent"])
 def test_what_makes_the_loops_of_an_attached_plant_hold_explains_them_and_no_others(cause):
     unreached = Party(1, cause, "warning", {"plant": "east", "sensor": "jobs"})
@@ -100,6 +113,13 @@ def test_a_queue_whose_workers_fill_the_pool_explains_those_that_wait_for_it():
     assert causes([waiting(1, "mail", "queue_latency"), *others]) == {2: 1}
     missing = Party(9, "workers_missing", "critical", {})
     assert causes([slow, *others, missing]) == {1: 9, 2: 9, 3: 9}, "whatever stops the workers comes first"
+
+
+def test_a_queue_that_falls_behind_explains_that_its_loop_is_at_its_limit_or_without_effect():
+    slow, crowded, other = waiting(1, "mail"), waiting(2, "orders", crowded_by="mail"), waiting(3, "video")
+    own = [waiting(4, "mail", "loop_ineffective"), waiting(5, "orders", "loop_saturated", crowded_by="mail")]
+    elsewhere, harm = waiting(6, "news", "loop_ineffective"), waiting(7, "mail", "loop_harmful")
+    assert causes([slow, crowded, other, *own, elsewhere, harm]) == {2: 1, 4: 1, 5: 1}
 
 
 def test_a_queue_that_falls_behind_is_slow_too_and_that_is_one_incident():

@@ -70,6 +70,14 @@ def test_a_restart_is_one_whose_count_rose():
     ]
 
 
+def test_what_publishes_what_an_application_finds_is_none():
+    def read(at: float) -> Snapshot:
+        names = ("app", "pipeline-flow") if at > UNTIL - 600 else ("app",)
+        return snapshot_of({"at": at, "producers": {name: {"in_per_second": 50.0} for name in names}})
+
+    assert found_in(read, SINCE, UNTIL) == []
+
+
 def test_where_nothing_is_kept_nothing_is_found():
     assert found_in(lambda at: None, SINCE, UNTIL) == []
 

@@ -10,6 +10,7 @@ import pytest
 from queues.errors import BadInput
 from queues.events.block import SCHEMA
 from tests.workers.snapshots import snapshot_of
+from workers.documents.snapshot import Snapshot
 from workers.history import stretches
 from workers.history.stretches import (
     REST,
@@ -117,6 +118,26 @@ def test_of_one_queue_only_its_own_counts():
     found = StretchFigures()
     add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(at)), "other")
     assert "node" not in found.counts and found.counts["producer"]["shop"] == [30.0] * SLICES
+
+
+def test_what_producers_sample_counts_for_queues_that_are_not_archived():
+    def sampled(at: float) -> Snapshot:
+        of_shop = {"events": 10, "type": {"order": 10}, "key": {"hot": 6, "k": 2}, "source": {"(none)": 10}}
+        shop = {
+            "queues": {"alert": 12.0, "other": 3.0, "old": 5.0},
+            "samples": {"alert": of_shop, "other": of_shop},
+        }
+        return snapshot_of({"at": at, "producers": {"shop": shop, "app": {"queues": {"alert": 2.0}}}})
+
+    def of(queue: str = "", archived: tuple[str, ...] = ()) -> dict[str, dict[str, list[float]]]:
+        figures = StretchFigures()
+        add_snapshots(figures, STRETCH, sampled, queue, archived)
+        return figures.counts
+
+    assert of("alert")["key"] == {"hot": [72.0] * SLICES, "k": [24.0] * SLICES, REST: [24.0] * SLICES}
+    assert of()["type"]["order"] == [150.0] * SLICES
+    assert of(archived=("other",))["source"]["(none)"] == [120.0] * SLICES
+    assert "key" not in of("old") and "key" not in of("alert", ("alert",))
 
 
 def test_where_nothing_is_kept_nothing_is_counted(tmp_path: Path):

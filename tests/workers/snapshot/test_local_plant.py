@@ -177,7 +177,8 @@ def test_the_snapshot_has_every_documented_key(
         created_at=now - timedelta(minutes=1),
         expires_at=now + timedelta(minutes=2),
     )
-    producer = {"events": 10, "blocks": 1, "rejected": 0, "rerouted": 0, "at": NOW}
+    sample = {"events": 10, "type": {"cpu": 10}, "key": {"total": 10}, "source": {"host": 10}}
+    producer = {"events": 10, "blocks": 1, "rejected": 0, "rerouted": 0, "at": NOW, "sample": sample}
     control.hset("weir:producers", "host|telemetry", json.dumps(producer))
     host(control)
     pipeline(control)
@@ -186,6 +187,8 @@ def test_the_snapshot_has_every_documented_key(
     plant.observe()
     times.pass_by(1.0)
     beat_all(control, 2)
+    later = {**producer, "events": 20, "at": NOW + 1.0}
+    control.hset("weir:producers", "host|telemetry", json.dumps(later))
     snapshot = plain(plant.observe())
     check_shape(renamed(documented()), snapshot)
     assert json.loads(json.dumps(snapshot, allow_nan=False)) == snapshot

@@ -51,6 +51,9 @@ def _reading(evidence: Evidence, loop: LoopFacts, value: float | None, sentence:
     touches = {"nodes": nodes, "kind": _kind(evidence, loop)}
     if loop.cause is not None:
         touches["cause"] = loop.cause
+    crowded = evidence.crowd.crowded if evidence.crowd is not None else {}
+    if (crowding := crowded.get(loop.target.get("queue", ""))) is not None:
+        touches["crowded_by"] = crowding
     return Reading(_labels(loop), value, sentence, touches)
 
 

@@ -79,8 +79,17 @@ def _mark_stopped(this: AlertCheck, shown: Sequence[Alert], evidence: Evidence) 
 
 def _party(alert: Alert, now: float) -> Party:
     ended = None if alert.resolved_at is None else max(0.0, now - alert.resolved_at.timestamp())
-    stopped = bool(alert.explanation)
-    return Party(alert.pk, alert.condition, alert.severity, alert.labels, alert.touches, ended, stopped)
+    return Party(
+        id=alert.pk,
+        condition=alert.condition,
+        severity=alert.severity,
+        labels=alert.labels,
+        touches=alert.touches,
+        ended_seconds=ended,
+        is_stopped=bool(alert.explanation),
+        is_clear=alert.cleared_since is not None or ended is not None,
+        under=alert.under_id,
+    )
 
 
 def _silence(this: AlertCheck, shown: Sequence[Alert]) -> None:

@@ -3,6 +3,9 @@
 A cause explains only what is not more severe than itself, so that a warning never hides a critical alert. It
 does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that burnt burns
 on over longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
+
+What ties the two ends with the outage (a node that is back is emptied): from the cause's first clear check on
+it goes on explaining what it has explained.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,6 +20,9 @@ OF_A_NODE = frozenset({"node_stale", "node_toobusy", "node_memory"})
 LOOPS = frozenset(
     {"loop_stale", "loop_saturated", "loop_ineffective", "loop_harmful", "loop_oscillation", "loop_silent"}
 )
+
+# What a loop says whose queue has all the workers that there are, or waits for them.
+POWERLESS = frozenset({"loop_saturated", "loop_ineffective"})
 
 OF_PARTS = frozenset(
     {"observer_silent", "loops_stopped", "workers_missing", "workers_saturated", "pool_refuses"}
@@ -44,7 +50,10 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
     "node_toobusy": ((QUEUES | LOOPS, "node"),),
     "sensor_silent": ((LOOPS, "plant"),),
     "order_unreached": ((LOOPS | {"loop_held"}, "plant"),),
-    "queue_wait": ((QUEUES | {"workers_saturated"}, CROWD), (frozenset({"queue_latency"}), "queue")),
+    "queue_wait": (
+        (QUEUES | POWERLESS | {"workers_saturated"}, CROWD),
+        (POWERLESS | {"queue_latency"}, "queue"),
+    ),
     "queue_latency": ((QUEUES | {"workers_saturated"}, CROWD),),
     # One budget that burns: the shorter windows notice it first, and it is the same to the longer ones.
     "budget_burn_fast": ((frozenset({"budget_burn_medium"}) | SPENT_SLOWLY, "objective"),),
@@ -61,6 +70,7 @@ class Party:
     """What an alert is about, as far as causes matter. `ended_seconds`: how long it has been over, None while
     it is open. touches: {"nodes": names, "kind": the queue's consumers, "crowded_by": the queue because of
     whose workers it waits}. is_stopped: what a person has stopped explains it: as a cause it is none.
+    is_clear: whether it is over, or about to be; under: the alert that has explained it so far.
     """
 
     id: int
@@ -70,6 +80,8 @@ class Party:
     touches: Mapping[str, Any] = field(default_factory=dict)
     ended_seconds: float | None = None
     is_stopped: bool = False
+    is_clear: bool = False
+    under: int | None = None
 
 
 def causes(parties: Iterable[Party]) -> dict[int, int]:
@@ -101,6 +113,8 @@ def _explains(cause: Party, party: Party) -> bool:
     if GRAVITY[cause.severity] < GRAVITY[party.severity]:
         return False
     before = RANK[cause.condition] < RANK.get(party.condition, len(RANK))
+    if before and cause.is_clear and party.under == cause.id:
+        return True
     return any(
         party.condition in conditions and (before or how == CROWD) and _belong(how, cause, party)
         for conditions, how in EXPLAINS[cause.condition]

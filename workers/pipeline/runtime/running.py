@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from queues.errors import BadInput, WeirError
 from queues.publishing.client import Client
+from workers.documents.queues import PIPELINE_PRODUCER
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
@@ -65,7 +66,7 @@ class Running:
         self._trigger_seconds, self._patience_seconds = trigger_seconds, patience_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
         self._control = patient_control(control_url)
-        self._client = Client(control_url, producer=f"pipeline-{application.name}")
+        self._client = Client(control_url, producer=f"{PIPELINE_PRODUCER}{application.name}")
         self.outbox = Outbox(StateStore(self._control, application.name), self._client)
         self._faults = FaultStore(self._control, application.name)
         self._results = ResultQueue(self._control, application.name)

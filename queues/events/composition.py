@@ -1,0 +1,34 @@
+"""What events are made of: of a sample, how many have which type, key and source, the most frequent alone.
+
+It says what changed in what comes in also where no queue is archived: of a key that takes over, it is enough.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+COLUMNS = ("type", "key", "source")
+MOST_EVENTS = 2_000
+MOST_VALUES, LONGEST = 8, 80  # of a column; characters of a value
+NONE = "(none)"
+Composition = dict[str, int | dict[str, int]]
+
+
+def composition(batch: pa.RecordBatch) -> Composition:
+    """{"events": how many were sampled, "type": {value: events}, "key": …, "source": …}: at most MOST_EVENTS
+    rows, evenly from a batch under `queues.events.block.SCHEMA`, which may be sorted.
+    """
+    if batch.num_rows > MOST_EVENTS:
+        places = np.linspace(0, batch.num_rows - 1, MOST_EVENTS).astype(np.int64)
+        batch = batch.select(COLUMNS).take(pa.array(places))
+    return {"events": batch.num_rows, **{name: _most_frequent(batch.column(name)) for name in COLUMNS}}
+
+
+def _most_frequent(column: pa.Array) -> dict[str, int]:
+    counted = pc.value_counts(column.cast(pa.string()))
+    rows = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
+    found: dict[str, int] = {}
+    for value, count in sorted(rows, key=lambda row: (-row[1], row[0] or ""))[:MOST_VALUES]:
+        shown = NONE if value is None else value[:LONGEST]
+        found[shown] = found.get(shown, 0) + count
+    return found
