@@ -60,7 +60,7 @@ REASON_SHOWN = 160
 @dataclass(frozen=True, kw_only=True)
 class FoundChange:
     """A change as it is recorded. kind: what is counted together ("override", "loop flow"); ref: its row,
-    "override:12"; "" where it has none.
+    "override:12"; "" where it has none. times: how much larger a rate's change is than the least that counts.
     """
 
     kind: str
@@ -69,6 +69,7 @@ class FoundChange:
     words: str
     by: str = ""
     ref: str = ""
+    times: float = 1.0
 
 
 def found_changes(
@@ -334,6 +335,7 @@ def _appeared(since: datetime, until: datetime, data: Path) -> Iterator[FoundCha
             parts=frozenset({each.part}),
             words=_appearance_words(each),
             ref=f"part:{each.part}",
+            times=each.times,
         )
 
 

@@ -108,7 +108,7 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     snapshot = _snapshot(data, onset)
     steps = steps_upstream(alert, snapshot)
     records = kind_records(alert.condition, {each.kind for each in found}, alert.pk, onset, data)
-    plain = [PlantChange(each.kind, each.at.timestamp(), each.parts) for each in found]
+    plain = [PlantChange(each.kind, each.at.timestamp(), each.parts, each.times) for each in found]
     rows = ranked(plain, onset.timestamp(), steps, records)
     return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
 

@@ -8,7 +8,9 @@ A change of a kind k came `delay` seconds before the onset, at d steps from the 
     freshness = T / (T + delay): half at T = 300 s; heavy-tailed, since some faults take hours to show
     share = (before + S·q) / (incidents + S): of the incidents of this kind those that a change of kind k
         preceded, drawn towards q = 1/4 by S = 4 imagined ones, so that few incidents say little
-    chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not (`chance_of`)
+    chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not (`chance_of`); of
+        one that is `times` as large as the least of its kind, chance / times: rates double now and then, and
+        seldom rise a hundredfold
 
 share / chance is the ratio of the likelihood of seeing the change before a fault to that of seeing it anyway:
 what happens all the time (a loop that acts each minute) is no news; what happens once a week is. After Bayes;
@@ -20,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 HALF_SECONDS = 300.0
+LEAST_CHANCE = 0.01
 WHOLE_STEPS, FAR_STEPS = 2, 6
 IMAGINED, IMAGINED_SHARE = 4.0, 0.25
 # Clocks of hosts differ, and a fault is seen at the next look: a cause may seem to come so much later.
@@ -36,20 +39,22 @@ class KindRecord:
     incidents: int = 0
     chance: float = IMAGINED_SHARE
 
-    @property
-    def lift(self) -> float:
-        """share / chance; 1: says nothing."""
+    def lift(self, times: float = 1.0) -> float:
+        """share / chance of a change that is so large; 1: says nothing."""
         share = (self.before + IMAGINED * IMAGINED_SHARE) / (self.incidents + IMAGINED)
-        return share / max(self.chance, 0.01)
+        return share / max(self.chance / times, LEAST_CHANCE)
 
 
 @dataclass(frozen=True)
 class PlantChange:
-    """A change at an instant (seconds since 1970). parts: what it touches; none: the whole plant."""
+    """A change at an instant (seconds since 1970). parts: what it touches; none: the whole plant. times: how
+    large it is, of the least that counts (1 or more).
+    """
 
     kind: str
     at: float
     parts: frozenset[str] = frozenset()
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,4 +101,5 @@ def _ranked(
     known = [steps_to[part] for part in change.parts if part in steps_to]
     steps = min(known, default=None) if change.parts else WHOLE_STEPS
     reach = 2.0 ** -(FAR_STEPS if steps is None else steps)
-    return RankedChange(place, steps, delay, reach * HALF_SECONDS / (HALF_SECONDS + delay) * record.lift)
+    freshness = HALF_SECONDS / (HALF_SECONDS + delay)
+    return RankedChange(place, steps, delay, reach * freshness * record.lift(change.times))

@@ -18,10 +18,12 @@ counts as a hundredth of the other: its ratio would be without end.
 Of all tests together those stay that Benjamini and Hochberg (1995) keep at a false discovery rate of RATE,
 and whose effect is at least LEAST_EFFECT: with a million events everything differs a little. Shares and means
 come by turns, of each the largest effect first: the two effects have no common unit, and what comes in says
-more of a cause than that a queue which falls behind has more to do.
+more of a cause than that a queue which falls behind has more to do. Of shares the largest of each dimension
+comes before the second of any: what falls beside what has risen is the same news.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -75,9 +77,19 @@ def differences(
         each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= LEAST_EFFECT
     ]
     found.sort(key=lambda each: (-abs(each.effect), each.dimension, each.value))
-    shares = [each for each in found if each.is_share]
-    means = [each for each in found if not each.is_share]
-    return [each for pair in zip_longest(shares, means) for each in pair if each is not None]
+    shares = _largest_of_each_first([each for each in found if each.is_share])
+    turns = zip_longest(shares, (each for each in found if not each.is_share))
+    return [each for pair in turns for each in pair if each is not None]
+
+
+def _largest_of_each_first(shares: Sequence[Difference]) -> list[Difference]:
+    """The first of each dimension, then the second of each, and so on; otherwise in their order."""
+    places = Counter[str]()
+    placed: list[tuple[int, Difference]] = []
+    for each in shares:
+        placed.append((places[each.dimension], each))
+        places[each.dimension] += 1
+    return [each for _, each in sorted(placed, key=lambda row: row[0])]
 
 
 def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Difference]:

@@ -41,6 +41,14 @@ class Appearance:
     before: float | None = None
     after: float | None = None
 
+    @property
+    def times(self) -> float:
+        """How much larger a rate's change is than the least that counts; 1 of what is no change of a rate."""
+        if self.how not in ("rose", "fell") or self.before is None or self.after is None:
+            return 1.0
+        greater, less = max(self.before, self.after), min(self.before, self.after)
+        return max(1.0, greater / max(less, LEAST_JUMP / JUMP) / JUMP)
+
 
 @dataclass(frozen=True)
 class ShownParts:

@@ -39,7 +39,7 @@ def drawn(
 def test_each_is_beyond_chance_and_falls_in_effect(here, there):
     found = differences({"type": (here, there)}, {})
     effects = [abs(each.effect) for each in found]
-    assert effects == sorted(effects, reverse=True)
+    assert effects == sorted(effects, reverse=True), "of one dimension"
     for each in found:
         assert each.probability <= RATE and 0 <= each.here <= 1 and 0 <= each.there <= 1
         assert (each.effect > 0) == (each.here > each.there)
@@ -57,6 +57,15 @@ def test_what_comes_in_stands_beside_what_a_queue_that_falls_behind_has_more_to_
     found = differences({"key": (here, there)}, means)
     assert [each.value for each in found] == ["hot", "orders", "l", "orders", "k"]
     assert [each.is_share for each in found] == [True, False, True, False, True]
+
+
+def test_what_falls_beside_what_has_risen_comes_after_the_first_of_other_dimensions():
+    def of(share: float) -> dict[str, list[float]]:
+        return {"a": [1_000 * share] * 12, "b": [1_000 * (1 - share)] * 12}
+
+    found = differences({"operator": (of(0.9), of(0.1)), "producer": (of(0.6), of(0.2))}, {})
+    rows = [(each.dimension, each.effect > 0) for each in found]
+    assert {dimension for dimension, _ in rows[:2]} == {"operator", "producer"} and len(rows) == 4
 
 
 @given(tables, tables)

@@ -20,6 +20,9 @@ class ChangeRow(ApiAnswer):
     parts: Annotated[
         list[str], Field(description="What it touches, such as queue/alert; none: the whole plant.")
     ]
+    times: Annotated[
+        float, Field(description="How much larger a rate's change is than the least that counts; else 1.")
+    ]
 
 
 class ChangeList(ApiAnswer):
