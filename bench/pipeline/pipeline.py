@@ -78,7 +78,7 @@ def _figures(spark: SparkSession, folder: Path, rows: int) -> tuple[dict[str, fl
     sequence = application_of_text(SEQUENCE, folder)
     table = telemetry(2 * rows)
     figures |= _printed(drained("stateless", spark, folder / "1", shipped, table, (INTRA,)))
-    limit = _spark_rate(spark, table, shipped, folder / "events.parquet")
+    limit = spark_rate(spark, table, shipped, folder / "events.parquet")
     for keys in (200, 10_000):
         name, place = f"matcher_{keys}_keys", folder / str(keys)
         figures |= _printed(matched(name, spark, place, sequence, typed(2 * rows, keys)))
@@ -106,10 +106,11 @@ def drained(
     application: Application,
     events: pa.Table,
     tiers: tuple[str, ...],
+    batch_events: int = BATCH_EVENTS,
 ) -> dict[str, float]:
     """Of the second half of the events, which wait when they are admitted, after the first half."""
     half = events.num_rows // 2
-    with plant(application) as own, own.running(spark, folder, tiers) as (recorder, running):
+    with plant(application, batch_events) as own, own.running(spark, folder, tiers) as (recorder, running):
 
         def count() -> int:
             return recorder.matched if INTER in tiers else recorder.worked
@@ -189,9 +190,9 @@ def _delays(client: Client) -> Iterator[float]:
     yield from ((stored_us - time_us) / 1e6 for time_us, stored_us in found if time_us >= begin_us)
 
 
-def _spark_rate(spark: SparkSession, events: pa.Table, application: Application, path: Path) -> float:
+def spark_rate(spark: SparkSession, events: pa.Table, application: Application, path: Path) -> float:
     """The better of two passes; the first one compiles."""
-    parquet.write_table(_as_source(events, application), path, row_group_size=BATCH_EVENTS)
+    parquet.write_table(as_source(events, application), path, row_group_size=BATCH_EVENTS)
     names = sorted({*CARRIED, *application.graph.columns})
     rates = []
     for _ in range(2):
@@ -202,7 +203,7 @@ def _spark_rate(spark: SparkSession, events: pa.Table, application: Application,
     return max(rates)
 
 
-def _as_source(events: pa.Table, application: Application) -> pa.Table:
+def as_source(events: pa.Table, application: Application) -> pa.Table:
     """The columns that the source gives, as it gives them."""
     batch = from_columns(events, time.time_ns() // 1000)
     part = Range("telemetry", "n1", "", "0-0", "1-0")

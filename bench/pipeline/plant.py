@@ -90,14 +90,17 @@ class Reading:
 class Plant:
     """Holds events back and lets them go; `admitting` counts what has been let."""
 
-    def __init__(self, control: redis.Redis, url: str, application: Application, client: Client) -> None:
+    def __init__(
+        self, control: redis.Redis, url: str, application: Application, client: Client, batch_events: int
+    ) -> None:
         self._control, self.url, self.application, self.client = control, url, application, client
+        self._batch_events = batch_events
         (self.queue,) = application.queues
         self.steer()
 
     def steer(self, **changes: object) -> None:
         """Changes controls; those that are not named are as the measurement needs them."""
-        needed = {"admit_events_per_batch": BATCH_EVENTS, "result_bytes": ROOM_BYTES}
+        needed = {"admit_events_per_batch": self._batch_events, "result_bytes": ROOM_BYTES}
         document = {**self.application.controls.to_document(), **needed, **changes}
         self._control.set(keys.PIPELINE_CONTROLS.of(self.application.name), json.dumps(document))
 
@@ -142,7 +145,7 @@ class Plant:
 
 
 @contextmanager
-def plant(application: Application) -> Iterator[Plant]:
+def plant(application: Application, batch_events: int = BATCH_EVENTS) -> Iterator[Plant]:
     """Three nodes with the application's queues; gone afterwards."""
     with node_servers(("control", *NODES)) as urls:
         nodes = {name: NodeSpec(name, urls[name]) for name in NODES}
@@ -151,7 +154,7 @@ def plant(application: Application) -> Iterator[Plant]:
         with redis.Redis.from_url(urls["control"]) as control:
             control.set(keys.TOPOLOGY, Topology(1, nodes, queues).to_json())
             with Client(urls["control"], "bench", timeout_seconds=5.0) as client:
-                yield Plant(control, urls["control"], application, client)
+                yield Plant(control, urls["control"], application, client, batch_events)
 
 
 def wait_for(running: Running, count: Callable[[], int], events: int) -> None:

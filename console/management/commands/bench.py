@@ -44,6 +44,7 @@ BENCHES = {
     "burst": "plant",
     "ingest": "plant",
     "causes": "",
+    "peers": "peers",
 }
 
 MOST_SECONDS = 43_200  # a night
