@@ -107,7 +107,8 @@ def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     found = [each for each in around if not is_the_incident(each, alert)]
     snapshot = _snapshot(data, onset)
     steps = steps_upstream(alert, snapshot)
-    records = kind_records(alert.condition, {each.kind for each in found}, alert.pk, onset, data)
+    kinds = Counter(each.kind for each in found)
+    records = kind_records(alert.condition, kinds, alert.pk, onset, data)
     plain = [PlantChange(each.kind, each.at.timestamp(), each.parts, each.times) for each in found]
     rows = ranked(plain, onset.timestamp(), steps, records)
     return [_row(found[each.place], each.steps, each.delay_seconds, each.weight, records) for each in rows]
@@ -132,9 +133,11 @@ def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
 
 
 def kind_records(
-    condition: str, kinds: set[str], but: int, onset: datetime, data: Path
+    condition: str, kinds: Mapping[str, int], but: int, onset: datetime, data: Path
 ) -> dict[str, KindRecord]:
-    """Kind → how often such changes came before incidents of this condition, and by chance."""
+    """Kind → how often such changes came before incidents of this condition, and by chance. kinds: with how
+    many were found in the REACH before the onset.
+    """
     kept = (
         Incident.objects.filter(alert__condition=condition, changes_at__isnull=False)
         .exclude(alert=but)
@@ -145,7 +148,8 @@ def kind_records(
     before = _counted_once(incidents)
     chances = _chances(onset, data)
     return {
-        kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _assumed(kind)) for kind in kinds
+        kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _assumed(kind, count))
+        for kind, count in kinds.items()
     }
 
 
@@ -168,8 +172,10 @@ def _is_near(steps: int | None) -> bool:
     return steps is not None and steps <= NEAR_STEPS
 
 
-def _assumed(kind: str) -> float:
-    return APPEARANCE_CHANCES.get(kind.rpartition(" ")[2], APPEARANCE_CHANCE)
+def _assumed(kind: str, count: int) -> float:
+    """More where it has happened several times of late: the third time that a node came is no news."""
+    assumed = APPEARANCE_CHANCES.get(kind.rpartition(" ")[2], APPEARANCE_CHANCE)
+    return max(assumed, _chance(count, REACH, PRIOR))
 
 
 def _row(

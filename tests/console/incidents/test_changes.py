@@ -249,7 +249,7 @@ def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop
     for minutes in (50, 40, 30):
         ended = an_alert(minutes * MINUTE, state="resolved", resolved_at=NOW)
         Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
-    records = changes.kind_records(an_alert().condition, {"deploy"}, 0, NOW, tmp_path)
+    records = changes.kind_records(an_alert().condition, {"deploy": 1}, 0, NOW, tmp_path)
     assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
 
 
@@ -259,8 +259,15 @@ def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path
         deploy = {"kind": "deploy", "steps": steps, "at": NOW.isoformat(), "ref": f"mark:{steps}"}
         ended = an_alert(30 * MINUTE, state="resolved", resolved_at=NOW)
         Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
-    records = changes.kind_records(an_alert().condition, {"deploy"}, 0, NOW, tmp_path)
+    records = changes.kind_records(an_alert().condition, {"deploy": 1}, 0, NOW, tmp_path)
     assert (records["deploy"].before, records["deploy"].incidents) == (2, 4)
+
+
+def test_what_came_and_went_several_times_of_late_is_less_news(tmp_path: Path):
+    def chance(count: int) -> float:
+        return changes.kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)["node left"].chance
+
+    assert chance(1) == changes.APPEARANCE_CHANCE < chance(4) < chance(20) < 0.5
 
 
 def test_who_holds_the_loops_of_a_queue_one_a_node_has_acted_once(people, loop, tmp_path: Path):
@@ -268,7 +275,8 @@ def test_who_holds_the_loops_of_a_queue_one_a_node_has_acted_once(people, loop, 
         Override.objects.all().delete()
         for each in ago:
             an_override(people["operator"], loop, each, name="mode", value="hold")
-        return changes.kind_records("queue_wait", {"override mode"}, 0, NOW, tmp_path)["override mode"].chance
+        kind = "override mode"
+        return changes.kind_records("queue_wait", {kind: 1}, 0, NOW, tmp_path)[kind].chance
 
     together, apart = 2.1 * MINUTE, 9 * MINUTE
     assert chance(together) == chance(together, together, together) < chance(together, apart)
@@ -285,7 +293,7 @@ def test_four_deploys_say_more_than_forty_and_those_of_an_old_plant_more_than_of
     AuditEntry.objects.create(at=NOW - timedelta(hours=hours), **first)
     for minute in range(deploys):
         Mark.objects.create(kind="deploy", title="a", at=NOW - (10 + minute) * MINUTE, author="ci")
-    chance = changes.kind_records("queue_wait", {"deploy"}, 0, NOW, tmp_path)["deploy"].chance
+    chance = changes.kind_records("queue_wait", {"deploy": 1}, 0, NOW, tmp_path)["deploy"].chance
     assert least <= chance <= most
 
 

@@ -32,6 +32,7 @@ NOT_AT_THE_LIMIT = {
 }
 AHEAD_SECONDS = 5.0  # by which hosts' clocks may differ; what is later was before a clock was set back
 JUDGED = ("effective", "ineffective", "harmful")
+INEFFECTIVE = {0: "no action of late was without effect", 1: "its last action had no effect"}
 OVERDUE_SECONDS = 5.0  # beyond two intervals
 UNOBSERVED_SECONDS = 10.0  # as rule `observer-silent` has it
 STOPPED_SECONDS = 10.0  # on a starved host some loop still ticks within so long
@@ -115,8 +116,8 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         count = next(
             (at for at, verdict in enumerate(reversed(judged)) if verdict == "effective"), len(judged)
         )
-        said = f"{_name(loop)}: the last {counted(count, 'action')} had no effect."
-        yield _reading(evidence, loop, count, said)
+        what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
+        yield _reading(evidence, loop, count, f"{_name(loop)}: {what}.")
 
 
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
