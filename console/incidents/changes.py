@@ -120,16 +120,19 @@ def is_the_incident(change: FoundChange, alert: Alert) -> bool:
 
 
 def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
-    """Each part that may have caused the alert, and how many steps it is away. An alert of the whole plant
-    may come from anywhere: every part is one step away.
+    """Each part that may have caused the alert, and how many steps it is away; the nodes that it touches are
+    one step away. An alert of the whole plant may come from anywhere: every part is one step away.
     """
     subjects = parts_of_labels(alert.labels)
     influences = influences_of(snapshot)
     if not subjects:
         every = {part for acting in influences.values() for part in acting} | set(influences)
         return {**dict.fromkeys(every, 1), f"rule/{alert.rule_name}": 0}
-    subjects += [f"node/{name}" for name in alert.touches.get("nodes", ())]
-    return distances(influences, [*subjects, f"rule/{alert.rule_name}"])
+    steps = distances(influences, [*subjects, f"rule/{alert.rule_name}"])
+    touched = distances(influences, [f"node/{name}" for name in alert.touches.get("nodes", ())])
+    for part, count in touched.items():
+        steps[part] = min(count + 1, steps.get(part, count + 1))
+    return steps
 
 
 def kind_records(

@@ -2,8 +2,8 @@
 
 Snapshots are read 0, 1, 2, 4 … minutes before; where two in a row differ, the step between them is
 halved until it is as short as RESOLUTION of its distance (at least 5 s). So three hours take about ten reads,
-and a change about three more; what came and went between two reads is not seen. Nor is what comes within
-SETTLING_SECONDS of a plant's first snapshot.
+and a change about three more; what came and went between two reads is not seen. Nor is what comes, or what
+rates do, within SETTLING_SECONDS of a plant's first snapshot.
 """
 
 import itertools
@@ -25,6 +25,7 @@ GONE_SECONDS = 30.0  # silent for so long: gone
 JUMP, LEAST_JUMP = 2.0, 10.0  # a rate that doubles or halves, by at least so many events/s
 SETTLING_SECONDS = 300.0  # from a plant's first snapshot until all its parts have been seen
 MOST_READS = 60
+SETTLING = ("came", "rose", "fell")  # no news until then
 How = Literal["came", "left", "rose", "fell", "restarted"]
 Read = Callable[[float], Snapshot | None]
 
@@ -100,7 +101,7 @@ def found_in(read: Read, since: float, until: float) -> list[Appearance]:
             _located(parts_at, each, early_at, late_at, until) for each in _differences(early, late, late_at)
         ]
     settled_at = _settled_at(known, since)
-    news = [each for each in found if each.how != "came" or each.at > settled_at]
+    news = [each for each in found if each.how not in SETTLING or each.at > settled_at]
     return sorted(news, key=lambda each: -each.at)
 
 

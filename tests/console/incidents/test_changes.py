@@ -263,6 +263,14 @@ def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path
     assert (records["deploy"].before, records["deploy"].incidents) == (2, 4)
 
 
+def test_nodes_of_a_queue_are_a_step_away_and_other_queues_there_two():
+    touched = an_alert(touches={"nodes": ["n1"]})
+    steps = changes.steps_upstream(touched, snapshot_of(plant()))
+    assert (steps["queue/alert"], steps["node/n1"]) == (0, 1)
+    shared = {"alert": queue(nodes=("n1",)), "mail": queue(nodes=("n1",))}
+    assert changes.steps_upstream(touched, snapshot_of(plant(queues=shared)))["queue/mail"] == 2
+
+
 def test_what_came_and_went_several_times_of_late_is_less_news(tmp_path: Path):
     def chance(count: int) -> float:
         return changes.kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)["node left"].chance
