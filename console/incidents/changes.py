@@ -1,9 +1,9 @@
 """What changed before an incident: all sources, ranked (`controllers.diagnosis.changes`), and kept with it.
 
-Changes are searched soon after the incident fired, again while it is young (a deploy may be reported
-late), and at its end; what was found last is kept with it, so its review has it when the ledger and the
-snapshots are gone. How often a kind came before is counted over what is kept with the incidents of the same
-condition.
+Changes are searched at once when the incident fired, again half a minute later (the last snapshots before it
+are kept then) and while it is young (a deploy may be reported late), and at its end; what was found last is
+kept with it, so its review has it when the ledger and the snapshots are gone. How often a kind came before is
+counted over what is kept with the incidents of the same condition.
 """
 
 from collections import Counter
@@ -43,6 +43,7 @@ APPEARANCE_CHANCE = 0.04
 GONE = " left"  # the end of an appearance's kind
 YOUNG = timedelta(minutes=30)  # while it is so young
 SEARCH_EVERY = timedelta(minutes=2)
+SOON = timedelta(seconds=30)  # the snapshots of its first seconds are kept some seconds later
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,9 +276,16 @@ def is_due(alert: Alert, now: datetime) -> bool:
         return True
     if alert.resolved_at is not None:
         return searched_at < alert.resolved_at
-    return _is_young(alert, now) and now - searched_at >= SEARCH_EVERY
+    fired_at = _fired_at(alert)
+    is_first = fired_at is not None and searched_at - fired_at < SOON
+    return _is_young(alert, now) and now - searched_at >= (SOON if is_first else SEARCH_EVERY)
+
+
+def _fired_at(alert: Alert) -> datetime | None:
+    """The last time."""
+    return came_back_at(alert) or alert.fired_at
 
 
 def _is_young(alert: Alert, now: datetime) -> bool:
-    fired_at = came_back_at(alert) or alert.fired_at
+    fired_at = _fired_at(alert)
     return fired_at is not None and now - fired_at < YOUNG

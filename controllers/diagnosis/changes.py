@@ -9,7 +9,7 @@ A change of a kind k came `delay` seconds before the onset, at d steps from the 
     share = (before + S·q) / (incidents + S): of the incidents of this kind those that a change of kind k
         preceded, drawn towards q = 1/4 by S = 4 imagined ones, so that few incidents say little
     chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not (`chance_of`); of
-        one that is `times` as large as the least of its kind, chance / times: rates double now and then, and
+        one that is `times` as large as the least of its kind, chance / √times: rates double now and then, and
         seldom rise a hundredfold
 
 share / chance is the ratio of the likelihood of seeing the change before a fault to that of seeing it anyway:
@@ -42,7 +42,7 @@ class KindRecord:
     def lift(self, times: float = 1.0) -> float:
         """share / chance of a change that is so large; 1: says nothing."""
         share = (self.before + IMAGINED * IMAGINED_SHARE) / (self.incidents + IMAGINED)
-        return share / max(self.chance / times, LEAST_CHANCE)
+        return share / max(self.chance / math.sqrt(times), LEAST_CHANCE)
 
 
 @dataclass(frozen=True)

@@ -344,6 +344,15 @@ def test_the_keeper_checks_soon_again_while_young_and_at_the_end(tmp_path: Path)
     assert [keeper.step(NOW + 62 * MINUTE), keeper.step(NOW + 63 * MINUTE)] == [1, 0]
 
 
+def test_half_a_minute_later_the_last_snapshots_before_an_incident_are_kept_and_it_is_examined_again(
+    tmp_path: Path,
+):
+    keeper = ChangeKeeper(tmp_path)
+    an_alert(timedelta(seconds=4))
+    seconds = (0, 20, 35, 70, 160)
+    assert [keeper.step(NOW + timedelta(seconds=each)) for each in seconds] == [1, 0, 1, 0, 1]
+
+
 def test_of_many_incidents_each_is_examined_before_any_is_examined_again(tmp_path: Path):
     keeper = ChangeKeeper(tmp_path)
     for minutes in range(1, 9):

@@ -86,10 +86,10 @@ def test_the_order_does_not_depend_on_the_order_of_what_is_given(of, places):
     assert weights == [row.weight for row in ranked(shuffled, ONSET, STEPS, {})]
 
 
-def test_a_rate_that_rose_a_hundredfold_comes_before_a_deploy_of_a_minute_ago_and_one_that_doubled_does_not():
-    records = {"producer rose": KindRecord(0, 4, 0.15), "deploy": KindRecord(2, 4, 0.06)}
+def test_a_rate_that_rose_a_hundredfold_comes_before_a_deploy_of_minutes_ago_and_one_that_doubled_does_not():
+    records = {"producer rose": KindRecord(1, 4, 0.15), "deploy": KindRecord(2, 4, 0.06)}
     steps = {"queue/q": 0, "producer/p": 1}
-    deploy = PlantChange("deploy", 900.0, frozenset({"queue/q"}))
+    deploy = PlantChange("deploy", 800.0, frozenset({"queue/q"}))
     for times, first in ((1.0, 0), (50.0, 1)):
         rose = PlantChange("producer rose", 990.0, frozenset({"producer/p"}), times)
         assert ranked([deploy, rose], 1_000.0, steps, records)[0].place == first
