@@ -205,6 +205,12 @@ ASKED_WORKERS = Key(
     "observer → observer",
     "worker of another app → JSON {pid, at}: asked by Weir to send events of tasks; 90 days after the last",
 )
+KNOWN_WORKERS = Key(
+    "weir:known_workers:{plant}",
+    "hash",
+    "observer → observer",
+    "worker of another app → JSON {at, queues}: answered last, and took from; an hour after the last answer",
+)
 TASK_ORDER = Key(
     "weir:task_order:{plant}:{operator}",
     "string",

@@ -14,8 +14,8 @@ MOST_NAMES = 5
 
 
 def because(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
-    """`action: cause; cause. (Remark; remark.)`"""
-    text = f"{action}: {'; '.join(causes)}."
+    """`action: cause; cause. (Remark; remark.)`; a cause may be a sentence that has its full stop."""
+    text = f"{action}: {'; '.join(each.removesuffix('.') for each in causes)}."
     return f"{text} ({capitalised('; '.join(remarks))}.)" if remarks else text
 
 

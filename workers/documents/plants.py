@@ -80,7 +80,8 @@ class FoundPlant(StoredDocument, frozen=True, kw_only=True):
 class OrderStatus(StoredDocument, frozen=True, kw_only=True):
     """What was last ordered of an operator, and what it has. at: when it was ordered, by a loop or a person.
     now: its tasks, since when it was observed to have them. state: pending, reached, missed or undone
-    (`workers.plants.reached`). waiting_since: for what is pending or missed.
+    (`workers.plants.reached`). waiting_since: for what is pending or missed. undone_to: what something else
+    set, where it was undone.
     """
 
     tasks: int
@@ -90,6 +91,7 @@ class OrderStatus(StoredDocument, frozen=True, kw_only=True):
     since: float | None = None
     state: str = "pending"
     waiting_since: float | None = None
+    undone_to: int | None = None
 
 
 class PoolSamples(PoolWork, frozen=True, kw_only=True):

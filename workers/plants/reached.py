@@ -87,7 +87,8 @@ def followed(
     if tasks == order.tasks:
         return changed(now, state=REACHED, waiting_since=None)
     if before.state == REACHED:
-        return changed(now, state=UNDONE) if seen_at - since >= CONFIRM_SECONDS else now
+        doubted = seen_at - since >= CONFIRM_SECONDS
+        return changed(now, state=UNDONE, undone_to=tasks) if doubted else now
     waiting_since = seen_at if nearer else (before.waiting_since or order.at)
     late = seen_at - waiting_since > patience.seconds(order.tasks, tasks)
     return changed(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
@@ -121,7 +122,7 @@ def _ordered_anew(before: OrderStatus, order: GivenOrder, patience: Patience) ->
     if before.state != REACHED:
         return anew
     if before.now != before.tasks:
-        return changed(anew, state=UNDONE)
+        return changed(anew, state=UNDONE, undone_to=before.now)
     if order.tasks == before.tasks:
         return anew
     return changed(anew, state=PENDING, waiting_since=order.at)
@@ -137,10 +138,10 @@ def _counted_on(before: OrderStatus, order: GivenOrder, patience: Patience) -> f
 def _recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
     """It has what was ordered, after all; after an undoing it has to stay so for a time."""
     if now.now != now.tasks:
-        return now
+        return changed(now, undone_to=now.now) if now.state == UNDONE else now
     if now.state == UNDONE and seen_at - (now.since or seen_at) < TRUSTED_SECONDS:
         return now
-    return changed(now, state=REACHED, waiting_since=None)
+    return changed(now, state=REACHED, waiting_since=None, undone_to=None)
 
 
 def why_wrong(operator: str, order: OrderStatus) -> str | None:
@@ -150,7 +151,16 @@ def why_wrong(operator: str, order: OrderStatus) -> str | None:
         return f"{ordered}, and nothing shows whether it took effect"
     if order.state == MISSED:
         return f"{ordered} and has {order.now}: no effect so far"
-    return f"{ordered}; something else set it to {order.now}" if order.state == UNDONE else None
+    if order.state != UNDONE:
+        return None
+    has_again = f", and it has {order.now} again" if order.now == order.tasks else ""
+    return f"{ordered}; something else set it to {_undone_to(order)}{has_again}"
+
+
+def _undone_to(order: OrderStatus) -> str:
+    """What is not known is that of a plant which an older Weir followed."""
+    known = order.now if order.undone_to is None else order.undone_to
+    return "others" if known is None or known == order.tasks else str(known)
 
 
 def _tasks(count: int) -> str:

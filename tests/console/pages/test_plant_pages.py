@@ -272,6 +272,53 @@ def test_an_order_that_took_no_effect_stands_on_the_page_and_a_person_lets_the_l
     assert AuditEntry.objects.get().action == "plant.resume"
 
 
+def part_of(page, name):
+    """A part that is written again while the page is open; None where there is none of its name."""
+    found = re.search(rf'<(\w+)[^>]*id="{name}"[^>]*data-refresh="every:4".*?</\1>', page, re.DOTALL)
+    return found and found[0]
+
+
+@pytest.mark.parametrize("rows", [[], [["queue mail", 3]]])
+def test_sections_and_orders_come_and_go_while_the_page_is_open(browsers, east, rows):
+    at = timezone.now().timestamp()
+    order = {"tasks": 4, "at": at, "by": "loop x", "now": 4, "since": at, "state": "reached"}
+    section = {"title": "Not seen", "columns": ["Queue", "Ready"], "rows": rows, "empty": "All is seen."}
+    east(sections=[section], orders={"work": order} if rows else {})
+    page = browsers["viewer"].get("/plants/east/").content.decode()
+    assert ("queue mail" if rows else "All is seen.") in part_of(page, "plant-section-1")
+    assert ("loop x" in part_of(page, "plant-orders")) == bool(rows)
+
+
+def test_counts_of_a_section_are_whole_and_operators_that_can_be_set_are_called_so(browsers, east):
+    section = {"title": "Workers", "columns": ["Worker", "Begun", "Run, s", "Pid"]}
+    east(sections=[{**section, "rows": [["one", 1014, 0.305, None]]}])
+    page = browsers["viewer"].get("/plants/east/").content.decode()
+    cells = re.findall(r"<td>(.*?)</td>", part_of(page, "plant-section-1"))
+    assert cells == ["one", "1,014", "0.305", "—"]
+    assert "of 1 operator that can be set" in " ".join(page.split())
+
+
+def test_the_slowest_path_is_named_by_its_ends_and_a_plant_where_nothing_is_says_so(browsers, east):
+    operators = {
+        "in": MeasuredOperator("in", "source", 1, fixed="a source"),
+        "work": MeasuredOperator("work", "operator", 1, 1, 8, tasks=({"latency_seconds": 0.1},)),
+    }
+    east(topology=MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "work", 0.2),)).to_document())
+    page = browsers["viewer"].get("/plants/east/").content.decode()
+    assert "in → work" in " ".join(part_of(page, "plant-figures").split())
+    east(topology=MeasuredTopology("east", 5.0, 10.0, {}, ()).to_document())
+    page = browsers["viewer"].get("/plants/east/").content.decode()
+    assert "nothing to observe: no operator is there now" in part_of(page, "plant-operators")
+    assert "none can be set from here" in part_of(page, "plant-figures")
+
+
+@pytest.mark.parametrize("kind", ["weir", "celery"])
+def test_only_another_weir_has_a_console_of_its_own(browsers, east, kind):
+    east(kind=kind)
+    page = " ".join(browsers["viewer"].get("/plants/east/").content.decode().split())
+    assert ("on its own console" in page) == (kind == "weir")
+
+
 def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east, control):
     administrator = browsers["administrator"]
 

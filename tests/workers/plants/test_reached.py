@@ -156,6 +156,20 @@ def test_what_differs_for_an_instant_is_not_doubted_and_what_comes_late_is_trust
     assert followed(status, order, 4, START + 60 + TRUSTED_SECONDS).state == REACHED
 
 
+def test_what_a_second_controller_set_is_said_also_after_the_loop_has_ordered_again():
+    order = GivenOrder(1, START, "loop x")
+    status = followed(followed(None, order, 1, START + 1), order, 3, START + 5)
+    again = GivenOrder(1, START + 6, "loop x")  # before the change was confirmed
+    status = followed(status, again, 1, START + 8)
+    assert status.state == UNDONE
+    assert why_wrong("parse", status).endswith("; something else set it to 3, and it has 1 again")
+    status = followed(status, again, 4, START + 10)
+    assert why_wrong("parse", status).endswith("; something else set it to 4")
+    status = followed(status, again, 1, START + 12)
+    status = followed(status, again, 1, START + 12 + TRUSTED_SECONDS)
+    assert (status.state, status.undone_to) == (REACHED, None)
+
+
 def test_a_person_s_order_begins_anew_and_a_loop_s_does_not():
     wrong = followed(None, GivenOrder(4, START, "loop x"), 2, START + 1)
     wrong = followed(wrong, GivenOrder(4, START, "loop x"), 2, START + 12)

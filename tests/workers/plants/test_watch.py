@@ -211,9 +211,8 @@ def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(
     fresh = snapshot(lookout.status())
     assert topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
     held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
-    assert topology_inputs({"plant": "east"}, held, NOW)[1].invalid.startswith(
-        "desk-2 steers the tasks until"
-    )
+    measured = topology_inputs({"plant": "east"}, held, NOW)[1]
+    assert measured.invalid is None and measured.idle.startswith("desk-2 steers the tasks until")
     far.error = PlantSilent("east answers 200 with what is no JSON, or only half of it.")
     lookout.observe()
     assert "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid

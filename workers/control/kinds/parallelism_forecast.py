@@ -34,7 +34,7 @@ def sensor(
     guesses is not decided on: the deviation may be `MOST_DEVIATION` of the forecast."""
     nothing = {"missed": [[0.0]], "current": 1}
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
-    if topology is None or measured.invalid:
+    if topology is None or measured.invalid or measured.idle:
         return Sensed(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
     if operator is None:

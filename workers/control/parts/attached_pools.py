@@ -110,13 +110,14 @@ def measured(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -
         return Measured(age, f"{name} has no operator {target.get('operator')} now")
     if pool.operator.fixed is not None:
         return Measured(age, f"the tasks of {target['operator']} can't be set: {pool.operator.fixed}")
-    return Measured(age, _held(law, target, snapshot, row))
+    return Measured(age, why_unreached(row), _others(law, target, snapshot, row))
 
 
-def _held(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
+def _others(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
+    """Who else steers these tasks, in a sentence."""
     topology = row.topology or {}
     there = PlantHolder(holder=topology.get("holder"), until=topology.get("held_until"))
-    return holder_of(target, snapshot, there) or _owner(law, target, snapshot) or why_unreached(row)
+    return holder_of(target, snapshot, there) or _owner(law, target, snapshot)
 
 
 def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:

@@ -80,7 +80,9 @@ def _offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
 def topology_inputs(
     target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float, law: str | None = None
 ) -> tuple[MeasuredTopology | None, Measured]:
-    """What there is to decide on, and how good it is for a law."""
+    """What there is to decide on, and how good it is for a law. Idle while others steer the tasks: nothing is
+    wrong with what was measured.
+    """
     if "plant" in target:
         topology, measured = _of_plant(target["plant"], snapshot, now_seconds)
     else:
@@ -89,7 +91,7 @@ def topology_inputs(
         return topology, measured
     there = PlantHolder(holder=topology.holder, until=topology.held_until)
     if (holder := holder_of(target, snapshot, there) or _owner_before(law, target, snapshot)) is not None:
-        return topology, Measured(measured.age_seconds, holder)
+        return topology, Measured(measured.age_seconds, idle=holder)
     if (why := why_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, Measured(measured.age_seconds, why)
     if not inputs.steered_paths(topology):

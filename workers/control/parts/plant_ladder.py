@@ -37,7 +37,7 @@ Target = Mapping[str, Any]
 def sensed(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
     """{demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one plant."""
     topology, measured = topology_inputs(target, snapshot, now_seconds)
-    if topology is None or measured.invalid:
+    if topology is None or measured.invalid or measured.idle:
         return Sensed(dict(NOTHING), measured, {})
     came, passes = inputs.source_per_second(topology), _passes(topology)
     if not passes or not came:

@@ -200,6 +200,7 @@ def test_should_both_act_all_the_same_the_loop_of_the_pool_stands_back(app):
         app.work(station(6))
         entries = {entry.loop.law: entry for entry in app.tick(5.0)}
     assert f"{whole.name} is on auto and steers the tasks" in entries[LAW].reason
+    assert entries[LAW].limited_by == "nothing to decide"  # it lacks no measurement
     assert "owner" not in entries["parallelism_joint"].reason
 
 

@@ -15,6 +15,7 @@ from workers.plants.foreign.celery_app.broker import (
     broker_of,
 )
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
+from workers.plants.foreign.celery_app.known_workers import KnownWorkers, OwnKnownWorkers, SharedKnownWorkers
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.celery_app.port.inspection import inspect
@@ -30,6 +31,15 @@ from workers.plants.reached import Patience
 
 def make(address: PlantAddress) -> CeleryPlant:
     """Raises PlantSilent when its name leads nowhere, or where nobody may be sent."""
+    return _made(address, SharedKnownWorkers(control_server(), address.name))
+
+
+def _unregistered(address: PlantAddress) -> CeleryPlant:
+    """What is only inspected is not remembered."""
+    return _made(address, OwnKnownWorkers())
+
+
+def _made(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
     app = app_of(address)
     return CeleryPlant(
         address,
@@ -40,6 +50,7 @@ def make(address: PlantAddress) -> CeleryPlant:
         resumed=SharedResumedQueues(control_server(), address.name),
         asked=SharedAskedWorkers(control_server(), address.name),
         in_force=SharedInterventions(control_server(), address.name),
+        known=known,
     )
 
 
@@ -97,5 +108,5 @@ ADAPTER = AdapterKind(
     patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,
-    inspect=partial(inspect, make=make),
+    inspect=partial(inspect, make=_unregistered),
 )

@@ -36,10 +36,15 @@ def of(
 
 
 def missing(
-    workers: Sequence[str], without_events: Sequence[str], error: str | None, asks: bool, left_queues: int = 0
+    workers: Sequence[str],
+    without_events: Sequence[str],
+    error: str | None,
+    asks: bool,
+    left_queues: int = 0,
+    gone: Sequence[str] = (),
 ) -> list[str]:
-    """What can't be seen or steered, a sentence each."""
-    notes = []
+    """What can't be seen or steered, a sentence each. gone: of workers that no longer answer."""
+    notes = list(gone)
     if not workers:
         notes.append(
             "No worker answers remote control: none runs, or it is switched off"
@@ -123,7 +128,7 @@ def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> lis
         length.unacknowledged,
         length.consumers,
         _seconds(oldest) if length.waiting else 0.0,
-        _some([each.pool.worker for each in takers]),
+        _some([each.pool.worker for each in takers]) or "none that answers",
     ]
 
 

@@ -7,7 +7,7 @@ to. Times between events of one worker are by its own clock.
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -16,6 +16,7 @@ from workers.plants.foreign.celery_app.outside import count_of, name_of, seconds
 from workers.plants.foreign.redaction import SHOWN, arguments, redacted
 
 SILENT_SECONDS = 20.0
+BEAT_SECONDS = 6.0  # three heartbeats
 SAMPLES, FEW = 200, 20
 SAMPLE_SECONDS = 120.0
 MOST_TASKS, SHOWN_TASKS, MOST_ERRORS = 20_000, 200, 50
@@ -87,7 +88,8 @@ class TaskEvents:
         self._shown = shown
         self.pools: dict[str, PoolEvents] = {}
         self._tasks: dict[str, SeenTask] = {}  # the oldest first
-        self._errors: deque[SeenTask] = deque()
+        self._errors: deque[SeenTask] = deque()  # each as it was when it failed: a retry goes on
+        self.left: set[str] = set()  # workers that said that they stop, and nothing since
 
     def apply(self, event: Mapping[str, Any], now: float) -> None:
         """An event as it came; what can't be understood is passed over."""
@@ -108,6 +110,11 @@ class TaskEvents:
         """
         beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
         return sorted(name for name, at in beats.items() if now - at <= SILENT_SECONDS)
+
+    def beats_now(self, now: float) -> set[str]:
+        """Workers whose last heartbeats are not missing."""
+        beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
+        return {name for name, at in beats.items() if now - at <= BEAT_SECONDS}
 
     def last(self, most: int = SHOWN_TASKS) -> list[SeenTask]:
         """The newest first."""
@@ -135,6 +142,7 @@ class TaskEvents:
             del self.pools[min(self.pools, key=lambda name: self.pools[name].heard_at)]
         pool = self.pools.setdefault(worker, PoolEvents(now))
         pool.heard_at = now
+        self.left.discard(worker)
         return pool
 
     def begin_anew(self, worker: str) -> None:
@@ -154,6 +162,7 @@ class TaskEvents:
             self._online(pool, worker, count_of(event.get("active")) or 0)
         if what == "offline":
             self.pools.pop(worker, None)
+            self.left = {worker, *islice(self.left, MOST_WORKERS - 1)}
         elif what in BEATS:
             pool.beat_at = pool.heard_at
         pool.pid = pid if isinstance(pid, int) else pool.pid
@@ -219,9 +228,10 @@ class TaskEvents:
         task.error = redacted(text_of(event.get("exception")))
         task.traceback = redacted(text_of(event.get("traceback")), LONGEST_TRACEBACK)
         if task.error:
-            self._errors.append(task)
+            self._errors.append(replace(task))
             if len(self._errors) > MOST_ERRORS:
-                self._errors.popleft().traceback = ""  # of thousands it would be megabytes
+                self._errors.popleft()
+        task.traceback = ""  # of thousands it would be megabytes
 
     def _seen(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
         """The task, newest now; of those that ended the oldest are forgotten."""

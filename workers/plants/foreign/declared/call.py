@@ -154,8 +154,16 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
         raise Forbidden(
             where,
             f"calls {arguments[0][:200]}, which no administrator has allowed so"
-            f" ({variables.PLANT_COMMANDS.name})",
+            f" ({variables.PLANT_COMMANDS.name}){_options_of(arguments)}",
         )
+
+
+def _options_of(arguments: Sequence[str]) -> str:
+    """What is overlooked most: that a word is allowed allows no option behind it."""
+    options = [each for each in arguments[1:] if each.startswith("-")]
+    if not options:
+        return ""
+    return f"; an option is allowed by its name alone, here {', '.join(options)[:200]}"
 
 
 def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:

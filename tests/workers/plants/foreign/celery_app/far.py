@@ -66,6 +66,7 @@ class FakeCelery:
         self.paused, self.ever_paused, self.revoked = set(), set(), []
         self.limits = {"shop.work": "", "shop.mail": "10/m"}
         self.in_force, self.late, self.limited = NoInterventions(), {}, []
+        self.known = None
 
     def plant(self, **options):
         address = PlantAddress(name="shop", url="redis://broker.example", options=options)
@@ -82,6 +83,7 @@ class FakeCelery:
             resumed=self.resumed,
             asked=self.noted_workers,
             in_force=self.in_force,
+            known=self.known,
         )
 
     def run(self, seconds):

@@ -489,13 +489,22 @@ def test_columns_of_its_page_say_how_long_tasks_run(far):
     assert all("Run, s" in columns[title] for title in ("Workers", "Kinds of tasks", "Last tasks"))
 
 
+def inspected(far, **options):
+    address = PlantAddress(name="shop", url="redis://broker.example", options=options)
+    return inspect(address, lambda _: far.plant(events="listen"), far.run)
+
+
+def test_an_inspection_says_what_weir_will_ask_for_and_needs_nothing_for_it(far):
+    found = inspected(far)
+    assert not found.needs
+    assert any(ONE in each and "once the app is added Weir asks" in each for each in found.said)
+
+
 def test_an_inspection_says_what_is_there_and_changes_nothing(far):
-    found = inspect(
-        PlantAddress(name="shop", url="redis://broker.example"), lambda _: far.plant(events="listen"), far.run
-    )
-    assert found.what == "A Celery app: 1 queues, 1 workers with 2 processes."
+    found = inspected(far)
+    assert found.what == "A Celery app: 1 queue, 1 worker with 2 processes."
     assert [each.name for each in found.parts] == ["queue celery", ONE]
-    assert any("-E" in each for each in found.needs)
+    assert any("-E" in each for each in inspected(far, events="listen").needs)
     assert not {"enable_events", "pool_grow", "pool_shrink"} & set(far.asked)
 
 

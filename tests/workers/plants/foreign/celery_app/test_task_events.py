@@ -37,8 +37,16 @@ def test_an_error_is_kept_with_its_traceback_and_without_its_secret():
     task = heard.task("a")
     assert (task.state, heard.pools[WORKER].failed) == ("failed", 1)
     assert "abc" not in task.error
-    assert "File x" in task.traceback
+    assert "File x" in heard.errors()[0].traceback
     assert recent(heard.pools[WORKER].runs, 52.0) == [1.0]
+
+
+def test_an_attempt_that_failed_stays_as_it_was_when_the_task_is_tried_again():
+    heard = events("received", "started", "retried", exception="RuntimeError('refused')", traceback="one")
+    events("received", "started", "failed", exception="RuntimeError('gone')", traceback="two", into=heard)
+    events("received", "started", "succeeded", runtime=0.1, into=heard)
+    said = [(each.state, each.error, each.traceback) for each in heard.errors()]
+    assert said == [("failed", "RuntimeError('gone')", "two"), ("retried", "RuntimeError('refused')", "one")]
 
 
 def test_a_task_for_later_does_not_wait():

@@ -25,6 +25,8 @@ from workers.plants.foreign.celery_app.asking.late_workers import (
 )
 from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
+from workers.plants.foreign.celery_app.known_workers import KnownWorkers, MissedWorkers, OwnKnownWorkers
+from workers.plants.foreign.celery_app.known_workers import sentences as of_missed
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
@@ -78,8 +80,9 @@ class CeleryPlant(Adapter):
         resumed: ResumedQueues | None = None,
         asked: AskedWorkers | None = None,
         in_force: NotedInterventions | None = None,
+        known: KnownWorkers | None = None,
     ) -> None:
-        """resumed, asked, in_force: None for those of this process alone."""
+        """resumed, asked, in_force, known: None for those of this process alone."""
         self._resumed = resumed or OwnResumedQueues()
         self.control, self._interventions = control, AppInterventions(control, clock, self._resumed)
         self._name, self._address = address.name, address
@@ -88,6 +91,7 @@ class CeleryPlant(Adapter):
         self._asks = address.option("events", ASK) == ASK
         self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
+        self._missed = MissedWorkers(known or OwnKnownWorkers())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
         self._takers = AllTakers()
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → when, as what
@@ -176,11 +180,22 @@ class CeleryPlant(Adapter):
         """By the uptime that each says."""
         return self._lives
 
-    def missing(self) -> list[str]:
-        """What can't be seen or steered as it is, a sentence each."""
+    def without_events(self) -> list[str]:
+        """Workers of which no events of tasks come."""
         workers = [each.pool.worker for each in self._measured]
-        without = [worker for worker in workers if not self._requests.sends(worker)]
-        said = sections.missing(workers, without, self._listener.error, self._asks, self._left_queues)
+        return [worker for worker in workers if not self._requests.sends(worker)]
+
+    def missing(self, without_events: Sequence[str] | None = None) -> list[str]:
+        """What can't be seen or steered as it is, a sentence each. without_events: of these workers it is
+        said that none come; None: of all of which none do.
+        """
+        workers = [each.pool.worker for each in self._measured]
+        without = self.without_events() if without_events is None else without_events
+        with self._listener.lock:
+            beating = self._listener.events.beats_now(self._monotonic())
+        gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MOST_NAMED)
+        error, asks = self._listener.error, self._asks
+        said = sections.missing(workers, without, error, asks, self._left_queues, gone)
         return said + left_out(self._measured, self._lengths) + self._without_loops()
 
     def before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
@@ -215,6 +230,9 @@ class CeleryPlant(Adapter):
         begun = {worker: self._begun_at(pool) for worker, pool in found.items()}
         lives = {worker: self._lives.get(worker) for worker in self._answered} | begun
         self._lives = {worker: at for worker, at in lives.items() if at is not None}
+        with self._listener.lock:
+            left = set(self._listener.events.left)
+        self._missed.observe(self._clock(), found.values(), left)
         return [pool for _, (_, pool) in sorted(self._answered.items())]
 
     def _begun_at(self, pool: WorkerPool) -> float | None:
@@ -258,7 +276,11 @@ class CeleryPlant(Adapter):
         """
         named = (each.strip() for each in self._address.option("queues").split(","))
         taken = dict.fromkeys(queue for pool in pools for queue in pool.queues)
-        found = list(dict.fromkeys([*filter(None, named), *taken, *self._known_queues])) or [USUAL_QUEUE]
+        found = list(
+            dict.fromkeys([*filter(None, named), *taken, *self._known_queues, *self._missed.queues()])
+        )
+        if not found:  # of no worker and no name: not retained, for there may be no such queue
+            return [USUAL_QUEUE]
         self._left_queues = max(0, len(found) - MOST_QUEUES)
         self._known_queues = found[:MOST_QUEUES]
         return self._known_queues

@@ -1,0 +1,96 @@
+"""Workers that no longer answer: named where nothing was heard of their end, their queues still observed."""
+
+import pytest
+
+from tests.workers.plants.foreign.celery_app.far import FakeCelery
+from workers.plants.foreign.celery_app.known_workers import OwnKnownWorkers, SharedKnownWorkers
+
+ONE, TWO = "celery@one", "celery@two"
+
+
+@pytest.fixture
+def far():
+    return FakeCelery({ONE: 2})
+
+
+@pytest.fixture(params=["own", "shared"])
+def known(request):
+    own = request.param == "own"
+    return OwnKnownWorkers() if own else SharedKnownWorkers(request.getfixturevalue("control"), "shop")
+
+
+def gone(plant):
+    return [each for each in plant.missing() if "has not answered" in each]
+
+
+def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_not(far):
+    far.processes = {ONE: 2, TWO: 2}
+    plant = far.plant()
+    plant.topology()
+    assert not gone(plant)
+    far.processes = {ONE: 2}
+    far.now += 20.0
+    plant.topology()
+    assert [each.partition(":")[0] for each in gone(plant)] == [
+        f"{TWO} has not answered for 20 s, and nothing was heard of its end"
+    ]
+    assert any("Restart it" in each for each in gone(plant))
+    far.listener.events.apply({"type": "worker-offline", "hostname": TWO}, far.now)
+    plant.topology()
+    assert not gone(plant)
+
+
+def test_a_worker_that_sends_heartbeats_and_does_not_answer_is_not_said_to_be_killed(far):
+    plant = far.plant()
+    plant.topology()
+    far.processes = {}
+    far.now += 20.0
+    far.listener.events.apply({"type": "worker-heartbeat", "hostname": ONE, "pid": 7}, far.now)
+    plant.topology()
+    assert "sends heartbeats: its remote control is switched off" in gone(plant)[0]
+
+
+def test_a_worker_that_comes_back_is_missed_no_longer_and_one_that_stays_away_for_an_hour(far):
+    plant = far.plant()
+    plant.topology()
+    processes, far.processes = far.processes, {}
+    far.now += 1_200.0
+    plant.topology()
+    assert "has not answered for 20 min" in gone(plant)[0]
+    far.processes = processes
+    plant.topology()
+    assert not gone(plant)
+    far.processes = {}
+    far.now += 3_601.0
+    plant.topology()
+    assert not gone(plant)
+
+
+def test_after_its_broker_was_away_a_worker_is_missed_and_its_queue_observed_by_a_later_observer(known):
+    far = FakeCelery({ONE: 2}, ["mail"])
+    far.known = known
+    far.plant().topology()
+    far.processes = {}
+    far.now += 60.0
+    later = far.plant()
+    assert list(later.topology().operators) == ["queue mail"]
+    assert "has not answered for 60 s" in gone(later)[0]
+
+
+def test_a_queue_is_not_made_up_because_no_worker_had_answered_yet():
+    far = FakeCelery({ONE: 2}, ["mail", "celery"])
+    far.paused = {(ONE, "celery")}
+    plant = far.plant()
+    processes, far.processes = far.processes, {}
+    assert list(plant.topology().operators) == ["queue celery"]
+    far.processes = processes
+    assert list(plant.topology().operators) == ["queue mail", ONE]
+
+
+def test_a_queue_from_which_no_worker_takes_says_so(far):
+    plant = far.plant(queues="mail")
+    far.queues["mail"] = 3
+    far.paused = {(ONE, "mail")}
+    plant.topology()
+    rows = {row[0]: row for each in plant.sections() if each.title == "Queues" for row in each.rows}
+    assert rows["mail"][-1] == "none that answers"
