@@ -96,8 +96,10 @@ def test_tracebacks_are_kept_of_the_last_errors_alone_and_these_stay_shown_howev
         events.apply(event(number, exception="KeyError", traceback="a line"), 1.0)
     for number in range(200, 1_000):
         events.apply(event(number, "task-succeeded"), 1.0)
-    assert sum(bool(each.traceback) for each in events.last(10_000)) == task_events.MOST_ERRORS
-    assert events.errors()[0].id == "199"
+    assert not any(each.traceback for each in events.last(10_000))
+    errors = events.errors()
+    assert errors[0].id == "199" and all(each.traceback for each in errors)
+    assert len(events._errors) == task_events.MOST_ERRORS
 
 
 def test_of_workers_without_end_those_that_were_silent_longest_are_forgotten():
