@@ -20,6 +20,7 @@ from queues import environment as variables
 from queues.errors import BadInput, WeirError
 
 RUNNING = ("RUNNING", "STARTING")
+SUSPENDED = "SUSPENDED"  # of ours: the supervisor knows no such state
 WORDS = {
     "RUNNING": "running",
     "STARTING": "starting",
@@ -28,6 +29,7 @@ WORDS = {
     "EXITED": "ended",
     "FATAL": "does not start",
     "STOPPED": "not started",
+    "SUSPENDED": "suspended",
     "UNKNOWN": "unknown",
 }
 ANSWER_SECONDS = 5.0
@@ -79,16 +81,26 @@ def processes() -> list[ProcessRow]:
 
 def _row(info: dict[str, Any], end: ProcessEnd) -> ProcessRow:
     runs = info["statename"] in RUNNING
+    state = SUSPENDED if runs and is_suspended(info["pid"]) else info["statename"]
     return ProcessRow(
         name=info["name"],
-        state=info["statename"],
-        word=WORDS.get(info["statename"], "unknown"),
+        state=state,
+        word=WORDS.get(state, "unknown"),
         pid=info["pid"] or None,
         since=float(info["start"]) if runs and info["start"] else None,
         restarts=end.restarts,
         ended_at=end.ended_at,
         how_it_ended=end.how,
     )
+
+
+def is_suspended(pid: int) -> bool:
+    """Whether a process does nothing since a signal stopped it (SIGSTOP), which the supervisor calls running.
+    False where the system does not say.
+    """
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def process(name: str) -> ProcessRow:

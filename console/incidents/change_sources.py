@@ -52,6 +52,7 @@ SCALED, FAILED = "plant.scale", "failed."
 TRIED = timedelta(seconds=30)  # within which what was tried has failed
 MOST_FAILURES = 1_000
 APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
+APPEARED_MANY = {"came": "appear", "left": "are gone"}  # of events
 MOST_ROWS = 300  # of one source
 MOST_VALUES = 3  # of one change, in words
 REASON_SHOWN = 160
@@ -345,7 +346,8 @@ def _appearance_words(found: Appearance) -> str:
     if kind == "type":
         application, _, type_name = name.partition("/")
         subject = f"Events of type {type_name} at {application}"
-    if found.how in APPEARED:
+    verbs = APPEARED_MANY if kind == "type" else APPEARED
+    if found.how in verbs:
         rate = "" if found.after is None else f", {found.after:,.4g} events/s"
-        return f"{subject} {APPEARED[found.how]}{rate}"
+        return f"{subject} {verbs[found.how]}{rate}"
     return f"{subject} {found.how}: {found.before or 0:,.4g} → {found.after or 0:,.4g} events/s"

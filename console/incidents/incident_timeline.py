@@ -100,7 +100,7 @@ def _loops(alert: Alert) -> Iterator[IncidentEvent]:
     if (more := response.outcome.count - len(response.entries)) > 0:
         yield _left_out(min(each.at for each in response.entries), "loop", more, "action")
     for plan in response.plans:
-        words = f"Plan proposed: {plan.title} ({plan.get_state_display()})"
+        words = f"Plan proposed: {plan.title} ({plan.get_state_display().lower()})"
         url = reverse("plan", args=[plan.pk])
         yield IncidentEvent(plan.created_at, "plan", words, plan.law or "recovery", url)
 

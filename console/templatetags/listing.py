@@ -17,6 +17,7 @@ from controllers.worker_rate import law as worker_rate
 from workers.documents.loops import LoopStatus
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
+from workers.documents.states import SubjectState
 
 register = template.Library()
 WORKER_RATE = worker_rate.LAW.name
@@ -100,6 +101,13 @@ def job_containers(snapshot: Snapshot) -> dict[str, JobContainer]:
         if queue.kind == "jobs"
         for node, container in queue.containers.items()
     }
+
+
+@register.filter
+def silent_hosts(snapshot: Snapshot) -> list[SubjectState]:
+    """Worker hosts that reported until lately, and are not in the snapshot any more."""
+    states = snapshot.states.values()
+    return [row for row in states if row.kind == "host" and row.stale and row.name not in snapshot.hosts]
 
 
 @register.filter

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from console.display.dumbbell import Dumbbell
 from console.display.formats import UNKNOWN, age, countdown, css_share, formatted, known
+from console.display.loop_order import late_now
 from console.display.severity_states import SEVERITY_STATES
 from console.display.state_words import VERDICT_WORDS, state_word
 from console.templatetags.filters import at
@@ -54,6 +55,22 @@ def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> S
         formatted(value, format),
     )
     return format_html('{}<span class="unit"> {}</span>', number, unit) if unit else number
+
+
+@register.simple_tag
+def tick(snapshot: Any, loop: str) -> SafeString:
+    """When a loop decided last, and how late its next decision is: what was true then may be so no more."""
+    status = _resolved(snapshot, ("loops", loop))
+    decided, interval = at(status, "at"), at(status, "interval_seconds") or 0.0
+    late = late_now(status, interval, at(snapshot, "at"))
+    return format_html(
+        '<span class="n{}" data-bind="loops.{}.at" data-format="tick" data-interval="{}">{}{}</span>',
+        " late" if late else "",
+        loop,
+        interval,
+        formatted(decided, "clock"),
+        f", {formatted(late, 'age')} late" if late else "",
+    )
 
 
 @register.simple_tag

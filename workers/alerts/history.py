@@ -139,6 +139,7 @@ def _words(count: int, effective: int, verdicts: Counter[str]) -> str:
             ("harmful", "made it worse"),
             ("ineffective", "had no effect"),
             ("checking", "not judged yet"),
+            ("no action", "not expected to have one"),
         )
         if verdicts[name]
     ]

@@ -277,11 +277,12 @@ def _title(kind: str, found: Sequence[Move], empties: str) -> str:
     if empties:
         return f"{str(kind).capitalize()} {empties}"
     points = sum(move.points for move in found)
+    sources = ", ".join(sorted({move.source for move in found}))
     names: dict[str, str] = {
         Plan.Kind.REBALANCE: "Bring every node below BUSY",
         Plan.Kind.BAND: "Balance all nodes",
         Plan.Kind.USE: f"Take {', '.join(sorted({move.target for move in found}))} into use",
-        Plan.Kind.RESTORE: "Restore lost points",
+        Plan.Kind.RESTORE: f"Move points off {sources}, which is lost",
     }
     count = f"{len(found)} move{'s' if len(found) != 1 else ''}"
     return f"{names.get(kind, str(kind).capitalize())}: {count}, {points:,} points"

@@ -174,7 +174,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         chart=_chart(alert),
         about=_about(alert, loop),
         impact=alert.impact or impact.GENERAL.get(alert.condition, ""),
-        first_steps=impact.first_step(alert.condition, alert.touches.get("kind", "")),
+        first_steps=_first_steps(alert, snapshot),
         response=history.response(alert),
         is_incident=is_incident(alert),
         changes=changes[:MOST_CHANGES],
@@ -194,6 +194,15 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         next_step=_next_step(alert),
         notification=notification_of(alert),
     )
+
+
+def _first_steps(alert: Alert, snapshot: Snapshot) -> str:
+    """Nothing of one that is over: nobody needs to do it any more."""
+    if alert.resolved_at is not None:
+        return ""
+    node = snapshot.nodes.get(alert.labels.get("node", ""))
+    points = (node.points or 0) if node else 0
+    return impact.first_step(alert.condition, alert.touches.get("kind", ""), points)
 
 
 def _next_step(alert: Alert) -> str:

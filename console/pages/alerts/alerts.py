@@ -15,7 +15,7 @@ from console.actions import alerts as alerting
 from console.input.form_values import minutes_of
 from console.pages.alerts.alert_view import AlertDetails, ListedAlert, details_of, listed
 from console.pages.frame.action import Done, action
-from console.pages.frame.frame import seen_of
+from console.pages.frame.frame import Absence, absence_of, seen_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from workers.alerts.lifecycle.models import Alert, AlertWatch
@@ -41,6 +41,7 @@ class AlertsPage(FormPage):
     chosen: bool
     looked_at: datetime | None  # of the alerter's last check
     unwatched: bool
+    unanswered: bool  # the control server is away, which the alerter needs
     act: str  # what a link in a message asks for, which is then in focus: acknowledge, now or ""
 
 
@@ -87,6 +88,7 @@ def alerts_page(
         chosen=chosen is not None,
         looked_at=looked_at,
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
+        unanswered=absence_of(request) == Absence.UNANSWERED,
         act=request.GET.get("act", ""),
         errors=errors or {},
         submitted=submitted or {},

@@ -81,7 +81,9 @@ _PURPOSES: dict[str, Callable[[PlanDocument], str]] = {
     Plan.Kind.REBALANCE: _rebalance_purpose,
     Plan.Kind.BAND: lambda plan: "to balance the nodes",
     Plan.Kind.USE: lambda plan: f"to take {_names(move.target for move in plan.moves)} into use",
-    Plan.Kind.RESTORE: lambda plan: "off the lost node, onto live ones",
+    Plan.Kind.RESTORE: lambda plan: (
+        f"off {_names(move.source for move in plan.moves)}, which is lost, onto live nodes"
+    ),
 }
 
 

@@ -49,6 +49,11 @@ class LadderSteps:
     at: datetime | None
     steps: list[LadderStep]
 
+    @property
+    def name(self) -> str:
+        """Of its loop."""
+        return f"{LAW.name}/{self.queue}"
+
 
 def ladder_of(queue: str) -> LadderSteps | None:
     """The ladder as it is; None for a queue without one."""

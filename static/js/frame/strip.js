@@ -26,6 +26,7 @@ function show() {
   if (before !== state) {
     connection.dataset.connection = state;
     document.body.dataset.connection = state;
+    if (store.snapshot && (state in OLD || before in OLD)) alerts(store.snapshot);
     if (state in OLD || before in OLD) say(state in OLD ? `${word ?? OLD[state]}. ${asOf(seconds)}` : WORDS[state]);
   }
   // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers, and of
@@ -36,6 +37,15 @@ function show() {
   }
   connection.title = word ?? "";
   showBar(state, seconds, since, word);
+  if (store.snapshot && state in OLD) dateHeadline(store.snapshot);
+}
+
+/** While nothing newer comes, the headline is of its own time; the next snapshot writes it anew. */
+function dateHeadline({ at, health }) {
+  for (const element of document.querySelectorAll('[data-bind="health.sentence"]')) {
+    write(element, `At ${clock(at)}: ${health.sentence}`);
+  }
+  for (const element of document.querySelectorAll('[data-bind="health"]')) element.toggleAttribute("data-stale", true);
 }
 
 /** Across the page, while what it shows is old: since when, and of what time it is. Its age counts on, so that readers
@@ -49,9 +59,10 @@ function showBar(state, seconds, since, word) {
 
 function asOf(seconds) {
   if (seconds === null || !store.snapshot) return "Nothing is known yet.";
-  const at = new Date(store.snapshot.at * 1000).toLocaleTimeString("en-GB");
-  return `Everything on this page is as of ${at}.`;
+  return `The plant is shown as of ${clock(store.snapshot.at)}.`;
 }
+
+const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 
 function sentence(state, seconds, since) {
   if (state === "silent") return `${OLD.silent} for ${age(seconds ?? 0)}`;
@@ -77,12 +88,14 @@ const reverting = (nearest) => `<span class="state bare" data-state="BUSY"><i cl
 
 function alerts(snapshot) {
   const found = calling(snapshot), place = document.getElementById("strip-alerts");
-  const signature = `${found.length} ${found[0]?.severity}`;
+  const unknown = !found.length && store.connection.state in OLD; // one may have begun since
+  const signature = `${found.length} ${found[0]?.severity} ${unknown}`;
   if (!place || place.dataset.shown === signature) return;
   place.dataset.shown = signature;
   place.innerHTML = found.length
     ? `<span class="state bare" data-state="${SEVERITY_STATES[found[0].severity]}"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
-    : none("alerts", "alerts");
+    : unknown ? `${icon("alerts")} <span aria-hidden="true">—</span><span class="seen-by-readers">Alerts are not known</span>`
+      : none("alerts", "alerts");
 }
 
 /** A sign out of the sprite that the page already names. */

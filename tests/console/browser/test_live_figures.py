@@ -181,7 +181,7 @@ def test_a_console_that_is_gone_is_said_with_its_time(open_page, observer):
     sockets[-1].close()
     bar = page.locator("#disconnected")
     expect(bar).to_contain_text("Disconnected since", timeout=15_000)
-    expect(bar).to_contain_text(re.compile(r"Everything on this page is as of \d\d:\d\d:\d\d\."))
+    expect(bar).to_contain_text(re.compile(r"The plant is shown as of \d\d:\d\d:\d\d\."))
     main = page.locator("main").bounding_box()
     assert bar.bounding_box()["width"] >= main["width"], "the bar is as wide as the page"
 
@@ -209,6 +209,22 @@ def test_a_connection_that_died_unsaid_is_replaced_by_another(open_page, observe
     until(another, 25, every_seconds=0.5)
 
 
+def test_a_silent_observer_leaves_no_headline_in_the_present_and_no_alert_denied(open_page, observer):
+    """The newest snapshot knows nothing of what came after it, least of all that it is the newest."""
+    page = open_page("/")
+    live(page, observer)
+    headline, alerts = page.locator("h1 .finding"), page.locator("#strip-alerts")
+    observer.publish(lambda snapshot: snapshot.update(alerts=[]))
+    expect(alerts).to_contain_text("No alerts")
+    now = headline.inner_text()
+    expect(headline).to_have_text(re.compile(rf"At \d\d:\d\d:\d\d: {re.escape(now)}"), timeout=10_000)
+    expect(alerts).to_have_text(re.compile("Alerts are not known"))
+    expect(page.locator("h1 .state")).to_have_attribute("data-stale", "")
+    live(page, observer)
+    expect(headline).to_have_text(now)
+    expect(alerts).to_contain_text("No alerts")
+
+
 @pytest.mark.thorough
 def test_readers_hear_once_that_the_observer_is_silent(open_page, observer):
     """Its age counts on, and is no news."""
@@ -223,7 +239,7 @@ def test_readers_hear_once_that_the_observer_is_silent(open_page, observer):
     }""")
     expect(page.locator("#disconnected")).to_contain_text(re.compile("Observer silent for [7-9]"))
     (said,) = page.evaluate("window.said")
-    assert re.fullmatch(r"Observer silent\. Everything on this page is as of \d\d:\d\d:\d\d\.", said)
+    assert re.fullmatch(r"Observer silent\. The plant is shown as of \d\d:\d\d:\d\d\.", said)
     assert violations(page) == []
 
 

@@ -360,3 +360,13 @@ def test_a_start_is_at_its_time_in_whatever_zone_the_host_is(tmp_path, monkeypat
         assert [each.name for each in found] == [PLANT]
     finally:
         made.stop()
+
+
+def test_a_process_that_a_signal_stopped_is_not_called_running(supervised):
+    """The supervisor knows no such state: a server that was frozen stood there as running."""
+    talker = psutil.Process(supervisor.process("talker").pid)
+    talker.suspend()
+    until(lambda: not supervisor.process("talker").is_well, 5)
+    assert supervisor.process("talker").word == "suspended"
+    talker.resume()
+    until(lambda: supervisor.process("talker").is_well, 5)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.incidents import changes
-from console.incidents.change_sources import found_changes
+from console.incidents.change_sources import _appearance_words, found_changes
 from console.incidents.keeper import ChangeKeeper
 from console.models import AuditEntry, Mark
 from queues.errors import BadInput
@@ -20,6 +20,7 @@ from queues.models import Node, Queue
 from tests.workers.alerts.checks import node, queue
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.lifecycle.models import Alert, AlertRule, Incident
+from workers.history.appearances import Appearance
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import influences_of, parts_of_labels
@@ -168,6 +169,18 @@ def test_advice_is_no_change(loop, tmp_path: Path):
         loop=loop, at=NOW, mode="advise", parameters={}, action={"start": 1}, reason="Start 1 worker"
     )
     assert found_changes(NOW - MINUTE, NOW + MINUTE, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "how", "said"),
+    [
+        ("type/shop/cpu", "left", "Events of type cpu at shop are gone"),
+        ("type/shop/cpu", "came", "Events of type cpu at shop appear"),
+        ("node/n2", "left", "Node n2 is gone"),
+    ],
+)
+def test_what_appeared_or_left_is_said_in_the_number_of_its_subject(part, how, said):
+    assert _appearance_words(Appearance(part, how, 0.0)) == said
 
 
 def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_path: Path):

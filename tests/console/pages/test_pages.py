@@ -126,6 +126,16 @@ def test_what_the_observer_has_not_seen_is_waited_for_and_nothing_else_is_claime
     assert 'id="starting" data-instead' in text and 'id="missing"' not in text
 
 
+def test_a_worker_host_that_fell_silent_stays_among_the_pools(viewer, stored_snapshot, control):
+    """It went from the list without a word while the overview said that it does not report."""
+    about = {"kind": "host", "name": "spark@gone", "severity": "warning", "sign": "OFFLINE", "stale": True}
+    step = "Start a worker host of role spark."
+    stored_snapshot["states"] = {"host/spark@gone": {**about, "word": "Not reporting", "step": step}}
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
+    text = viewer.get("/workers/").content.decode()
+    assert "spark@gone</a>" in text and "Not reporting" in text and step in text
+
+
 def test_a_worker_host_that_has_ended_has_a_page_and_one_that_never_was_has_none(viewer, stored_snapshot):
     target = {"host": "jobs@gone", "retired_at": "its host does not report"}
     Loop.objects.create(name="concurrency/jobs@gone", law="concurrency", target=target)

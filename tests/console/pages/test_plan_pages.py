@@ -354,6 +354,12 @@ def test_every_kind_of_plan_has_a_headline(kind):
     assert "120 points" in headline(plan)
 
 
+def test_a_plan_that_saves_a_lost_nodes_points_names_the_node():
+    move = PlanMove(queue="alert", source="n1", target="n2", points=120)
+    plan = PlanDocument(id=4, state="done", kind=Plan.Kind.RESTORE, points=120, moves=[move])
+    assert headline(plan) == "Move 120 points off n1, which is lost, onto live nodes"
+
+
 def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant, calm):
     plant_settings.change("approvals.operator", 2, people["administrator"], timezone.now())
     by_hand(browsers["operator"])

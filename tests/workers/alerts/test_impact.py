@@ -10,7 +10,7 @@ from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions import plant_conditions
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
-from workers.alerts.evaluation.impact import SAFE, Impacts
+from workers.alerts.evaluation.impact import SAFE, Impacts, first_step
 
 PAUSE = {"part": "consumption", "override": 1, "by": "ada", "reason": "x", "until": 2000.0}
 BEHIND = {"kind": "jobs", "wait_seconds": 40.0, "waiting_events": 9_000}
@@ -36,6 +36,11 @@ def impact(condition: str, queue: str, **queues: dict[str, Any]) -> str:
 )
 def test_what_the_other_queues_do(others, said):
     assert impact("queue_wait", "a", a=BEHIND, **others) == f"Events of a take effect 40 s late. {said}{SAFE}"
+
+
+def test_points_of_a_lost_node_are_said_to_move_only_while_it_has_some():
+    assert first_step("node_lost", points=3).endswith("move to other nodes by themselves after 10 s.")
+    assert first_step("node_lost", points=0) == "Check its host, its server and its agent."
 
 
 def test_a_slow_queue_is_as_late_as_its_slowest_events_are():

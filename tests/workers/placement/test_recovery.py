@@ -60,6 +60,7 @@ def test_the_points_of_a_lost_node_go_to_live_ones_by_a_plan_that_says_why(plant
     plan = Plan.objects.get()
     assert (plan.kind, plan.state) == ("restore", "done")
     assert "n3 not heard" in plan.reason
+    assert plan.title.startswith("Move points off n3, which is lost: 6 moves, ")
     assert plan.approvals[0]["by"] == "recovery"
     for name in ("alert", "process", "telemetry"):
         assert sum(plant.points(name).values()) == 1000

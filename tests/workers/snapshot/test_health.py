@@ -213,6 +213,10 @@ def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points(
     assert sentence.startswith("Node n2 has not reported for 5 s; its 334 points are served by n1 and n3.")
     nodes["n1"] = node(drained=True)
     assert health(plant(nodes=nodes, queues=shared)).sentence.endswith("served by n3.")
+    assert "Its points move" in health(plant(nodes=nodes, queues=shared)).findings[0].step
+    nodes["n2"] = node(state="OFFLINE", age_seconds=65.0, points=0)
+    found = health(plant(nodes=nodes, queues=shared))
+    assert "it has no points" in found.sentence and "Its points move" not in found.findings[0].step
 
 
 def test_a_node_without_points_of_the_lost_ones_queues_serves_none_of_them():

@@ -170,8 +170,8 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def _stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     overdue = _all_overdue_seconds(evidence)
     if overdue is not None:
-        said = f"No loop ticks, due for {overdue:.0f} s: beat or the worker of role control does not run."
-        yield Reading({}, overdue, said)
+        cause = "beat, the worker of role control or the database does not answer"
+        yield Reading({}, overdue, f"No loop ticks, due for {overdue:.0f} s: {cause}.")
 
 
 def _all_overdue_seconds(evidence: Evidence) -> float | None:

@@ -150,7 +150,7 @@ GENERAL = {
     "audit_unchecked": "If the audit were altered now, nobody would notice.",
 }
 FIRST_STEPS = {
-    "node_lost": "Check its host and its agent. Its points move to other nodes by themselves after 10 s.",
+    "node_lost": "Check its host, its server and its agent.",
     "node_toobusy": "Find the queue that loads it. Move points away, or drain the node.",
     "node_memory": "Find out what waits there, and why. Move points away before the memory is full.",
     "queue_wait": "Check whether workers run and their services answer. Then raise the loop's limit.",
@@ -165,7 +165,7 @@ FIRST_STEPS = {
     "pipeline_lag": "Check whether batches take longer than their interval.",
     "order_unreached": "Find the other controller, or why the plant refuses. Then let the loops go on.",
     "observer_silent": "Start the observer (manage.py observe). Check whether the control server answers.",
-    "loops_stopped": "Check whether beat and the worker of role control run.",
+    "loops_stopped": "Check whether beat and the worker of role control run and the database answers.",
     "host_overloaded": "Find what takes the processor (top), and stop or move it. Weir recovers by itself.",
     "loop_saturated": "Check whether the limit is still right. An override raises it for a time.",
     "loop_oscillation": "Put the loop on hold. Then widen its slew or its window.",
@@ -190,13 +190,17 @@ FIRST_STEPS = {
     "audit_altered": "Run manage.py audit verify on the host: it names the entries.",
     "audit_unchecked": "Check whether the alerter runs, and whether the database answers.",
 }
+POINTS_MOVE = "Its points move to other nodes by themselves after 10 s."
 STEPS_OF_PIPELINE = {
     "queue_wait": "Check under Pipeline whether the application that reads it runs and keeps up.",
     "queue_latency": "See under Pipeline which operator is slow, and how long its batches take.",
 }
 
 
-def first_step(condition: str, consumers: str = "") -> str:
-    """What to do first. consumers: of the queue that it is about, jobs or pipeline."""
+def first_step(condition: str, consumers: str = "", points: int = 0) -> str:
+    """What to do first. consumers: of the queue that it is about, jobs or pipeline. points: of the node that
+    it is about, which has none any more once they were moved.
+    """
     own = STEPS_OF_PIPELINE.get(condition) if consumers == "pipeline" else None
-    return own or FIRST_STEPS.get(condition, "")
+    step = own or FIRST_STEPS.get(condition, "")
+    return f"{step} {POINTS_MOVE}" if condition == "node_lost" and points else step

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import counted
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
-from workers.alerts.evaluation.impact import FIRST_STEPS, joined, takers
+from workers.alerts.evaluation.impact import FIRST_STEPS, first_step, joined, takers
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
@@ -79,7 +79,7 @@ def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
         verb = "is" if node.points == 1 else "are"
         held = f"its {counted(node.points, 'point')} {verb} {_served(watched, name)}"
     rules = watched.beyond("node", name, "node_lost", age, {"node": name})
-    step = FIRST_STEPS["node_lost"]
+    step = first_step("node_lost", points=node.points or 0)
     return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(each.rule for each in rules))
 
 

@@ -22,6 +22,7 @@ from workers.models import LedgerEntry, Loop
 
 pytestmark = pytest.mark.django_db
 SCRIPT = "<script>alert(1)</script>"
+AWAY = "redis://127.0.0.1:1/0"
 
 
 def test_an_open_alert_stands_on_its_page_with_what_it_means(operator, alert):
@@ -168,6 +169,27 @@ def test_the_page_says_what_the_controllers_tried_and_whether_it_helped(operator
     assert {entry.loop.name for entry in response.entries} == {"rebalancing"}
 
 
+def test_actions_that_were_to_have_no_effect_are_counted_too(operator, alert):
+    """So that the numbers of the sentence add up."""
+    loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
+    for verdict in ("effective", "no action", "no action"):
+        entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
+        LedgerEntry.objects.create(loop=loop, mode="auto", at=alert.began_at, **entry)
+    response = operator.get(f"/alerts/{alert.pk}/").context["alert"].response
+    assert response.outcome.words == "1 of 3 actions had an effect; 2 not expected to have one."
+
+
+def test_a_resolved_alert_says_of_its_impact_that_it_is_over(operator, alert):
+    """A node that reports again has not been silent for 0 s, and nobody needs to check its host."""
+    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "While it was open" not in page and "Check its host" in page
+    was = {"value": 0.0, "sentence": "Node n1 has not reported for 0 s."}
+    Alert.objects.update(state=Alert.State.RESOLVED, resolved_at=timezone.now(), **was)
+    page = operator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "While it was open: It holds 1,000 points" in page
+    assert "Check its host" not in page and "has not reported for 0 s" not in page
+
+
 def test_what_was_done_since_its_onset_comes_first_and_advice_is_no_action(operator, alert, secrets):
     loop = Loop.objects.create(name="rebalancing", law="rebalancing", target={})
     entry = {"loop": loop, "action": {"start": 3}, "parameters": {}, "verdict": "effective"}
@@ -202,7 +224,16 @@ def test_what_an_incident_explains_is_folded_below_it(operator, alert):
 def test_when_nobody_checks_alerts_the_page_says_so(operator, alert):
     assert "Alerts are not evaluated" not in operator.get("/alerts/").content.decode()
     look(-60)
-    assert "Alerts are not evaluated since" in operator.get("/alerts/").content.decode()
+    page = operator.get("/alerts/").content.decode()
+    assert "Alerts are not evaluated since" in page and "Start the alerter" in page
+
+
+def test_the_alerter_is_not_blamed_while_the_control_server_is_away(operator, alert, settings):
+    look(-60)
+    settings.REDIS_URL = AWAY
+    page = operator.get("/alerts/").content.decode()
+    assert "Alerts are not evaluated since" in page and "Start the alerter" not in page
+    assert "The alerter needs the control server, which does not answer" in page
 
 
 def test_who_has_the_page_open_sees_that_alerts_are_not_evaluated(operator, alert):

@@ -2,14 +2,18 @@
 
 from html import unescape
 
+import orjson
 import pytest
+from django.utils import timezone
 
 from console.display.loop_order import badness_of_loop, late_now
 from console.templatetags.filters import loop_title
+from queues import keys
+from queues.models import Queue
 from tests.house.test_loop_kinds import starts_of
 from workers.control.kinds.registry import KINDS
 from workers.documents.loops import LoopStatus
-from workers.models import Loop
+from workers.models import LedgerEntry, Loop
 
 AT = 1_800_000_000.0
 
@@ -39,6 +43,30 @@ def test_harm_comes_before_lateness_before_no_effect_before_a_hold_before_an_ove
         badness_of_loop(LoopStatus(verdict="no action"), 0.0),
     ]
     assert rows == sorted(rows, reverse=True) and len(set(rows)) == len(rows)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("loop", "page"), [("ladder/alert", "/queues/alert/"), ("worker_rate/alert/n1", "/workers/")]
+)
+def test_a_decision_on_another_page_says_when_it_was_taken_and_how_late_the_next_is(
+    loop, page, browsers, stored_snapshot, control
+):
+    """While the control worker hung, the ladder said that demand is met, and a forecast that events wait."""
+    Queue.objects.create(name="alert", kind="jobs")
+    law, queue, *node = loop.split("/")
+    target = {"queue": queue, **({"node": node[0]} if node else {})}
+    at = timezone.now()
+    row = Loop.objects.create(name=loop, law=law, target=target, decided_at=at)
+    LedgerEntry.objects.create(
+        loop=row, at=at, mode="auto", parameters={}, reason="No action: demand is met."
+    )
+    status = {"id": row.pk, "law": law, "target": target, "interval_seconds": 5.0, "reason": "No action"}
+    stored_snapshot["loops"] = {loop: {**status, "at": stored_snapshot["at"] - 80.0}}
+    control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
+    text = browsers["viewer"].get(page).content.decode()
+    tick = f'data-bind="loops.{loop}.at" data-format="tick" data-interval="5.0"'
+    assert tick in text and "1 min late" in text
 
 
 @pytest.mark.django_db
