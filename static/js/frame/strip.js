@@ -26,7 +26,6 @@ function show() {
   if (before !== state) {
     connection.dataset.connection = state;
     document.body.dataset.connection = state;
-    if (store.snapshot && (state in OLD || before in OLD)) alerts(store.snapshot);
     if (state in OLD || before in OLD) say(state in OLD ? `${word ?? OLD[state]}. ${asOf(seconds)}` : WORDS[state]);
   }
   // Until something is heard, what the server wrote stays: it knows whether the plant starts or nobody answers, and of
@@ -37,13 +36,16 @@ function show() {
   }
   connection.title = word ?? "";
   showBar(state, seconds, since, word);
-  if (store.snapshot && state in OLD) dateHeadline(store.snapshot);
+  if (store.snapshot) showTime(store.snapshot, state in OLD);
 }
 
 /** While nothing newer comes, the headline is of its own time; the next snapshot writes it anew. */
-function dateHeadline({ at, health }) {
+function showTime(snapshot, old) {
+  alerts(snapshot);
+  if (!old) return;
+  const { at, health } = snapshot;
   for (const element of document.querySelectorAll('[data-bind="health.sentence"]')) {
-    write(element, `At ${clock(at)}: ${health.sentence}`);
+    write(element, `At ${timeOf(at)}: ${health.sentence}`);
   }
   for (const element of document.querySelectorAll('[data-bind="health"]')) element.toggleAttribute("data-stale", true);
 }
@@ -59,10 +61,10 @@ function showBar(state, seconds, since, word) {
 
 function asOf(seconds) {
   if (seconds === null || !store.snapshot) return "Nothing is known yet.";
-  return `The plant is shown as of ${clock(store.snapshot.at)}.`;
+  return `The plant is shown as of ${timeOf(store.snapshot.at)}.`;
 }
 
-const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+const timeOf = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 
 function sentence(state, seconds, since) {
   if (state === "silent") return `${OLD.silent} for ${age(seconds ?? 0)}`;
