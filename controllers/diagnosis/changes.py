@@ -5,7 +5,7 @@ A change of a kind k came `delay` seconds before the onset, at d steps from the 
     reach(d) · freshness(delay) · share(k) / chance(k)
 
     reach = 2^-d; a change of the whole plant counts as WHOLE_STEPS, one that is not upstream as FAR_STEPS
-    freshness = T / (T + delay): half at T = 300 s; heavy-tailed, since some faults take hours to show
+    freshness = T / (T + delay): half at T = 120 s; heavy-tailed, since some faults take hours to show
     share = (before + S·q) / (incidents + S): of the incidents of this kind those that a change of kind k
         preceded, drawn towards q = 1/4 by S = 4 imagined ones, so that few incidents say little
     chance = 1 - e^(-rate·window): that such a change falls into any window, cause or not (`chance_of`); of
@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-HALF_SECONDS = 300.0
+HALF_SECONDS = 120.0
 LEAST_CHANCE = 0.01
 WHOLE_STEPS, FAR_STEPS = 2, 6
 IMAGINED, IMAGINED_SHARE = 4.0, 0.25

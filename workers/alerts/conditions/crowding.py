@@ -5,8 +5,7 @@ it crowds        when all queues together have FULL of the slots, and it at leas
                  it has less than CROWDED of them
 it is crowded    a queue with less than LIGHT of them while another one crowds, or with less than HALF of what
                  that one has: of few slots one is much; and for LINGER_SECONDS after that, as what has piled
-                 up keeps its own workers busy then; but not one that would crowd by what comes in:
-                 events/s · seconds of an event / slots is at least CROWDS
+                 up keeps its own workers busy then
 """
 
 import math
@@ -37,7 +36,6 @@ class Crowding:
 
     def _forget(self) -> None:
         self._shares: dict[str, float] = {}
-        self._demands: dict[str, float] = {}
         self._seconds: float | None = None
         self._crowding = ""
         self._crowded: dict[str, tuple[str, float]] = {}  # queue → because of which one, when last
@@ -54,7 +52,6 @@ class Crowding:
             self._crowded.pop(self._crowding, None)
             less = max(LIGHT, HALF * self._shares[self._crowding])
             light = {name for name, share in self._shares.items() if share < less} - {self._crowding}
-            light -= {name for name, demand in self._demands.items() if demand >= CROWDS}
             self._crowded |= dict.fromkeys(light, (self._crowding, monotonic_seconds))
         self._crowded = {
             name: (queue, at)
@@ -70,15 +67,11 @@ class Crowding:
         elapsed = 0.0 if self._seconds is None else monotonic_seconds - self._seconds
         self._seconds = monotonic_seconds
         weight = 1 - math.exp(-elapsed / MEMORY_SECONDS)
-        shares, demands = self._shares, self._demands
-        self._shares, self._demands = {}, {}
+        before, self._shares = self._shares, {}
         for name, queue in snapshot.queues.items():
-            if queue.kind != "jobs":
-                continue
-            share = sum(row.workers_busy or 0 for row in queue.containers.values()) / slots
-            demand = (queue.in_per_second or 0.0) * (queue.service_seconds or 0.0) / slots
-            for averages, before, now in ((self._shares, shares, share), (self._demands, demands, demand)):
-                averages[name] = before.get(name, 0.0) + weight * (now - before.get(name, 0.0))
+            if queue.kind == "jobs":
+                share = sum(row.workers_busy or 0 for row in queue.containers.values()) / slots
+                self._shares[name] = before.get(name, 0.0) + weight * (share - before.get(name, 0.0))
 
     def _now_crowding(self) -> str:
         if self._shares.get(self._crowding, 0.0) >= CROWDED:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from queues.stored_document import changed
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.crowding import Crowd, Crowding
 
@@ -46,16 +45,6 @@ def test_nobody_crowds_a_pool_that_is_not_full_or_fairly_shared(busy):
 
 def test_of_few_slots_one_is_no_load_of_its_own_beside_three():
     assert followed(*[pool(mail=3, orders=1)] * 20) == Crowd("mail", {"orders": "mail", "video": "mail"})
-
-
-def test_who_has_enough_to_do_for_a_crowd_of_its_own_waits_for_nobody_alone():
-    """Two producers gone wild at once are two incidents."""
-    snapshot = pool(mail=4)
-    queues = {
-        name: changed(queue, in_per_second=rate, service_seconds=0.002)
-        for (name, queue), rate in zip(snapshot.queues.items(), (3_000.0, 1_200.0, 30.0, 0.0), strict=True)
-    }
-    assert followed(*[changed(snapshot, queues=queues)] * 20) == Crowd("mail", {"video": "mail"})
 
 
 def test_two_that_are_slow_do_not_explain_each_other():
