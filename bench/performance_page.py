@@ -36,6 +36,11 @@ class Row:
 
 
 SPARK = ("Spark alone", "spark_parquet_same_sql_events_per_second")
+OWN_RULES = "rules_events_per_second"
+RULE_PEERS = tuple(
+    (name, f"rules_{name.lower().replace(' ', '_')}_events_per_second")
+    for name in ("Spark alone", "DuckDB", "Polars", "Sail", "Pathway")
+)
 SECTIONS: Mapping[str, tuple[Row, ...]] = {
     "The pipeline": (
         Row("rules alone", "pipeline", "stateless_events_per_second", "events/s", 1e6, peer=SPARK),
@@ -57,6 +62,33 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             "events_per_second_10000_keys",
             "events/s",
             peer=("Bytewax, published", "bytewax_in_memory_most_events_per_second"),
+        ),
+    ),
+    "Beside others, in one run": (
+        *(
+            Row("rules alone, default settings", "peers", OWN_RULES, "events/s", 1e6, peer=(name, key))
+            for name, key in RULE_PEERS
+        ),
+        *(
+            Row(
+                f"patterns, {keys:,} keys",
+                "peers",
+                f"sequence_{keys}_keys_events_per_second",
+                "events/s",
+                peer=("Bytewax", f"sequence_bytewax_{keys}_keys_events_per_second"),
+            )
+            for keys in (200, 10_000)
+        ),
+        *(
+            Row(
+                f"rules and patterns, {keys:,} keys",
+                "peers",
+                f"both_tiers_{keys}_keys_events_per_second",
+                "events/s",
+                450e3,
+                peer=("Flink", f"sequence_flink_{keys}_keys_events_per_second"),
+            )
+            for keys in (200, 10_000)
         ),
     ),
     "Queues and workers": (
