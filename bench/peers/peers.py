@@ -44,8 +44,8 @@ PROGRAMS, INSTALLED = Path(__file__).parent / "programs", ROOT / ".peers"
 EVENTS = "events.parquet"
 RULES = ("duckdb", "polars", "sail", "pathway")
 KEYS = (200, 10_000)
-RULE_EVENTS_PER_SECOND, SEQUENCE_EVENTS_PER_SECOND = 400_000, 100_000  # for each second of `--seconds`
-MOST_RULE_EVENTS, MOST_SEQUENCE_EVENTS = 4_000_000, 1_000_000
+RULE_EVENTS_PER_SECOND, MOST_RULE_EVENTS = 400_000, 4_000_000  # for each second of `--seconds`, and at all
+SEQUENCE_EVENTS = 1_000_000  # several batches
 LONGEST_SECONDS = 900.0
 NO_NETWORK = ("unshare", "--net", "--map-root-user", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
 
@@ -66,7 +66,7 @@ def run(seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="weir-peers-") as folder:
         own, others = _rules(Path(folder), seconds)
         for keys in KEYS:
-            ours, theirs = _sequence(Path(folder), keys, seconds)
+            ours, theirs = _sequence(Path(folder), keys)
             own, others = own | ours, others | theirs
     return {"figures": own, "peers": others, "ratio": dict(_ratios(own, others))}
 
@@ -99,8 +99,8 @@ def _rules(folder: Path, seconds: float) -> tuple[dict[str, float], dict[str, fl
     return own, _said(others)
 
 
-def _sequence(folder: Path, keys: int, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
-    rows = int(min(MOST_SEQUENCE_EVENTS, SEQUENCE_EVENTS_PER_SECOND * seconds))
+def _sequence(folder: Path, keys: int) -> tuple[dict[str, float], dict[str, float]]:
+    rows = SEQUENCE_EVENTS
     files, of = folder / f"sequence{keys}", f"{keys}_keys_events_per_second"
     files.mkdir()
     events = sequence_events(2 * rows, keys)
