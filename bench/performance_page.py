@@ -15,7 +15,7 @@ BAR, FULL = "█", 8  # a full bar: the target is just reached
 MOST_BARS = 2 * FULL
 HEAD = """# How fast it is
 
-Every figure was measured by `manage.py bench --all --json` on {machine}.
+Every figure was measured by `manage.py bench NAME --json` on {machine}.
 `bin/performance` has made this page of it. Others' figures are of the same run, but for those that say
 *published*. The bar shows a figure against its target: eight blocks are the target, and more blocks are
 better, also where little of a thing is wanted. A row without a target has none yet.
