@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from queues.events.composition import COLUMNS, LONGEST, MOST_VALUES
 from queues.nodes.heartbeat import ContainerCounters
 from queues.nodes.membership import Membership
 from queues.nodes.node_state import OFFLINE, SILENT
@@ -358,10 +359,19 @@ def _samples(
         if rate and inputs.readings.producers[producer, queue].sample is not None
     ]
     return {
-        (producer, queue): sample
+        (producer, queue): bounded(sample)
         for _, producer, queue in heapq.nlargest(MOST_SAMPLES, busy)
         if (sample := inputs.readings.producers[producer, queue].sample) is not None
     }
+
+
+def bounded(sample: EventSample) -> EventSample:
+    """As large as `queues.events.composition` makes it: whoever may publish may write another."""
+    found = {}
+    for name in COLUMNS:
+        most = heapq.nlargest(MOST_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
+        found[name] = {value[:LONGEST]: count for value, count in most}
+    return EventSample(events=sample.events, **found)
 
 
 def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:

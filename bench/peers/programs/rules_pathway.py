@@ -4,10 +4,9 @@ them; counted in a run of its own.
 
 import pathway as pw
 import pyarrow.parquet as parquet
-from timed import folder, networks, put_out, quickest, rules_answer
+from timed import TEST_SUBNET, folder, networks, put_out, quickest, rules_answer
 
 TABLES = {length: {bits: (name, kind) for bits, name, kind in rows} for length, rows in networks().items()}
-TEST_SUBNET = 92 * 65536 + 126 * 256 + 10
 
 
 def number_of(address: str | None) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+TEST_SUBNET = 92 << 16 | 126 << 8 | 10  # the first 24 bits of the addresses that are dropped
 PASSES = 2  # the first one compiles
 
 

@@ -3,7 +3,7 @@
 -- KEYS    producers
 -- ARGV    producer|queue, instant (s), events, blocks, rejected, rerouted, process, number of its report, s that
 --         a process is known without one, how many processes are known, what a sample of the events is made of
---         (JSON; "": the last one stays)
+--         (JSON of at most 16384 bytes; "": the last one stays)
 -- Answer  nothing
 -- What of a row is no count, or no report, is as if it were not there: it would refuse all reports after it.
 local function object(value) return type(value) == 'table' and value or {} end
@@ -35,6 +35,6 @@ for i, name in ipairs({'events', 'blocks', 'rejected', 'rerouted'}) do
   row[name] = count(row[name]) + tonumber(ARGV[i + 2])
 end
 row.at = at
-local is_one, sample = pcall(cjson.decode, ARGV[11])
+local is_one, sample = pcall(cjson.decode, #ARGV[11] <= 16384 and ARGV[11] or '')
 if is_one and type(sample) == 'table' then row.sample = sample end
 redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(row))

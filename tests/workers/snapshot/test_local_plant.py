@@ -24,11 +24,13 @@ from workers.consumer.work_report import Report, WorkReporter, submit, waiting_t
 from workers.coordination.freshness import Freshness
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
+from workers.documents.queues import EventSample
 from workers.history.load_forecasts import LoadForecasts, OfferedLoad
 from workers.models import LedgerEntry, Loop, Override, Run
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.holding import hold
 from workers.plants.published import NotObserved, PublishedPlant
+from workers.snapshot.compose import bounded
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.rates import Rates
 
@@ -145,6 +147,13 @@ def renamed(document: Any) -> Any:
     example["bands"] = {"totals": {}, "queues": {}}
     example["hosts"] = {"jobs@here": example["hosts"]["jobs@host"]}
     return example
+
+
+def test_a_producer_s_sample_makes_no_large_snapshot_however_much_it_says() -> None:
+    many = {f"{number}{'k' * 10_000}": number for number in range(2_000)}
+    sample = bounded(EventSample(events=10, type={"a": 10}, key=many, source={}))
+    assert sample.type == {"a": 10} and list(sample.key.values()) == list(range(1_999, 1_991, -1))
+    assert max(map(len, sample.key)) <= 80
 
 
 def test_the_snapshot_has_every_documented_key(

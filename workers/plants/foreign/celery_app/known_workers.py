@@ -14,9 +14,11 @@ import redis
 from redis.typing import EncodableT, FieldT
 
 from queues import keys
+from workers.plants.foreign.celery_app.broker import MOST_QUEUES
 from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 MISSED_SECONDS = 3_600.0
+MOST_MISSED = 500
 # So often it is noted that a worker still answers.
 NOTE_SECONDS = 10.0
 WHY = (
@@ -107,7 +109,7 @@ class MissedWorkers:
         """left: those that said that they stop."""
         if self._known is None:
             self._known = self._noted.all()
-        fresh = {pool.worker: KnownWorker(now, pool.queues) for pool in answering}
+        fresh = {pool.worker: KnownWorker(now, tuple(pool.queues[:MOST_QUEUES])) for pool in answering}
         is_news = any(name not in self._known for name in fresh)
         self._known |= fresh
         if is_news or now - self._noted_at >= NOTE_SECONDS:
@@ -118,6 +120,11 @@ class MissedWorkers:
             for name, each in self._known.items()
             if name not in fresh and (name in left or now - each.at > MISSED_SECONDS)
         ]
+        missed = [
+            (each.at, name) for name, each in self._known.items() if name not in fresh and name not in over
+        ]
+        # Of names without end those that are gone for longest.
+        over += [name for _, name in sorted(missed)[: max(0, len(missed) - MOST_MISSED)]]
         for name in over:
             del self._known[name]
         self._noted.forget(over)

@@ -3,7 +3,13 @@
 import pytest
 
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
-from workers.plants.foreign.celery_app.known_workers import OwnKnownWorkers, SharedKnownWorkers
+from workers.plants.foreign.celery_app.known_workers import (
+    MOST_MISSED,
+    MissedWorkers,
+    OwnKnownWorkers,
+    SharedKnownWorkers,
+)
+from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 ONE, TWO = "celery@one", "celery@two"
 
@@ -17,6 +23,20 @@ def far():
 def known(request):
     own = request.param == "own"
     return OwnKnownWorkers() if own else SharedKnownWorkers(request.getfixturevalue("control"), "shop")
+
+
+def pool(worker: str) -> WorkerPool:
+    return WorkerPool(
+        worker=worker,
+        pid=7,
+        processes=1,
+        implementation="prefork",
+        fixed=None,
+        queues=("a",),
+        total={},
+        uptime_seconds=1.0,
+        prefetch=None,
+    )
 
 
 def gone(plant):
@@ -94,3 +114,12 @@ def test_a_queue_from_which_no_worker_takes_says_so(far):
     plant.topology()
     rows = {row[0]: row for each in plant.sections() if each.title == "Queues" for row in each.rows}
     assert rows["mail"][-1] == "none that answers"
+
+
+def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(known):
+    missed = MissedWorkers(known)
+    for number in range(MOST_MISSED + 20):
+        missed.observe(float(number), [pool(f"celery@{number}")], ())
+    found = missed.seconds()
+    assert len(found) == MOST_MISSED == len(known.all()) - 1  # and the one that answers
+    assert "celery@0" not in found and f"celery@{MOST_MISSED + 18}" in found
